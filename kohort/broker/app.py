@@ -46,7 +46,6 @@ from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.page import MetricsPage
 from kohort.broker.network.limits import NetworkLimits
-from kohort.broker.network.listener import Listener
 from kohort.broker.network.listening import (
     close_all,
     connections_within,
@@ -58,6 +57,8 @@ from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.broker.security.listeners import SecureListeners
+from kohort.broker.security.tls_context import StoreError
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 from kohort.broker.storage.metadata.store import MetadataError
@@ -90,6 +91,7 @@ _CANNOT_START: Final = (
     DataDirectoryLockedError,
     MetadataError,
     StorageError,
+    StoreError,
     OSError,
 )
 
@@ -121,6 +123,8 @@ class Broker:
         """The open connections. Set once `running` has been entered."""
         self.router: Router
         """Which handler answers what. Set once `running` has been entered."""
+        self.listeners: SecureListeners
+        """What clients have to show. Set likewise."""
 
     def new_memory_keeper(self) -> MemoryKeeper:
         """For the process that this broker has to itself; not started yet."""
@@ -141,6 +145,7 @@ class Broker:
             # would find some 1,700 objects and delay the first answer by 20 ms.
             keeper = self.new_memory_keeper()
             keeper.start()
+            loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
             later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
             await stop.wait()
@@ -197,6 +202,9 @@ class Broker:
         stack.push_async_callback(groups.host.close)
         transactions = await self._start_transactions(stack, topics, groups, purgatory)
         self.history.end_recovery()
+        self.listeners = SecureListeners(topics.settings, executor)
+        listeners = self.listeners.start()
+        stack.callback(self.listeners.close)
         shell = PurgatoryShell(purgatory, self._clock)
         apis = load_handlers()
         self.services = self._make_services(apis, topics, groups, transactions, purgatory)
@@ -204,7 +212,7 @@ class Broker:
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         for name, bound in sockets.items():
-            await server.listen(bound, Listener(name))
+            await server.listen(bound, listeners[name])
         self._start_metrics(stack, http, server, transactions, executor)
         self._not_ready = None
         logger.info(
@@ -436,6 +444,8 @@ class Broker:
             ),
             connections_max_idle_ms=config.connections_max_idle_ms,
             kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
+            kohort_authentication_timeout_ms=config.kohort_authentication_timeout_ms,
+            kohort_unauthenticated_connections_max=config.kohort_unauthenticated_connections_max,
         )
 
     async def _start_http(self, stack: AsyncExitStack) -> HttpServer:

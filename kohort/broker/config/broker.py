@@ -4,7 +4,6 @@ from functools import cached_property
 from pathlib import Path
 
 from kohort.broker.config.endpoints import (
-    SUPPORTED_PROTOCOLS,
     Endpoint,
     parse_endpoints,
     parse_protocol_map,
@@ -12,6 +11,7 @@ from kohort.broker.config.endpoints import (
 from kohort.broker.config.groups import GroupSettings
 from kohort.broker.config.network import NetworkSettings
 from kohort.broker.config.own import KohortSettings
+from kohort.broker.config.security import SecuritySettings
 from kohort.broker.config.settings import Int, Settings, String, setting, settings_of, unit_ms
 from kohort.broker.config.storage import (
     CleanerSettings,
@@ -42,6 +42,7 @@ class BrokerConfig(
     CleanerSettings,
     LogSettings,
     TopicSettings,
+    SecuritySettings,
     NetworkSettings,
     IdentitySettings,
 ):
@@ -64,6 +65,10 @@ class BrokerConfig(
         if self.advertised_listeners is None:
             return self.listener_endpoints
         return parse_endpoints(self.advertised_listeners)
+
+    def protocol_of(self, listener: str) -> str:
+        """Security protocol of one of the listeners, by its name in upper case."""
+        return parse_protocol_map(self.listener_security_protocol_map)[listener]
 
     @property
     def data_directory(self) -> Path:
@@ -126,17 +131,11 @@ def _listener_problems(config: BrokerConfig) -> list[str]:
     names = {endpoint.listener for endpoint in config.listener_endpoints}
     if not names:
         found.append("listeners must name at least one listener")
-    for name in sorted(names):
-        protocol = protocols.get(name)
-        if protocol is None:
-            found.append(
-                f"listener {name} of listeners has no entry in listener.security.protocol.map"
-            )
-        elif protocol not in SUPPORTED_PROTOCOLS:
-            found.append(
-                f"listener {name} of listeners uses {protocol}; only "
-                f"{', '.join(SUPPORTED_PROTOCOLS)} is supported"
-            )
+    found.extend(
+        f"listener {name} of listeners has no entry in listener.security.protocol.map"
+        for name in sorted(names)
+        if name not in protocols
+    )
     found.extend(
         f"advertised.listeners has {endpoint}, but listeners has no listener {endpoint.listener}"
         for endpoint in config.advertised_endpoints

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
+from kohort.broker.config.listeners import PREFIX, of_listener, own_problems, own_setting
 from kohort.broker.config.load import LoadedConfig
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Setting, Value, settings_of
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
@@ -79,6 +80,7 @@ class CurrentConfig:
         self.config = self._combined(self._for_this, self._for_all)
         """The values; a new object after every change."""
         self._listeners: list[Callable[[], None]] = []
+        self._own_checks: list[Callable[[Mapping[str, str]], None]] = []
 
     @property
     def broker(self) -> str:
@@ -91,7 +93,15 @@ class CurrentConfig:
 
     def check(self, broker: str, configs: Mapping[str, str]) -> None:
         """Raise ValueError if these cannot be what is set for this broker's id, or for all."""
-        self._candidate(broker, configs, strict=True)
+        config = self._candidate(broker, configs, strict=True)
+        own = self._own(configs if broker else self._for_this)
+        if own == self.own:
+            return
+        wrong = own_problems(config, own)
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        for check in self._own_checks:
+            check(own)
 
     def replace(self, broker: str, configs: Mapping[str, str]) -> None:
         """These are what is set from now on; they have been checked."""
@@ -102,6 +112,25 @@ class CurrentConfig:
             self._for_this = dict(configs)
         for listener in self._listeners:
             listener()
+
+    @property
+    def own(self) -> Mapping[str, str]:
+        """Settings of single listeners that count now, as texts by their full names."""
+        return self._own(self._for_this)
+
+    def of_listener(
+        self, listener: str, mechanism: str = "", own: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """What holds now for a listener, or for one mechanism of it; or would hold with `own`."""
+        return of_listener(self.config, self.own if own is None else own, listener, mechanism)
+
+    def add_own_check(self, check: Callable[[Mapping[str, str]], None]) -> None:
+        """Have `check` raise ValueError for settings of listeners that cannot be what counts."""
+        self._own_checks.append(check)
+
+    def _own(self, this: Mapping[str, str]) -> dict[str, str]:
+        changed = {name: text for name, text in this.items() if name.startswith(PREFIX)}
+        return {**self.loaded.own, **changed}
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call this after every change from now on."""
@@ -132,6 +161,8 @@ class CurrentConfig:
     ) -> BrokerConfig:
         values: dict[str, Value] = {}
         for name, text in {**everyone, **this}.items():
+            if name.startswith(PREFIX):
+                continue
             try:
                 known = known_setting(name)
                 value = known.parse(text)
@@ -171,6 +202,15 @@ class CurrentConfig:
                 yield _entry(known, text, synonyms, read_only=not known.declared.dynamic)
             elif not known.declared.internal:
                 yield _untouched(name)
+
+        for name, text in self.own.items():
+            found = own_setting(name)
+            if found is not None:
+                is_changed = name in self._for_this
+                source = ConfigSource.DYNAMIC_BROKER if is_changed else ConfigSource.STATIC_BROKER
+                synonyms = (Synonym(name, text, source),)
+                entry = _entry(found.setting, text, synonyms, read_only=not found.is_dynamic)
+                yield dataclasses.replace(entry, name=name)
 
     def describe_all_brokers(self) -> Iterator[ConfigEntry]:
         """What is set at run time for all brokers."""

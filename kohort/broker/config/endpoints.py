@@ -1,15 +1,13 @@
 """Listeners: where the broker accepts connections, and what it tells clients to connect to.
 
 ``listeners`` and ``advertised.listeners`` are lists of ``NAME://host:port``. The name is the
-security protocol itself, or one that ``listener.security.protocol.map`` translates. Only PLAINTEXT
-is served; a listener of another protocol is refused at start rather than served unprotected.
+security protocol itself, or one that ``listener.security.protocol.map`` translates.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
 _PORT_MAX: Final = 65_535
 EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound.
 """Hosts to listen at that are none to connect to."""

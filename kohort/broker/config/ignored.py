@@ -136,9 +136,7 @@ _BY_REASON: Final = {
         transaction.state.log.min.isr INT 2
         transaction.state.log.replication.factor SHORT 3
     """,
-    "TLS, SASL and tokens, which are not supported yet; listeners that need them are refused.": """
-        connection.failed.authentication.delay.ms INT 100
-        connections.max.reauth.ms LONG 0
+    "Kerberos, delegation tokens, Java classes, and what clients among brokers would need.": """
         delegation.token.expiry.check.interval.ms LONG 3600000
         delegation.token.expiry.time.ms LONG 86400000
         delegation.token.max.lifetime.ms LONG 604800000
@@ -148,8 +146,6 @@ _BY_REASON: Final = {
             org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder \
             dynamic per-broker
         sasl.client.callback.handler.class CLASS null
-        sasl.enabled.mechanisms LIST GSSAPI dynamic per-broker
-        sasl.jaas.config PASSWORD null dynamic per-broker
         sasl.kerberos.kinit.cmd STRING /usr/bin/kinit dynamic per-broker
         sasl.kerberos.min.time.before.relogin LONG 60000 dynamic per-broker
         sasl.kerberos.principal.to.local.rules LIST DEFAULT dynamic per-broker
@@ -168,8 +164,6 @@ _BY_REASON: Final = {
         sasl.login.retry.backoff.ms LONG 100
         sasl.mechanism.controller.protocol STRING GSSAPI
         sasl.mechanism.inter.broker.protocol STRING GSSAPI dynamic per-broker
-        sasl.oauthbearer.allow.unverified.audience BOOLEAN false
-        sasl.oauthbearer.allow.unverified.issuer BOOLEAN false
         sasl.oauthbearer.assertion.algorithm STRING RS256
         sasl.oauthbearer.assertion.claim.aud STRING null
         sasl.oauthbearer.assertion.claim.exp.seconds INT 300
@@ -183,48 +177,24 @@ _BY_REASON: Final = {
         sasl.oauthbearer.assertion.template.file STRING null
         sasl.oauthbearer.client.credentials.client.id STRING null
         sasl.oauthbearer.client.credentials.client.secret PASSWORD null
-        sasl.oauthbearer.clock.skew.seconds INT 30
-        sasl.oauthbearer.expected.audience LIST ""
-        sasl.oauthbearer.expected.issuer STRING null
-        sasl.oauthbearer.jwks.endpoint.refresh.ms LONG 3600000
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG 10000
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG 100
-        sasl.oauthbearer.jwks.endpoint.url STRING null
         sasl.oauthbearer.jwt.retriever.class CLASS \
             org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
         sasl.oauthbearer.jwt.validator.class CLASS \
             org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
         sasl.oauthbearer.scope STRING null
-        sasl.oauthbearer.scope.claim.name STRING scope
-        sasl.oauthbearer.sub.claim.name STRING sub
         sasl.oauthbearer.token.endpoint.url STRING null
         sasl.server.callback.handler.class CLASS null
-        sasl.server.max.receive.size INT 524288
         security.inter.broker.protocol STRING PLAINTEXT
         security.providers STRING null
-        ssl.allow.dn.changes BOOLEAN false
-        ssl.allow.san.changes BOOLEAN false
-        ssl.cipher.suites LIST "" dynamic per-broker
-        ssl.client.auth STRING none one-of:required,requested,none dynamic per-broker
-        ssl.enabled.protocols LIST TLSv1.2,TLSv1.3 dynamic per-broker
         ssl.endpoint.identification.algorithm STRING https dynamic per-broker
         ssl.engine.factory.class CLASS null dynamic per-broker
-        ssl.key.password PASSWORD null dynamic per-listener
         ssl.keymanager.algorithm STRING SunX509 dynamic per-broker
-        ssl.keystore.certificate.chain PASSWORD null dynamic per-listener
-        ssl.keystore.key PASSWORD null dynamic per-listener
-        ssl.keystore.location STRING null dynamic per-listener
-        ssl.keystore.password PASSWORD null dynamic per-listener
-        ssl.keystore.type STRING JKS dynamic per-listener
-        ssl.principal.mapping.rules STRING DEFAULT
         ssl.protocol STRING TLSv1.3 dynamic per-broker
         ssl.provider STRING null dynamic per-broker
         ssl.secure.random.implementation STRING null dynamic per-broker
         ssl.trustmanager.algorithm STRING PKIX dynamic per-broker
-        ssl.truststore.certificates PASSWORD null dynamic per-listener
-        ssl.truststore.location STRING null dynamic per-listener
-        ssl.truststore.password PASSWORD null dynamic per-listener
-        ssl.truststore.type STRING JKS dynamic per-listener
     """,
     "Quotas, which are not supported yet.": """
         alter.log.dirs.replication.quota.window.num INT 11
@@ -361,7 +331,6 @@ IGNORED: Final[Mapping[str, str]] = {
 """Why each ignored setting changes nothing, by name."""
 
 IGNORED_PREFIXES: Final = {
-    "listener.name.": "Settings of a single listener, which are not supported.",
     "config.providers.": "Java metrics and plug-ins.",
     "rlmm.config.": "Tiered storage, which is not supported.",
     "rsm.config.": "Tiered storage, which is not supported.",

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.ignored import IGNORED, REFUSED, why_ignored
+from kohort.broker.config.listeners import PREFIX, of_listener, own_problems
 from kohort.broker.config.settings import InvalidValueError, Value, settings_of
 from kohort.properties import parse_properties
 
@@ -59,12 +60,15 @@ class ConfigError(Exception):
 
 
 class Given(NamedTuple):
-    """One value from outside."""
+    """One value from outside. Its text may be a secret, and is not part of the object's."""
 
     name: str
     text: str
     origin: str
     """Where it was given, for people: "server.properties:12", "--override", "environment X"."""
+
+    def __repr__(self) -> str:
+        return f"Given({self.name!r}, {self.origin!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,12 @@ class LoadedConfig:
     ignored: tuple[Given, ...] = ()
     """Settings of Kafka that were given and change nothing here."""
     warnings: tuple[str, ...] = ()
+    own: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of single listeners, as texts by their full names; some are secret."""
+
+    def of_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
+        """What holds for a listener, or for one mechanism of it."""
+        return of_listener(self.config, self.own, listener, mechanism)
 
 
 def load(
@@ -96,9 +106,12 @@ def load(
     ]
     given: dict[str, Given] = {}
     ignored: dict[str, Given] = {}
+    own: dict[str, str] = {}
     for one in sources:
         if one.name in settings_of(BrokerConfig):
             given[one.name] = one
+        elif one.name.startswith(PREFIX):
+            own[one.name] = one.text
         elif one.name in REFUSED and one.text.strip():
             wrong.append(f"{one.origin}: {one.name} is not supported: {REFUSED[one.name]}")
         elif one.name in REFUSED or why_ignored(one.name):
@@ -106,9 +119,11 @@ def load(
         else:
             wrong.append(f"{one.origin}: there is no setting {one.name}{_near(one.name)}")
     config = _build(given, wrong)
+    if config is not None and not wrong:
+        wrong += own_problems(config, own)
     if wrong or config is None:
         raise ConfigError(wrong)
-    return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings))
+    return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings), own)
 
 
 def _build(given: Mapping[str, Given], wrong: list[str]) -> BrokerConfig | None:
@@ -161,7 +176,7 @@ def _from_environment(
         if name is None or _tells_of_a_service(variable, text):
             continue
         origin = f"environment variable {variable}"
-        if name in known or name in REFUSED or why_ignored(name):
+        if name in known or name in REFUSED or name.startswith(PREFIX) or why_ignored(name):
             yield Given(name, text, origin)
         elif _is_misspelt(name):
             wrong.append(f"{origin}: there is no setting {name}{_near(name)}")

@@ -16,9 +16,8 @@ class NetworkSettings(Settings):
         ("PLAINTEXT://localhost:9092",),
         check=endpoints_problem,
         doc="Addresses to accept connections at, as NAME://host:port. An empty host is every "
-        "interface, port 0 any free port. Kafka's own default is every interface; as there is no "
-        "authentication, ours is this machine only. Only the security protocol PLAINTEXT is "
-        "served.",
+        "interface, port 0 any free port. Kafka's own default is every interface; as PLAINTEXT "
+        "asks nobody who he is, ours is this machine only.",
     )
     advertised_listeners: List | None = setting(
         None,
@@ -29,7 +28,8 @@ class NetworkSettings(Settings):
     listener_security_protocol_map: String = setting(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         check=protocol_map_problem,
-        doc="Security protocol of each listener name, as NAME:PROTOCOL pairs.",
+        doc="Security protocol of each listener name, as NAME:PROTOCOL pairs: PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT or SASL_SSL.",
     )
     controller_listener_names: List = setting(
         (),

@@ -2,8 +2,7 @@
 
 Pure: what is set now and what is to be set go in; an answer for the peer comes out as KafkaError.
 Differs from Kafka in what cannot be kept here: listeners are opened at the start only, the one data
-directory cannot be cordoned, and names that are no setting, or one of a single listener, are
-refused where Kafka stores them.
+directory cannot be cordoned, and names that are no setting are refused where Kafka stores them.
 """
 
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Final
 
 from kohort.broker.config.broker import effective_ms
 from kohort.broker.config.current import BROKER_SETTINGS, SET_FOR_ALL, CurrentConfig, known_setting
+from kohort.broker.config.listeners import PER_LISTENER, PREFIX, own_setting
 from kohort.broker.config.settings import Value
 from kohort.broker.config.unused import Rule, unused_settings
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -84,18 +84,25 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
     )
     rules = {name: unused[name].rule for name in changed if name in unused}
     _refuse(
-        [name for name, rule in rules.items() if rule is Rule.PER_LISTENER],
+        [name for name in changed if name in PER_LISTENER],
         "These security configs can be dynamically updated only per-listener using the listener "
-        "prefix, which this broker does not take",
+        "prefix",
     )
     if broker == "":
         _refuse(
-            [name for name, rule in rules.items() if rule is Rule.PER_BROKER],
+            [
+                name
+                for name in changed
+                if rules.get(name) is Rule.PER_BROKER or name.startswith(PREFIX)
+            ],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
 
 
 def _is_dynamic(name: str) -> bool:
+    own = own_setting(name)
+    if own is not None:
+        return own.is_dynamic
     if name in BROKER_SETTINGS:
         return BROKER_SETTINGS[name].declared.dynamic
     unused = unused_settings().get(name)
@@ -109,7 +116,11 @@ def _refuse(names: list[str], why: str) -> None:
 
 def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
     """Raise ValueError for a value that does not go with what counts now."""
-    values = {name: known_setting(name).parse(text) for name, text in changed.items()}
+    values = {
+        name: known_setting(name).parse(text)
+        for name, text in changed.items()
+        if not name.startswith(PREFIX)
+    }
     for name in _AT_LEAST_ONE:
         if values.get(name) == 0:
             raise ValueError(f"Invalid {name} 0")

@@ -57,9 +57,15 @@ Short = Annotated[int, ConfigType.SHORT]
 Long = Annotated[int, ConfigType.LONG]
 Double = Annotated[float, ConfigType.DOUBLE]
 List = Annotated[tuple[str, ...], ConfigType.LIST]
+Password = Annotated[str, ConfigType.PASSWORD]
+"""A secret: described without its value, never logged, and not in the text of any object."""
 
 TEXT_LENGTH_MAX: Final = 8000
 """Every version of DescribeConfigs can tell such a text in UTF-8, and no client fills the disk."""
+SECRET_LENGTH_MAX: Final = 65_536
+"""Never told by DescribeConfigs; a chain of certificates may be one."""
+HIDDEN: Final = "[hidden]"
+"""Where a secret would stand."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -109,15 +115,16 @@ class Setting:
     def parse(self, text: str) -> Value:
         """The value that ``text`` stands for; raises InvalidValueError."""
         text = text.strip()
-        if len(text) > TEXT_LENGTH_MAX:
+        limit = SECRET_LENGTH_MAX if self.type is ConfigType.PASSWORD else TEXT_LENGTH_MAX
+        if len(text) > limit:
             beginning = f"{text[:20]}... ({len(text)} characters)"
-            raise self._invalid(beginning, f"Value must have at most {TEXT_LENGTH_MAX} characters")
+            raise self._invalid(beginning, f"Value must have at most {limit} characters")
         value = self._convert(text)
         self._check_bounds(value)
         reason = self.declared.check and self.declared.check(value)
         if reason:
             shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else value
-            raise InvalidValueError(self.name, shown, reason)
+            raise self._invalid(shown, reason)
         return value
 
     def format(self, value: Value) -> str | None:
@@ -214,7 +221,8 @@ class Setting:
         return self._invalid(text, f"Not a number of type {self.type.name}")
 
     def _invalid(self, value: object, reason: str) -> InvalidValueError:
-        return InvalidValueError(self.name, value, reason)
+        shown = HIDDEN if self.type is ConfigType.PASSWORD else value
+        return InvalidValueError(self.name, shown, reason)
 
 
 def setting(
@@ -299,7 +307,7 @@ class Settings:
 
     def __repr__(self) -> str:
         changed = (
-            f"{name}={value!r}"
+            f"{name}={HIDDEN if _type_of(field.type)[0] is ConfigType.PASSWORD else repr(value)}"
             for (name, field), value in zip(
                 self.__dataclass_fields__.items(), self._values(), strict=True
             )

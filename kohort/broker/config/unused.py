@@ -19,8 +19,6 @@ class Rule(StrEnum):
 
     PER_BROKER = "per-broker"
     """Set for one broker, never for all."""
-    PER_LISTENER = "per-listener"
-    """Set for one listener, by a name that begins with ``listener.name.``."""
     THREADS = "threads"
     """At least half and at most double what it is."""
 

@@ -67,6 +67,10 @@ class ConnectionHost(Protocol):
         """Called once for each that was admitted."""
         ...
 
+    def let_in(self, connection: "Connection") -> None:
+        """TLS and SASL are over; called again after each reauthentication."""
+        ...
+
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket.
@@ -84,8 +88,6 @@ class Connection(asyncio.BufferedProtocol):
         "_is_reading",
         "_is_stopping",
         "_is_write_paused",
-        "_listener",
-        "_memory",
         "_metrics",
         "_pending",
         "_reader",
@@ -97,19 +99,23 @@ class Connection(asyncio.BufferedProtocol):
         "_unwritten",
         "info",
         "ip",
+        "listener",
+        "memory",
     )
 
     def __init__(self, host: ConnectionHost, listener: Listener) -> None:
         self._host = host
-        self._listener = listener
+        self.listener = listener
         # What every request needs is one step away.
         self._metrics = host.metrics
         self._service = host.service
         self._turns = host.turns
         self._transport: asyncio.Transport = _NO_TRANSPORT
-        self._memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
+        self.memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
         self._reader = FrameReader(
-            host.receive_buffer, self._memory, host.limits.socket_request_max_bytes
+            host.receive_buffer,
+            self.memory,
+            listener.first_frame_max_bytes or host.limits.socket_request_max_bytes,
         )
         self._timeouts = ConnectionTimeouts()
         self._pending: Later[Answer] | None = None
@@ -142,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_closing = True
             transport.abort()
             return
-        self.ip = self._memory.address = str(peer[0])
+        self.ip = self.memory.address = str(peer[0])
         refused_by = self._host.connection_made(self)
         if refused_by is not None:
             self._metrics.connection_refused(refused_by)
@@ -155,9 +161,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.info = ConnectionInfo(
             peer_host=f"/{self.ip}",
-            session=Session(ANONYMOUS, self.ip, self._listener.name),
-            sends_files=self._host.sends_files,
+            session=Session(ANONYMOUS, self.ip, self.listener.name),
+            sends_files=self._host.sends_files and self.listener.tls is None,
         )
+        if self.listener.new_service is not None:
+            self._service = self.listener.new_service(self)
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
         self._metrics.connection_opened()
 
@@ -199,8 +207,30 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.cancel()
         self._reader.close()
         # The budget and the transport know us; without this only the collector could part us.
-        self._memory.close()
+        self.memory.close()
         self._transport = _NO_TRANSPORT
+
+    # Called by TLS, and by the service that lets clients in.
+
+    def let_in(self, session: Session) -> None:
+        """Serve the requests of `session` from now on; it may be the next one of many."""
+        self.info.session = session
+        self._service = self._host.service
+        self._reader.frame_max_bytes = self._host.limits.socket_request_max_bytes
+        self._host.let_in(self)
+
+    def ask_again(self, service: Service) -> None:
+        """Hand requests to `service`, which lets the client in once more, or does not."""
+        self._service = service
+
+    def tls_failed(self, reason: str) -> None:
+        """TLS has ended, and closes the connection when its last words are written."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._close_reason = CloseReason.TLS
+            self._host.log.note(
+                CloseReason.TLS, "Closed the connection of %s: TLS: %s", self.ip, reason
+            )
 
     # Called once in a turn.
 
@@ -275,6 +305,10 @@ class Connection(asyncio.BufferedProtocol):
     def close_slow_reader(self) -> None:
         self._abort(CloseReason.SLOW_READER)
 
+    def close_arrival(self, reason: CloseReason) -> None:
+        """Close it, because it is not let in yet."""
+        self._abort(reason)
+
     # Within.
 
     def _may_execute(self) -> bool:
@@ -332,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._wait_for(answer, frame)
                     return
                 if frame.__class__ is bytearray:
-                    self._memory.give_back(len(frame))
+                    self.memory.give_back(len(frame))
                 if answer is None:
                     continue
                 responses += answer
@@ -348,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait_for(self, pending: Later[Answer], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
-            self._memory.take(len(frame))
+            self.memory.take(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
         self._metrics.request_waits()
@@ -360,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.request_waited()
         if self._is_lost:
             return
-        self._memory.give_back(len(frame))
+        self.memory.give_back(len(frame))
         try:
             answer = later.result()
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
@@ -464,7 +498,9 @@ class Connection(asyncio.BufferedProtocol):
             self._metrics.request_rejected(CloseReason.BAD_FRAME)
             self._close(CloseReason.BAD_FRAME, error)
         elif isinstance(error, CloseConnection):
-            self._close(CloseReason.BAD_REQUEST, error)
+            if error.answer is not None and not self._is_closing:
+                self._write(error.answer, _byte_count(error.answer))
+            self._close(error.reason, error if error.is_told else None)
         else:
             logger.error("A fault of ours ends the connection of %s", self.ip, exc_info=error)
             self._abort(CloseReason.FAULT)

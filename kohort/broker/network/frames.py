@@ -63,7 +63,6 @@ class FrameReader:
         "_asked_bytes",
         "_end",
         "_filled",
-        "_frame_max_bytes",
         "_memory",
         "_parts_begun",
         "_receive_buffer",
@@ -72,12 +71,13 @@ class FrameReader:
         "_size",
         "_sole",
         "_start",
+        "frame_max_bytes",
     )
 
     def __init__(self, receive_buffer: memoryview, memory: Claimant, frame_max_bytes: int) -> None:
         self._receive_buffer = receive_buffer
         self._memory = memory
-        self._frame_max_bytes = frame_max_bytes
+        self.frame_max_bytes = frame_max_bytes
         self._sole: bytes | None = None
         """A frame that came alone and whole, as nearly all do; then nothing else is here."""
         self._rest = b""
@@ -168,7 +168,7 @@ class FrameReader:
         buffer = self._receive_buffer
         # Where less than a size was read, the buffer has something old behind it.
         size: int = _SIZE.unpack_from(buffer)[0] if byte_count > _SIZE_BYTES else 0
-        if 0 < size == byte_count - _SIZE_BYTES and size <= self._frame_max_bytes:
+        if 0 < size == byte_count - _SIZE_BYTES and size <= self.frame_max_bytes:
             self._sole = bytes(buffer[_SIZE_BYTES:byte_count])
             self._memory.take(byte_count)
             return True
@@ -210,7 +210,7 @@ class FrameReader:
         if body > end:
             return None
         (size,) = _SIZE.unpack_from(source, self._start)
-        if not 0 < size <= self._frame_max_bytes:
+        if not 0 < size <= self.frame_max_bytes:
             raise FrameError(self._describe(size, source))
         stop = body + size
         if stop > end:
@@ -273,7 +273,7 @@ class FrameReader:
         if len(data) < _SIZE_BYTES:
             return False
         (size,) = _SIZE.unpack_from(data)
-        if not 0 < size <= self._frame_max_bytes:
+        if not 0 < size <= self.frame_max_bytes:
             raise FrameError(self._describe(size, data))
         return len(data) >= _SIZE_BYTES + int(size)
 
@@ -329,4 +329,4 @@ class FrameReader:
                 return f"this looks like {name}"
         if size <= 0:
             return f"a frame of size {size}"
-        return f"a frame of {size} bytes, above socket.request.max.bytes={self._frame_max_bytes}"
+        return f"a frame of {size} bytes, above socket.request.max.bytes={self.frame_max_bytes}"

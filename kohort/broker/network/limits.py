@@ -23,6 +23,8 @@ class NetworkLimits:
     connections_max_idle_ms: int = 600_000
     kohort_frame_timeout_ms: int = 30_000
     """An unfinished frame must end, or grow by `FRAME_PROGRESS_BYTES`, within this time."""
+    kohort_authentication_timeout_ms: int = 10_000
+    kohort_unauthenticated_connections_max: int = 1_000
     kohort_unsent_max_bytes: int = 512 * 1024 * 1024
     """Bytes of responses that slow readers have not taken. Beyond it those that have been slow for
     longest are closed."""

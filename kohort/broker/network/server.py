@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from kohort.broker.network.admission import Admission
+from kohort.broker.network.arrivals import Arrivals
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
@@ -23,7 +24,12 @@ from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
-from kohort.broker.network.timeouts import ServingTime
+from kohort.broker.network.timeouts import CloseReason, ServingTime
+from kohort.broker.network.tls_connection import (
+    CIPHERTEXT_BUFFER_BYTES,
+    Handshakes,
+    TlsConnection,
+)
 from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.memory.trim import give_back_free_memory
@@ -64,7 +70,11 @@ class NetworkServer:
         self.reads = Reads(self._loop)
         self.sends_files = False
         """Until there are sockets; how the kernel sends files is particular to Linux."""
+        self.ciphertext_buffer = memoryview(b"")
+        """Another one for all, into which sockets with TLS are read; made when there are such."""
+        self.handshakes = Handshakes(self._loop)
         self._admission = Admission(limits)
+        self._arrivals: Arrivals[Connection] = Arrivals()
         self._connections: dict[Connection, None] = {}
         self._accepting: list[asyncio.Server] = []
         self._check_handle: asyncio.Handle | None = None
@@ -86,9 +96,11 @@ class NetworkServer:
     async def listen(self, sockets: Iterable[socket.socket], listener: Listener) -> None:
         """Accept connections from bound sockets, which are the server's from now on."""
         self.sends_files = sys.platform == "linux"
+        if listener.tls is not None and not self.ciphertext_buffer:
+            self.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
         for one in sockets:
             accepting = await self._loop.create_server(
-                partial(Connection, self, listener),
+                partial(self._new_connection, listener),
                 sock=one,
                 backlog=self.limits.socket_listen_backlog_size,
             )
@@ -136,17 +148,38 @@ class NetworkServer:
         if self._is_stopping:
             return "shutdown"
         refused_by = self._admission.admit(connection.ip)
-        if refused_by is None:
-            self._connections[connection] = None
-        return refused_by
+        if refused_by is not None:
+            return refused_by
+        self._connections[connection] = None
+        if connection.listener.lets_in_later:
+            now_ms = self._serving_time.at(self._clock.monotonic_ms())
+            count_max = self.limits.kohort_unauthenticated_connections_max
+            oldest = self._arrivals.add(connection, now_ms, count_max)
+            if oldest is not None:
+                self._turn_away(oldest, CloseReason.UNAUTHENTICATED_LIMIT)
+        return None
+
+    def let_in(self, connection: Connection) -> None:
+        self._arrivals.remove(connection)
 
     def connection_lost(self, connection: Connection) -> None:
+        self._arrivals.remove(connection)
         del self._connections[connection]
         self._admission.release(connection.ip)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
 
     # Within.
+
+    def _new_connection(self, listener: Listener) -> asyncio.BufferedProtocol:
+        connection = Connection(self, listener)
+        if listener.tls is None:
+            return connection
+        return TlsConnection(self, connection, listener.tls.context, listener.tls.established)
+
+    def _turn_away(self, connection: Connection, reason: CloseReason) -> None:
+        self._arrivals.remove(connection)
+        connection.close_arrival(reason)
 
     async def _wait_all_gone(self, time_ms: int) -> None:
         self._all_gone = self._loop.create_future()
@@ -158,6 +191,7 @@ class NetworkServer:
             for timeout_ms in (
                 self.limits.connections_max_idle_ms,
                 self.limits.kohort_frame_timeout_ms,
+                self.limits.kohort_authentication_timeout_ms,
                 CHECK_INTERVAL_MS_MAX * CHECKS_PER_TIMEOUT,
             )
             if timeout_ms >= 0
@@ -184,6 +218,10 @@ class NetworkServer:
     def _begin_check(self) -> None:
         self._serving_time.resume(self._clock.monotonic_ms())
         self._give_back_memory()
+        now_ms = self._serving_time.at(self._clock.monotonic_ms())
+        timeout_ms = self.limits.kohort_authentication_timeout_ms
+        for connection in list(self._arrivals.overdue(now_ms, timeout_ms)):
+            self._turn_away(connection, CloseReason.AUTHENTICATION_TIMEOUT)
         self._check_some(iter(list(self._connections)))
 
     def _give_back_memory(self) -> None:

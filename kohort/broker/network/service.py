@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kohort.broker.core.security.session import UNKNOWN, Session
+from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 
@@ -12,6 +13,20 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error o
     """Raised by a service whose only way to tell the client is to close the connection, such as a
     failed Produce with acks=0. The text goes to the log.
     """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        answer: "Answer" = None,
+        reason: CloseReason = CloseReason.BAD_REQUEST,
+        is_told: bool = True,
+    ) -> None:
+        """`answer` is sent before. `is_told` is False where the log has been told already."""
+        super().__init__(text)
+        self.answer = answer
+        self.reason = reason
+        self.is_told = is_told
 
 
 @dataclass(slots=True, eq=False)

@@ -33,6 +33,14 @@ class CloseReason(StrEnum):
     SLOW_READER = "slow_reader"
     SLOW_UPLOAD = "slow_upload"
     """Others waited for the memory of a request that arrives slowly; see `shortage`."""
+    TLS = "tls"
+    """The client does not speak TLS as it should, or shows no certificate that is trusted."""
+    AUTHENTICATION = "authentication"
+    """It has not proved who it is."""
+    AUTHENTICATION_TIMEOUT = "authentication_timeout"
+    """TLS and SASL were not over in time."""
+    UNAUTHENTICATED_LIMIT = "unauthenticated_limit"
+    """It had to make room for others before TLS and SASL were over."""
     SHUTDOWN = "shutdown"
     FAULT = "fault"
     """An exception of ours."""
@@ -43,6 +51,7 @@ class CloseReason(StrEnum):
             CloseReason.FRAME_TIMEOUT,
             CloseReason.SLOW_READER,
             CloseReason.SLOW_UPLOAD,
+            CloseReason.AUTHENTICATION_TIMEOUT,
         }
 
     @property
@@ -51,6 +60,7 @@ class CloseReason(StrEnum):
 
 
 _TEXTS = {
+    CloseReason.AUTHENTICATION_TIMEOUT: "TLS and SASL were not over in time",
     CloseReason.FRAME_TIMEOUT: "a request that was begun is not completed",
     CloseReason.SLOW_UPLOAD: "a request arrives too slowly, and others need the memory",
     CloseReason.SLOW_READER: "its responses are not taken, and others need the memory",

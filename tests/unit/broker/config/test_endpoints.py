@@ -57,12 +57,6 @@ def test_the_protocol_map_and_the_overrides_are_read() -> None:
         parse_ip_overrides("10.0.0.1")
 
 
-def test_a_listener_that_needs_tls_or_sasl_is_refused() -> None:
-    for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        config = BrokerConfig(listeners=(f"{protocol}://:9092",))
-        assert any(f"uses {protocol}" in problem for problem in problems(config))
-
-
 def test_a_listener_needs_a_protocol_and_an_advertised_one_a_listener() -> None:
     config = BrokerConfig(
         listeners=("MINE://:9092",), advertised_listeners=("OTHER://broker:9092",)

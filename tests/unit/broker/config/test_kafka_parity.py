@@ -22,6 +22,9 @@ OURS_DIFFER = {
     "socket.listen.backlog.size": "1024",
     # Kafka has no limit unless told: a heap is one.
     "queued.max.request.bytes": "268435456",
+    # What OpenSSL reads.
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
     # /tmp does not survive every restart of a machine.
     "log.dir": "data",
 }

@@ -1,0 +1,135 @@
+"""What a broker has to know of a certificate, read from its DER.
+
+Only ever asked of certificates that OpenSSL has loaded or verified, and all the same written to
+survive anything.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+SEQUENCE: Final = 0x30
+SET: Final = 0x31
+OID: Final = 0x06
+_OCTETS: Final = 0x04
+_VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_UTC_TIME: Final = 0x17
+_GENERALIZED_TIME: Final = 0x18
+
+_ALTERNATIVE_NAMES: Final = "2.5.29.17"
+_LENGTH_BYTES_MAX: Final = 4
+_CENTURY_AT: Final = 50
+"""Years of two digits from here on are of the last century (RFC 5280)."""
+
+
+class DerError(ValueError):
+    """These bytes are not what they should be."""
+
+
+class CertificateFields(NamedTuple):
+    """What is inside of the SEQUENCE of a certificate's fields."""
+
+    not_after: str
+    """Last moment of its validity, as ``YYYYMMDDHHMMSSZ``."""
+    subject: memoryview
+    """Content of the subject."""
+    alternative_names: frozenset[bytes]
+    """Each encoded as it is."""
+
+
+def fields_of(certificate: bytes) -> CertificateFields:
+    """The fields of a certificate in DER. Raises DerError."""
+    try:
+        return _fields_of(memoryview(certificate))
+    except (IndexError, UnicodeDecodeError) as error:
+        raise DerError("the certificate is cut off") from error
+
+
+def _fields_of(certificate: memoryview) -> CertificateFields:
+    _, whole, _ = element(certificate)
+    _, to_be_signed, _ = element(whole)
+    tag, _, rest = element(to_be_signed)
+    if tag == _VERSION:
+        _, _, rest = element(rest)
+    # Behind the serial number: signature, issuer, validity, subject, key.
+    _, _, rest = element(rest)
+    _, _, rest = element(rest)
+    tag, validity, rest = element(rest)
+    _, _, until = element(validity)
+    tag, time, _ = element(until)
+    not_after = _time(tag, bytes(time).decode("ascii"))
+    tag, subject, rest = element(rest)
+    if tag != SEQUENCE:
+        raise DerError("the certificate has no subject where it should be")
+    _, _, rest = element(rest)
+    names: frozenset[bytes] = frozenset()
+    while rest:
+        tag, content, rest = element(rest)
+        if tag == _EXTENSIONS:
+            names = _alternative_names(element(content)[1])
+    return CertificateFields(not_after, subject, names)
+
+
+def _time(tag: int, text: str) -> str:
+    if tag == _GENERALIZED_TIME:
+        return text
+    if tag != _UTC_TIME or not text[:2].isdigit():
+        raise DerError("the certificate has no end of its validity")
+    return f"{19 if int(text[:2]) >= _CENTURY_AT else 20}{text}"
+
+
+def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
+    for extension in members(extensions, SEQUENCE):
+        _, oid, rest = element(extension)
+        if dotted(oid) != _ALTERNATIVE_NAMES:
+            continue
+        tag, content, rest = element(rest)
+        if tag != _OCTETS:
+            # Says whether it is critical.
+            _, content, _ = element(rest)
+        _, names, _ = element(content)
+        found = []
+        while names:
+            _, _, rest = element(names)
+            found.append(bytes(names[: len(names) - len(rest)]))
+            names = rest
+        return frozenset(found)
+    return frozenset()
+
+
+def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
+    """Tag, content and what follows. Raises IndexError where it is cut off, or DerError."""
+    tag, size = data[0], data[1]
+    begin = 2
+    if size & 0x80:
+        length_bytes = size & 0x7F
+        if not 1 <= length_bytes <= _LENGTH_BYTES_MAX:
+            raise DerError("a length that DER does not have")
+        begin += length_bytes
+        size = int.from_bytes(data[2:begin], "big")
+    if begin + size > len(data):
+        raise IndexError("cut off")
+    return tag, data[begin : begin + size], data[begin + size :]
+
+
+def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    """Contents of elements that all have one tag. Raises as `element`."""
+    while data:
+        tag, content, data = element(data)
+        if tag != wanted:
+            raise DerError("built of other elements than it should be")
+        yield content
+
+
+def dotted(oid: memoryview) -> str:
+    """An object identifier as people write it. Raises IndexError if it is empty."""
+    numbers: list[int] = []
+    number = 0
+    for byte in oid:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = numbers[0]
+    root = min(first // 40, 2)
+    return ".".join(map(str, (root, first - 40 * root, *numbers[1:])))

@@ -1,0 +1,322 @@
+"""TLS between a transport and a connection: to each of them it is the other.
+
+The connection sees a transport that reads and writes plaintext; the transport sees a protocol that
+reads ciphertext into a buffer that all such connections share. So everything that is bounded,
+timed or counted for a connection is so during the handshake as well, and a connection without TLS
+pays nothing.
+
+Promises: at most one read of ciphertext waits to be decrypted, and it counts as request memory;
+nothing is encrypted while the transport has more than it should; handshakes of many clients take
+turns.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, cast
+
+from kohort.broker.network.connection import Connection
+from kohort.broker.network.memory import Claimant
+from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
+from kohort.protocol.codec import Buffer
+
+CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
+
+HANDSHAKES_PER_TURN: Final = 4
+"""One costs as much as sixty small requests."""
+
+HANDSHAKE_BYTES_MAX: Final = 128 * 1024
+"""What a client may send before the handshake is over; a chain of certificates has a few KiB."""
+
+
+class TlsHost(Protocol):
+    """What all connections with TLS share; the server."""
+
+    ciphertext_buffer: memoryview
+    handshakes: "Handshakes"
+
+
+class Handshakes:
+    """Steps of handshakes that wait for their turn, in the order in which they came."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_planned = False
+
+    def soon(self, step: Callable[[], None]) -> None:
+        """Call `step`, which must not raise, in this turn of the loop or a later one."""
+        self._waiting.append(step)
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        for _ in range(min(HANDSHAKES_PER_TURN, len(self._waiting))):
+            self._waiting.popleft()()
+        self._is_planned = bool(self._waiting)
+        if self._waiting:
+            self._loop.call_soon(self._run)
+
+
+class TlsConnection(asyncio.BufferedProtocol):
+    """The protocol of a socket with TLS, and the transport of the connection behind it."""
+
+    __slots__ = (
+        "_connection",
+        "_held",
+        "_host",
+        "_is_closing",
+        "_is_ended",
+        "_is_handshake_due",
+        "_is_pumping",
+        "_is_reading",
+        "_is_write_paused",
+        "_memory",
+        "_on_established",
+        "_pump",
+        "_received_bytes",
+        "_transport",
+        "_unencrypted",
+        "_unencrypted_bytes",
+    )
+
+    def __init__(
+        self,
+        host: TlsHost,
+        connection: Connection,
+        context: ssl.SSLContext,
+        on_established: Callable[[Connection, TlsPump], None],
+    ) -> None:
+        """`on_established` makes the connection's session, or raises TlsError."""
+        self._host = host
+        self._connection = connection
+        self._pump = TlsPump(context)
+        self._on_established = on_established
+        self._transport: asyncio.Transport = asyncio.Transport()
+        self._memory: Claimant = connection.memory
+        self._held: bytes = b""
+        """Ciphertext that was read and cannot be decrypted yet."""
+        self._received_bytes = 0
+        """Before the end of the handshake."""
+        self._unencrypted: deque[memoryview] = deque()
+        self._unencrypted_bytes = 0
+        self._is_reading = True
+        """Whether the connection wants plaintext."""
+        self._is_write_paused = False
+        self._is_handshake_due = False
+        self._is_pumping = False
+        self._is_closing = False
+        self._is_ended = False
+
+    # Called by the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._connection.connection_made(cast(asyncio.Transport, self))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
+        return self._host.ciphertext_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_ended or self._is_closing:
+            return
+        data = self._host.ciphertext_buffer[:nbytes]
+        if self._pump.is_established and not self._held and self._is_reading:
+            self._decrypt(data)
+            return
+        # It was told to pause and reads all the same, or the handshake is not over.
+        self._hold(self._held + data)
+        if not self._pump.is_established:
+            self._received_bytes += nbytes
+            if self._received_bytes > HANDSHAKE_BYTES_MAX:
+                self._fail("a handshake of too many bytes")
+            elif not self._is_handshake_due:
+                self._is_handshake_due = True
+                self._host.handshakes.soon(self._shake_hands)
+
+    def eof_received(self) -> None:
+        """The transport closes by itself then; frames say where they end."""
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._encrypt()
+        if not self._is_write_paused and not self._is_ended:
+            self._connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_ended = True
+        self._hold(b"")
+        self._unencrypted.clear()
+        self._unencrypted_bytes = 0
+        self._connection.connection_lost(exc)
+        self._transport = asyncio.Transport()
+
+    # The transport, as the connection sees it.
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._transport.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size() + self._unencrypted_bytes
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self._transport.resume_reading()
+        if not self._is_pumping:
+            # Not at once: the connection is in the middle of something.
+            self._host.handshakes.soon(self._decrypt_held)
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._transport.is_closing()
+
+    def write(self, data: Buffer) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """Encrypts each buffer where it is; small ones together, since each record costs."""
+        if self._is_closing or self._is_ended:
+            return
+        small: list[Buffer] = []
+        small_bytes = 0
+        for data in list_of_data:
+            if small_bytes + len(data) <= WRITE_SLICE_BYTES:
+                small.append(data)
+                small_bytes += len(data)
+                continue
+            self._add(small, small_bytes)
+            small, small_bytes = [data], len(data)
+        self._add(small, small_bytes)
+        self._encrypt()
+
+    def close(self) -> None:
+        """Close when all that was written is sent."""
+        self._is_closing = True
+        self._encrypt()
+
+    def abort(self) -> None:
+        self._is_closing = self._is_ended = True
+        self._transport.abort()
+
+    # Within.
+
+    def _add(self, parts: list[Buffer], byte_count: int) -> None:
+        if byte_count:
+            self._unencrypted.append(memoryview(parts[0] if len(parts) == 1 else b"".join(parts)))
+            self._unencrypted_bytes += byte_count
+
+    def _encrypt(self) -> None:
+        """Hand on what was written, as far as the transport takes it."""
+        try:
+            while self._unencrypted and not self._is_write_paused and not self._is_ended:
+                first = self._unencrypted[0]
+                piece = first[:WRITE_SLICE_BYTES]
+                self._pump.write(piece)
+                if len(piece) == len(first):
+                    self._unencrypted.popleft()
+                else:
+                    self._unencrypted[0] = first[len(piece) :]
+                self._unencrypted_bytes -= len(piece)
+                self._transport.write(self._pump.take_output())
+        except TlsError as error:
+            self._fail(str(error))
+            return
+        if self._is_closing and not self._unencrypted and not self._is_ended:
+            self._is_ended = True
+            self._pump.say_goodbye()
+            self._send_output()
+            self._transport.close()
+
+    def _shake_hands(self) -> None:
+        """One step of the handshake, with all that has come."""
+        self._is_handshake_due = False
+        if self._is_ended or self._is_closing:
+            return
+        data, begin = memoryview(self._held), 0
+        try:
+            while begin < len(data) and not self._pump.is_established:
+                piece = data[begin : begin + RECORD_BYTES]
+                begin += len(piece)
+                self._pump.feed(piece)
+                self._pump.shake_hands()
+            self._hold(bytes(data[begin:]))
+            if self._pump.is_established:
+                self._on_established(self._connection, self._pump)
+        except TlsError as error:
+            self._fail(str(error))
+            return
+        self._send_output()
+        if self._pump.is_established:
+            # What came behind the handshake may be in the pump already.
+            self._decrypt_held()
+
+    def _decrypt_held(self) -> None:
+        if self._is_ended or self._is_closing or not self._is_reading:
+            return
+        data = self._held
+        self._hold(b"")
+        self._decrypt(memoryview(data))
+
+    def _decrypt(self, data: memoryview) -> None:
+        """Hand on plaintext until there is none, or the connection wants no more of it."""
+        connection, pump, begin = self._connection, self._pump, 0
+        self._is_pumping = True
+        try:
+            while self._is_reading and not self._is_ended:
+                count = pump.read_into(connection.get_buffer(-1))
+                if count:
+                    connection.buffer_updated(count)
+                elif pump.has_ended:
+                    self.close()
+                elif begin < len(data):
+                    piece = data[begin : begin + RECORD_BYTES]
+                    begin += len(piece)
+                    pump.feed(piece)
+                else:
+                    break
+        except TlsError as error:
+            self._fail(str(error))
+            return
+        finally:
+            self._is_pumping = False
+        if begin < len(data):
+            self._hold(bytes(data[begin:]))
+        self._send_output()
+
+    def _hold(self, data: bytes) -> None:
+        change = len(data) - len(self._held)
+        if change > 0:
+            self._memory.take(change)
+        elif change:
+            self._memory.give_back(-change)
+        self._held = data
+
+    def _send_output(self) -> None:
+        """Whatever TLS itself has to say: its part of the handshake, tickets, alerts."""
+        output = self._pump.take_output()
+        if output:
+            self._transport.write(output)
+
+    def _fail(self, reason: str) -> None:
+        """The end of this connection, with an alert if there is one."""
+        if self._is_ended:
+            return
+        self._is_closing = self._is_ended = True
+        self._connection.tls_failed(reason)
+        self._send_output()
+        self._transport.close()

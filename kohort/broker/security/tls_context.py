@@ -1,0 +1,217 @@
+"""From the settings of a listener to what OpenSSL begins its connections with.
+
+Keys that are written into settings pass through a file that only this process has and that is on
+no disk, because `ssl` reads keys from files alone.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.certificate import CertificateFields, DerError, fields_of
+from kohort.broker.core.security.distinguished_name import subject_of
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFIED: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_OF_TLS_1_3: Final = ("TLS_AES_", "TLS_CHACHA20_POLY1305_")
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
+STORE_BYTES_MAX: Final = 4 << 20
+
+
+class StoreError(Exception):
+    """A key store or trust store that cannot be used; the text says which and why."""
+
+
+class KeyStore(NamedTuple):
+    """What is known of a listener's own certificate."""
+
+    subject: str
+    fields: CertificateFields
+
+
+class Loaded(NamedTuple):
+    """A context for new connections, and the certificate that it shows."""
+
+    context: ssl.SSLContext
+    own: KeyStore
+
+
+def load_tls(config: BrokerConfig, listener: str) -> Loaded:
+    """Read the stores of a listener; `config` is what holds for it. Blocks on files.
+
+    Raises:
+        StoreError: they cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = [_VERSIONS[one] for one in config.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 1
+    _set_ciphers(context, config.ssl_cipher_suites, listener)
+    with ExitStack() as stack:
+        key_file, chain = stack.enter_context(_key_store(config, listener))
+        _load_key(context, key_file, config, listener)
+    _load_trust(context, config, listener)
+    context.verify_mode = _VERIFIED[config.ssl_client_auth]
+    return Loaded(context, _own(chain, listener))
+
+
+def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...], listener: str) -> None:
+    older = [_openssl_name(name) for name in names if not name.startswith(_OF_TLS_1_3)]
+    for name in older:
+        try:
+            context.set_ciphers(name)
+        except ssl.SSLError:
+            raise StoreError(
+                f"listener {listener}: ssl.cipher.suites has {name}, which OpenSSL does not know"
+            ) from None
+    if older:
+        context.set_ciphers(":".join(older))
+
+
+def _openssl_name(name: str) -> str:
+    """What OpenSSL calls a cipher suite of TLS 1.2 that has this IANA name."""
+    exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    cipher = (
+        cipher.replace("AES_", "AES").replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
+    )
+    parts = [] if exchange == "RSA" else exchange.split("_")
+    return "-".join([*parts, *cipher.split("_")])
+
+
+@contextmanager
+def _key_store(config: BrokerConfig, listener: str) -> Iterator[tuple[str, str]]:
+    """A file with key and certificates, and the certificates as text."""
+    if config.ssl_keystore_location is None:
+        key, chain = config.ssl_keystore_key or "", config.ssl_keystore_certificate_chain or ""
+        with _in_memory(f"{_lines(key)}\n{_lines(chain)}\n".encode()) as path:
+            yield path, _lines(chain)
+        return
+    data = _read(config.ssl_keystore_location, f"listener {listener}: ssl.keystore.location")
+    if config.ssl_keystore_type == "PKCS12":
+        data = _unpacked(data, config.ssl_keystore_password, listener)
+    with _in_memory(data) as path:
+        yield path, data.decode("utf-8", "replace")
+
+
+def _load_key(context: ssl.SSLContext, path: str, config: BrokerConfig, listener: str) -> None:
+    asked = False
+
+    def password() -> str:
+        nonlocal asked
+        asked = True
+        # Never asked for at the terminal, which OpenSSL would do by itself.
+        return config.ssl_key_password or ""
+
+    store = f"listener {listener}: the key store"
+    try:
+        context.load_cert_chain(path, password=password)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"
+        if asked:
+            what = "is wrong" if config.ssl_key_password else "is not set, and the key is encrypted"
+            raise StoreError(f"{store} cannot be used: ssl.key.password {what}") from None
+        raise StoreError(f"{store} cannot be used as PEM: {reason}") from None
+    if config.ssl_key_password is not None and not asked:
+        raise StoreError(f"{store} has a key that is not encrypted, but ssl.key.password is set")
+
+
+def _load_trust(context: ssl.SSLContext, config: BrokerConfig, listener: str) -> None:
+    text = config.ssl_truststore_certificates
+    where = f"listener {listener}: ssl.truststore.certificates"
+    if config.ssl_truststore_location is not None:
+        where = f"listener {listener}: ssl.truststore.location"
+        data = _read(config.ssl_truststore_location, where)
+        if config.ssl_truststore_type == "PKCS12":
+            data = _unpacked(data, config.ssl_truststore_password, listener)
+        text = data.decode("utf-8", "replace")
+    if text is None:
+        return
+    try:
+        context.load_verify_locations(cadata="\n".join(_certificates(_lines(text))))
+    except (ssl.SSLError, ValueError) as error:
+        raise StoreError(f"{where} has no certificates that can be read: {error}") from None
+
+
+def _own(chain: str, listener: str) -> KeyStore:
+    try:
+        der = ssl.PEM_cert_to_DER_cert(next(iter(_certificates(chain))))
+        return KeyStore(subject_of(der), fields_of(der))
+    except (DerError, ValueError, StopIteration) as error:
+        raise StoreError(f"listener {listener}: its certificate cannot be read: {error}") from None
+
+
+def _certificates(text: str) -> Iterator[str]:
+    for part in text.split(_BEGIN)[1:]:
+        yield f"{_BEGIN}{part.partition(_END)[0]}{_END}\n"
+
+
+def _lines(text: str) -> str:
+    """PEM with its lines, which a properties file may have written as spaces, as Kafka takes it."""
+    if "\n" in text.strip():
+        return text
+    parts = text.replace("-----BEGIN ", "\n-----BEGIN ").replace("-----END ", "\n-----END ")
+    lines = []
+    for line in parts.splitlines():
+        if line.startswith("-----"):
+            head, dashes, body = line.rpartition("-----")
+            lines += [head + dashes, *body.split()]
+        else:
+            lines += line.split()
+    return "\n".join(lines)
+
+
+def _read(path: str, setting: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(STORE_BYTES_MAX + 1)
+    except OSError as error:
+        raise StoreError(f"{setting}: {path} cannot be read: {error.strerror}") from None
+    if len(data) > STORE_BYTES_MAX:
+        raise StoreError(f"{setting}: {path} is no store: it is too long")
+    return data
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    descriptor = os.memfd_create("kohort-key", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _unpacked(data: bytes, password: str | None, listener: str) -> bytes:
+    """PKCS12 as PEM."""
+    try:
+        # An optional package of 16 MiB, for who has such stores.
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
+    except ImportError:
+        raise StoreError(
+            f"listener {listener}: PKCS12 needs `pip install kohort[oauth]`; without it: "
+            "openssl pkcs12 -in STORE -nodes -out STORE.pem"
+        ) from None
+    try:
+        found = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        raise StoreError(f"listener {listener}: the PKCS12 store: {error}") from None
+    pem = serialization.Encoding.PEM
+    parts = []
+    if found.key is not None:
+        plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        parts.append(found.key.private_bytes(pem, *plain))
+    own = [] if found.cert is None else [found.cert]
+    parts += [one.certificate.public_bytes(pem) for one in [*own, *found.additional_certs]]
+    return b"".join(parts)

@@ -1,0 +1,118 @@
+"""TLS of one listener while the broker runs: its certificate, renewed without a restart, and whom
+a client's certificate makes it.
+
+A renewed store gives a new context, never more authorities to the old one: an authority that was
+taken away would stay trusted.
+"""
+
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.certificate import DerError
+from kohort.broker.core.security.distinguished_name import subject_of
+from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
+from kohort.broker.core.security.session import USER, Principal
+from kohort.broker.network.connection import Connection
+from kohort.broker.network.tls import TlsError, TlsPump
+from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
+
+logger = logging.getLogger(__name__)
+
+
+class TlsListener:
+    """See the module. Methods that read files say so."""
+
+    def __init__(self, listener: str, config: Callable[[], BrokerConfig], *, lets_in: bool) -> None:
+        """Reads the stores. `config` gives what holds for the listener now; `lets_in` says that a
+        client's certificate decides who it is, which with SASL it does not.
+
+        Raises StoreError; RulesError of the mapping rules.
+        """
+        self.listener = listener
+        self.reload_failures = 0
+        self._config = config
+        self._lets_in = lets_in
+        self._rules = MappingRules(config().ssl_principal_mapping_rules)
+        loaded = load_tls(config(), listener)
+        self.context: ssl.SSLContext = loaded.context
+        self._own: KeyStore = loaded.own
+        self._seen = self._files()
+        self._is_failing = False
+
+    @property
+    def not_after(self) -> str:
+        """End of the certificate's validity, as ``YYYYMMDDHHMMSSZ``."""
+        return self._own.fields.not_after
+
+    def established(self, connection: Connection, pump: TlsPump) -> None:
+        """Make the client whom its certificate names, where that is for the certificate to say.
+
+        Raises:
+            TlsError: no principal follows from the certificate.
+        """
+        if not self._lets_in:
+            return
+        session = connection.info.session
+        certificate = pump.peer_certificate
+        if certificate is not None:
+            try:
+                name = self._rules.name_for(subject_of(certificate))
+            except (DerError, NoRuleError) as error:
+                raise TlsError(str(error)) from None
+            session = session._replace(principal=Principal(USER, name))
+        connection.let_in(session)
+
+    def check(self, config: BrokerConfig) -> Loaded:
+        """Read stores that are to take the place of those there are. Reads files.
+
+        Raises:
+            StoreError: they cannot be used, or are somebody else's.
+        """
+        loaded = load_tls(config, self.listener)
+        if not config.ssl_allow_dn_changes and loaded.own.subject != self._own.subject:
+            raise StoreError(
+                f"listener {self.listener}: the new key store is for {loaded.own.subject!r}, and "
+                f"the one before it for {self._own.subject!r}; ssl.allow.dn.changes lets it"
+            )
+        missing = self._own.fields.alternative_names - loaded.own.fields.alternative_names
+        if missing and not config.ssl_allow_san_changes:
+            raise StoreError(
+                f"listener {self.listener}: the new key store lacks {len(missing)} of the "
+                "alternative names of the one before it; ssl.allow.san.changes lets it"
+            )
+        return loaded
+
+    def reload(self) -> None:
+        """Take what the settings name now. Reads files; a failure keeps what there was."""
+        self._seen = self._files()
+        try:
+            loaded = self.check(self._config())
+        except StoreError as error:
+            self.reload_failures += 1
+            if not self._is_failing:
+                logger.error("The certificate is not renewed: %s", error)  # noqa: TRY400 - the text says it all.
+            self._is_failing = True
+            return
+        self._is_failing = False
+        self._own = loaded.own
+        self.context = loaded.context
+        logger.info("Listener %s has new TLS stores, good until %s", self.listener, self.not_after)
+
+    def look(self) -> None:
+        """Reload if the files have changed since they were read. Reads files."""
+        if self._files() != self._seen:
+            self.reload()
+
+    def _files(self) -> tuple[tuple[int, int] | None, ...]:
+        config = self._config()
+        found: list[tuple[int, int] | None] = []
+        for path in (config.ssl_keystore_location, config.ssl_truststore_location):
+            try:
+                status = None if path is None else Path(path).stat()
+            except OSError:
+                status = None
+            found.append(None if status is None else (status.st_mtime_ns, status.st_ino))
+        return tuple(found)

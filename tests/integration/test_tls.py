@@ -1,0 +1,252 @@
+"""Listeners with TLS, over real sockets."""
+
+import os
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from kohort.broker.app import StartError
+from kohort.broker.core.security.session import ANONYMOUS, Principal
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.certificates import Authority
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.confluent_client import QUIET
+from tests.support.network.wire import request_body, response_in
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in ("PLAINTEXT", "SSL", "MUTUAL", "MAPPED")}
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority, ports: dict[str, int]
+) -> Iterator[BrokerThread]:
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    overrides = {
+        "listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL,MAPPED:SSL",
+        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1,DNS:localhost")),
+        "ssl.truststore.location": str(authority.certificate),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mapped.ssl.client.auth": "requested",
+        "listener.name.mapped.ssl.principal.mapping.rules": "RULE:^CN=([a-z]+).*$/$1@here/U",
+    }
+    with BrokerThread(tmp_path_factory.mktemp("data"), overrides=overrides) as broker:
+        yield broker
+
+
+def trusting(authority: Authority, own: Path | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.certificate)
+    if own is not None:
+        context.load_cert_chain(own)
+    return context
+
+
+def connected(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+    plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+    return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def ask(connection: socket.socket) -> MetadataResponse:
+    body = request_body(MetadataRequest(topics=[]), 9)
+    connection.sendall(len(body).to_bytes(4, "big") + body)
+    size = int.from_bytes(exactly(connection, 4), "big")
+    return response_in(exactly(connection, size), MetadataResponse, 9)
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = connection.recv(size - len(found))
+        if not part:
+            raise ConnectionResetError("closed")
+        found += part
+    return found
+
+
+def principals(broker: BrokerThread) -> list[Principal]:
+    connections = broker.broker.network._connections
+    return broker.call(lambda: [one.info.session.principal for one in connections])
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_is_told_the_address_of_the_listener_it_came_by(
+    broker: BrokerThread, authority: Authority, ports: dict[str, int], version: ssl.TLSVersion
+) -> None:
+    context = trusting(authority)
+    context.minimum_version = context.maximum_version = version
+    with connected(ports["SSL"], context) as connection:
+        (told,) = ask(connection).brokers
+        assert told.port == ports["SSL"]
+        assert principals(broker) == [ANONYMOUS]
+
+
+def test_a_certificate_names_the_principal(
+    broker: BrokerThread, authority: Authority, ports: dict[str, int]
+) -> None:
+    context = trusting(authority, authority.issue("alice", "DNS:alice"))
+    with connected(ports["MUTUAL"], context) as connection:
+        ask(connection)
+        assert principals(broker) == [Principal("User", "CN=alice")]
+    with connected(ports["MAPPED"], context) as connection:
+        ask(connection)
+        assert Principal("User", "ALICE@HERE") in principals(broker)
+
+
+def test_a_certificate_that_no_rule_matches_is_refused(
+    authority: Authority, ports: dict[str, int]
+) -> None:
+    context = trusting(authority, authority.issue("4711", "DNS:x"))
+    with pytest.raises(OSError), closing(connected(ports["MAPPED"], context)) as connection:
+        ask(connection)
+
+
+def test_where_a_certificate_is_required_none_and_a_strangers_are_refused(
+    authority: Authority, ports: dict[str, int], tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path).issue("mallory", "DNS:mallory")
+    for own in (None, stranger):
+        context = trusting(authority, own)
+        # With TLS 1.3 a client learns of it when it reads.
+        with pytest.raises(OSError), closing(connected(ports["MUTUAL"], context)) as connection:
+            ask(connection)
+
+
+def test_a_plain_client_of_a_tls_port_is_closed(ports: dict[str, int]) -> None:
+    body = request_body(MetadataRequest(topics=[]), 9)
+    with socket.create_connection(("127.0.0.1", ports["SSL"]), timeout=30) as connection:
+        connection.sendall(len(body).to_bytes(4, "big") + body)
+        alert = connection.recv(100)
+        assert alert[:1] in {b"", b"\x15"}
+
+
+def test_librdkafka_produces_and_consumes(authority: Authority, ports: dict[str, int]) -> None:
+    admin = AdminClient(
+        {
+            **QUIET,
+            "bootstrap.servers": f"127.0.0.1:{ports['SSL']}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority.certificate),
+        }
+    )
+    (known,) = admin.list_topics(timeout=20).brokers.values()
+    assert known.port == ports["SSL"]
+
+
+def serial(port: int, authority: Authority) -> str:
+    with connected(port, trusting(authority)) as connection:
+        found: Any = connection.getpeercert()
+        return str(found["serialNumber"])
+
+
+def set_location(broker: BrokerThread, path: Path | str) -> None:
+    admin = AdminClient({**QUIET, "bootstrap.servers": f"127.0.0.1:{broker.port}"})
+    entry = ConfigEntry(
+        "listener.name.ssl.ssl.keystore.location",
+        str(path),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    (future,) = admin.incremental_alter_configs([resource]).values()
+    future.result(30)
+
+
+def test_a_key_store_is_replaced_while_connections_stay(
+    broker: BrokerThread, authority: Authority, ports: dict[str, int], tmp_path: Path
+) -> None:
+    before = serial(ports["SSL"], authority)
+    names = "IP:127.0.0.1,DNS:localhost"
+    first = authority.issue("broker", names)
+    renewed = tmp_path / "renewed.pem"
+    renewed.write_bytes(first.read_bytes())
+    with connected(ports["SSL"], trusting(authority)) as old:
+        ask(old)
+        for refused in ("nowhere.pem", authority.issue("other", names)):
+            with pytest.raises(KafkaException, match=r"key store|cannot be read"):
+                set_location(broker, refused)
+        with pytest.raises(KafkaException, match="alternative names"):
+            set_location(broker, authority.issue("broker", "IP:127.0.0.1"))
+        assert serial(ports["SSL"], authority) == before
+        set_location(broker, renewed)
+        assert serial(ports["SSL"], authority) != before
+        ask(old)
+    renewed.write_bytes(authority.issue("broker", names).read_bytes())
+    os.utime(renewed, (time.time() + 5, time.time() + 5))
+    seen = serial(ports["SSL"], authority)
+    broker.call(broker.broker.listeners.tls["SSL"].look)
+    assert serial(ports["SSL"], authority) != seen
+    renewed.write_text("no key")
+    broker.call(broker.broker.listeners.tls["SSL"].reload)
+    serial(ports["SSL"], authority)
+    assert broker.broker.listeners.tls["SSL"].reload_failures == 1
+
+
+def encrypted(authority: Authority) -> str:
+    key = authority.directory / "broker.key"
+    command = ["openssl", "pkcs8", "-topk8", "-in", str(key), "-passout", "pass:secret"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def inline(authority: Authority) -> dict[str, str]:
+    authority.issue("broker", "IP:127.0.0.1,DNS:localhost")
+    return {
+        # As a properties file may have it: one line.
+        "ssl.keystore.key": " ".join(encrypted(authority).split("\n")),
+        "ssl.keystore.certificate.chain": (authority.directory / "broker.crt").read_text(),
+        "ssl.key.password": "secret",
+    }
+
+
+SUITES = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, None),
+        ({"ssl.key.password": "wrong"}, "is wrong"),
+        ({"ssl.key.password": None}, "encrypted"),
+        ({"ssl.keystore.key": "nonsense"}, "cannot be used"),
+        ({"ssl.cipher.suites": "TLS_NONSENSE"}, "does not know"),
+        ({"ssl.principal.mapping.rules": "RULE:("}, "no rule"),
+        ({"ssl.cipher.suites": SUITES}, None),
+    ],
+)
+def test_a_key_may_be_in_the_settings_themselves(
+    tmp_path: Path,
+    authority: Authority,
+    change: dict[str, str | None],
+    why: str | None,
+) -> None:
+    given = {"listeners": "SSL://127.0.0.1:0", **inline(authority), **change}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    broker = BrokerThread(tmp_path, overrides=overrides)
+    if why is not None:
+        with pytest.raises(StartError, match=why):
+            broker.__enter__()
+        return
+    with broker, connected(broker.port, trusting(authority)) as connection:
+        assert len(ask(connection).brokers) == 1

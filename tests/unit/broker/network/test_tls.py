@@ -1,0 +1,302 @@
+"""TLS without a socket: the pump, and the connection behind it, fed in every size of pieces."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.core.security.session import ANONYMOUS, Principal
+from kohort.broker.network.connection import Connection
+from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.listener import Listener
+from kohort.broker.network.timeouts import CloseReason
+from kohort.broker.network.tls import RECORD_BYTES, TlsError, TlsPump
+from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
+from kohort.testing.memory_transport import MemoryTransport
+from tests.support.brokers.certificates import Authority
+from tests.unit.broker.network.edge import Edge, bodies, framed
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def key_store(authority: Authority) -> Path:
+    return authority.issue("broker", "DNS:localhost")
+
+
+@pytest.fixture
+def context(key_store: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(key_store)
+    return context
+
+
+class Client:
+    """The other end, which is OpenSSL's as well."""
+
+    def __init__(self, authority: Authority, *, version: ssl.TLSVersion | None = None) -> None:
+        self.context = ssl.create_default_context(cafile=authority.certificate)
+        if version is not None:
+            self.context.minimum_version = self.context.maximum_version = version
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = self.context.wrap_bio(self._in, self._out, server_hostname="localhost")
+        self.is_established = False
+        self.plain = b""
+
+    def take(self, data: bytes) -> bytes:
+        """What it answers."""
+        self._in.write(data)
+        try:
+            if not self.is_established:
+                self.tls.do_handshake()
+                self.is_established = True
+            while data := self.tls.read(65_536):
+                self.plain += data
+        except ssl.SSLWantReadError:
+            pass
+        return self._out.read()
+
+    def send(self, data: bytes) -> bytes:
+        for begin in range(0, len(data), 16_384):
+            self.tls.write(data[begin : begin + 16_384])
+        return self._out.read()
+
+
+def shake_hands(pump: TlsPump, client: Client, piece_bytes: int) -> None:
+    to_pump = client.take(b"")
+    for _ in range(10):
+        for piece in pieces(to_pump, piece_bytes):
+            pump.feed(memoryview(piece))
+            if not pump.is_established:
+                pump.shake_hands()
+        to_pump = client.take(pump.take_output())
+        if pump.is_established and client.is_established and not to_pump:
+            return
+
+
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
+    for begin in range(0, len(data), size):
+        yield data[begin : begin + size]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("piece_bytes", [1, 5, RECORD_BYTES])
+def test_a_handshake_and_records_may_come_in_pieces_of_any_size(
+    authority: Authority, context: ssl.SSLContext, version: ssl.TLSVersion, piece_bytes: int
+) -> None:
+    pump, client = TlsPump(context), Client(authority, version=version)
+    shake_hands(pump, client, piece_bytes)
+    assert pump.is_established
+    place, found = memoryview(bytearray(100)), b""
+    for piece in pieces(client.send(b"hello" * 1_000), piece_bytes):
+        pump.feed(memoryview(piece))
+        while count := pump.read_into(place):
+            found += place[:count]
+    assert found == b"hello" * 1_000
+    pump.write(memoryview(b"good day"))
+    client.take(pump.take_output())
+    assert client.plain == b"good day"
+
+
+def test_a_hello_that_is_cut_anywhere_is_waited_for(
+    authority: Authority, context: ssl.SSLContext
+) -> None:
+    hello = Client(authority).take(b"")
+    for cut in range(len(hello)):
+        pump = TlsPump(context)
+        pump.feed(memoryview(hello[:cut]))
+        pump.shake_hands()
+        assert not pump.is_established
+
+
+def test_what_is_not_tls_is_refused_with_an_alert(context: ssl.SSLContext) -> None:
+    pump = TlsPump(context)
+    pump.feed(memoryview(b"\0\0\0\x14\0\x12\0\x03" + bytes(100)))
+    with pytest.raises(TlsError, match=r"wrong version number|http|unexpected"):
+        pump.shake_hands()
+
+
+def test_a_record_that_was_changed_is_refused(
+    authority: Authority, context: ssl.SSLContext
+) -> None:
+    pump, client = TlsPump(context), Client(authority)
+    shake_hands(pump, client, RECORD_BYTES)
+    record = bytearray(client.send(b"hello"))
+    record[-1] ^= 1
+    pump.feed(memoryview(record))
+    with pytest.raises(TlsError, match="mac"):
+        pump.read_into(memoryview(bytearray(100)))
+    assert pump.take_output()
+
+
+class Side:
+    """TLS of a listener whose clients are let in with the handshake."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = context
+        self.refuses = False
+
+    def established(self, connection: Connection, pump: TlsPump) -> None:
+        if self.refuses:
+            raise TlsError("no principal")
+        name = pump.version.partition(" ")[0]
+        session = connection.info.session
+        connection.let_in(session._replace(principal=Principal("User", name)))
+
+
+class Peer:
+    """A client with TLS of an edge without sockets."""
+
+    def __init__(self, edge: Edge, authority: Authority, context: ssl.SSLContext) -> None:
+        if not edge.server.ciphertext_buffer:
+            edge.server.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
+        self.side = Side(context)
+        listener = Listener("SSL", tls=self.side)
+        self.connection = Connection(edge.server, listener)
+        tls = TlsConnection(edge.server, self.connection, context, self.side.established)
+        self.transport = MemoryTransport(tls)
+        self.client = Client(authority)
+
+    async def shake_hands(self) -> None:
+        await self.exchange(self.client.take(b""))
+
+    async def exchange(self, data: bytes) -> None:
+        while data:
+            self.transport.send(data)
+            for _ in range(6):
+                await asyncio.sleep(0)
+            data = self.answer()
+
+    def answer(self) -> bytes:
+        taken = bytes(self.transport.taken)
+        self.transport.taken.clear()
+        return self.client.take(taken)
+
+    async def ask(self, *requests: bytes) -> list[bytes]:
+        await self.exchange(self.client.send(b"".join(framed(one) for one in requests)))
+        found, self.client.plain = bodies(self.client.plain), b""
+        return found
+
+
+@pytest.fixture
+async def edge() -> Edge:
+    return Edge(NetworkLimits(socket_request_max_bytes=1 << 22))
+
+
+@pytest.fixture
+async def peer(edge: Edge, authority: Authority, context: ssl.SSLContext) -> Peer:
+    return Peer(edge, authority, context)
+
+
+async def test_a_client_is_let_in_when_the_handshake_is_over(peer: Peer, edge: Edge) -> None:
+    assert peer.connection.info.session.principal == ANONYMOUS
+    await peer.shake_hands()
+    assert peer.connection.info.session.principal.name == "TLSv1.3"
+    assert await peer.ask(b"one", b"two") == [b"one", b"two"]
+
+
+async def test_a_large_request_and_a_large_answer_pass(peer: Peer, edge: Edge) -> None:
+    await peer.shake_hands()
+    large = b"large" + bytes(3_000_000)
+    edge.service.response = bytes(2_000_000)
+    (first, *_) = await peer.ask(b"one", large)
+    assert first == b"one"
+    assert edge.service.begun == [b"one", large[:100]]
+    assert edge.metrics.sent_bytes == 4 + 3 + 4 + 100 + 2_000_000
+    assert edge.server.memory.used_bytes == 0
+
+
+async def test_a_request_in_one_piece_with_the_end_of_the_handshake_is_answered(
+    peer: Peer,
+) -> None:
+    peer.transport.send(peer.client.take(b""))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    last = peer.answer()
+    peer.transport.send(last + peer.client.send(framed(b"early")))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    peer.answer()
+    assert bodies(peer.client.plain) == [b"early"]
+
+
+async def test_who_does_not_read_stops_being_served(peer: Peer, edge: Edge) -> None:
+    await peer.shake_hands()
+    peer.transport.takes_all = False
+    edge.service.response = bytes(1_000_000)
+    for _ in range(10):
+        peer.transport.send(peer.client.send(framed(b"large")))
+        for _ in range(6):
+            await asyncio.sleep(0)
+    held = peer.transport.get_write_buffer_size()
+    # What the transport has is one slice above its limit at most; the rest is not encrypted.
+    assert held < (2 << 20) + 3 * 65_536
+    assert len(edge.service.begun) == 2
+    assert edge.server.unsent.total_bytes > 0
+    peer.transport.takes_all = True
+    for _ in range(60):
+        peer.transport.take(1 << 30)
+        await asyncio.sleep(0)
+    peer.answer()
+    assert len(peer.client.plain) == 10 * (4 + 5 + 1_000_000)
+
+
+async def test_a_client_without_a_principal_is_closed_and_counted(peer: Peer, edge: Edge) -> None:
+    peer.side.refuses = True
+    await peer.shake_hands()
+    await asyncio.sleep(0)
+    assert peer.transport.is_lost
+    assert edge.metrics.closed[CloseReason.TLS] == 1
+
+
+async def test_nonsense_ends_the_connection_with_an_alert(peer: Peer, edge: Edge) -> None:
+    peer.transport.send(framed(b"\0\x12\0\x03" + bytes(50)))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert peer.transport.is_lost
+    assert edge.metrics.closed[CloseReason.TLS] == 1
+
+
+async def test_a_client_that_says_goodbye_is_answered_likewise(peer: Peer) -> None:
+    await peer.shake_hands()
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.client.tls.unwrap()
+    peer.transport.send(peer.client._out.read())
+    await asyncio.sleep(0)
+    peer.client._in.write(bytes(peer.transport.taken))
+    peer.client.tls.unwrap()
+    await asyncio.sleep(0)
+    assert peer.transport.is_lost
+
+
+async def test_who_stays_silent_is_closed_in_time(
+    edge: Edge, authority: Authority, context: ssl.SSLContext
+) -> None:
+    peer = Peer(edge, authority, context)
+    await edge.server.listen([], peer.connection.listener)
+    for is_over in (False, True):
+        for _ in range(5):
+            edge.clock.advance(1_000)
+            edge.server._begin_check()
+        await asyncio.sleep(0)
+        assert peer.transport.is_lost == is_over
+    assert edge.metrics.closed[CloseReason.AUTHENTICATION_TIMEOUT] == 1
+    await edge.server.close(0)
+
+
+async def test_one_too_many_closes_the_oldest_of_the_address_that_has_most(
+    authority: Authority, context: ssl.SSLContext
+) -> None:
+    edge = Edge(NetworkLimits(kohort_unauthenticated_connections_max=2))
+    peers = [Peer(edge, authority, context) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert [peer.transport.is_lost for peer in peers] == [True, False, False]
+    await peers[1].shake_hands()
+    Peer(edge, authority, context)
+    await asyncio.sleep(0)
+    assert [peer.transport.is_lost for peer in peers] == [True, False, False]
