@@ -129,7 +129,7 @@ def _fetch_ms(log: PartitionLog, offset: int, *, expected: int) -> float:
     log.read(offset, _FETCH_BYTES, up_to_offset=end, min_one=True)
     start = time.perf_counter()
     data = log.read(offset, _FETCH_BYTES, up_to_offset=end, min_one=True)
-    aborted = log.aborted_in_read(offset, len(data), up_to_offset=end)
+    aborted = log.aborted.in_read(offset, len(data), up_to_offset=end)
     seconds = time.perf_counter() - start
     _check(len(aborted) == expected, f"{len(aborted)} aborted transactions, not {expected}:")
     return seconds * 1e3

@@ -220,7 +220,7 @@ class TransactionalLife:
             expected = [
                 one for one in model.aborted if one.last_offset >= low and one.first_offset < high
             ]
-            found = log.aborted_transactions(low, high)
+            found = log.aborted.between(low, high)
             self.counts["aborted"] += len(found)
             assert found == expected
 

@@ -208,19 +208,14 @@ def _partition(read: PartitionRead) -> PartitionData:
         except KafkaError:
             # What tells it cannot be read; who reads uncommitted records does not need it.
             last_stable_offset = -1
-    aborted = None
-    if read.aborted is not None:
-        aborted = [
-            AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-            for producer_id, first_offset in read.aborted
-        ]
     return PartitionData(
         partition_index=read.partition_index,
         error_code=read.error,
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,
-        aborted_transactions=aborted,
+        # As the log tells them: they have these two fields, and may be thousands.
+        aborted_transactions=cast("list[AbortedTransaction] | None", read.aborted),
         # A range passes through the codec as any large buffer does: by its length.
         records=cast("memoryview", read.data),
     )

@@ -31,6 +31,7 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
 from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.topics.index_repair import repair_indexes
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
 
@@ -187,6 +188,7 @@ class Compactor:
 
         Raises StorageError and CorruptBatchError.
         """
+        await repair_indexes(partition.log, plan.segments[0].base_offset, self._executor)
         compaction = Compaction(
             partition.log,
             plan,

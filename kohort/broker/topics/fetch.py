@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
+from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import Records
@@ -44,8 +45,8 @@ class PartitionRead:
     """Large data may be given as a range of a file."""
     committed_only: bool = False
     """Up to the last stable offset, and no further."""
-    aborted: list[tuple[int, int]] | None = None
-    """(producer id, first offset) of the aborted transactions in the data, if `committed_only`."""
+    aborted: list[AbortedTransaction] | None = None
+    """The aborted transactions in the data, if `committed_only`."""
     _visible_bytes_seen: int = 0
 
     def read_at_hand(self, bytes_left: int, *, min_one: bool) -> int | None:

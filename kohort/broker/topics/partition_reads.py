@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.segment.time_index import TimestampOffset
+from kohort.broker.topics.index_repair import repair_indexes
 from kohort.broker.topics.tail_cache import TailCache
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from kohort.broker.core.partition.transactions import AbortedTransaction
     from kohort.broker.storage.file_range import FileRange
     from kohort.broker.storage.log.log import PartitionLog
     from kohort.broker.topics.partition import Partition
@@ -56,7 +57,7 @@ class PartitionReads:
             KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
         """
         partition = self._partition
-        limit = partition.last_stable_offset if committed_only else partition.high_watermark
+        limit = self._committed_end(offset) if committed_only else partition.high_watermark
         data = self._known(offset, max_bytes, limit, min_one=min_one)
         return self._read(offset, max_bytes, limit, min_one=min_one) if data is None else data
 
@@ -75,9 +76,9 @@ class PartitionReads:
             as_range: what is large may be given as a range of a file, to be sent from there.
         """
         partition = self._partition
-        limit = partition.last_stable_offset if committed_only else partition.high_watermark
+        limit = self._committed_end(offset) if committed_only else partition.high_watermark
         data: Records | None = self._known(offset, max_bytes, limit, min_one=min_one)
-        if committed_only and data != b"" and self._log.long_unchecked_indexes(offset):
+        if committed_only and data != b"" and self._log.aborted.unready(offset):
             return None
         if data is None:
             data = self._log.read_at_hand(
@@ -103,9 +104,9 @@ class PartitionReads:
         """
         partition = self._partition
         if committed_only:
-            await self._look_at_indexes(offset)
+            await repair_indexes(self._log, offset, self._executor)
         for _ in range(ASIDE_ATTEMPTS):
-            limit = partition.last_stable_offset if committed_only else partition.high_watermark
+            limit = self._committed_end(offset) if committed_only else partition.high_watermark
             data = self._known(offset, max_bytes, limit, min_one=min_one)
             if data is not None:
                 return data
@@ -121,26 +122,17 @@ class PartitionReads:
         # Segments went away under it each time, or there is a wide gap.
         return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
 
-    async def _look_at_indexes(self, offset: int) -> None:
-        """Have another thread check what `aborted_in_read` would check otherwise."""
-        loop = asyncio.get_running_loop()
-        for index in self._log.long_unchecked_indexes(offset):
-            # What refuses to be read is met again by those who need it.
-            with suppress(OSError):
-                await loop.run_in_executor(self._executor, index.check_aside)
-
-    def aborted_in_read(self, offset: int, byte_count: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions in what a committed read from
-        `offset` on has given in this turn of the loop.
+    def aborted_in_read(self, offset: int, byte_count: int) -> list[AbortedTransaction]:
+        """The aborted transactions in what a committed read from `offset` on has given in this turn
+        of the loop.
 
         Exactly those that have a record in it; Kafka tells some of what lies behind it as well.
         """
         if not byte_count:
             return []
-        found = self._log.aborted_in_read(
+        return self._log.aborted.in_read(
             offset, byte_count, up_to_offset=self._partition.last_stable_offset
         )
-        return [(one.producer_id, one.first_offset) for one in found]
 
     async def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first visible record that is not older than ``timestamp``.
@@ -156,6 +148,10 @@ class PartitionReads:
         """(offset, timestamp) of the youngest record, None for an empty log; as above."""
         found = await self._look_up(self._log.detached_max_timestamp)
         return None if found is None else (found.offset, found.timestamp)
+
+    def _committed_end(self, offset: int) -> int:
+        """Up to where a read of committed records from an offset on goes."""
+        return self._log.aborted.limit_of_read(offset, self._partition.last_stable_offset)
 
     def _known(
         self, offset: int, max_bytes: int, limit: int, *, min_one: bool

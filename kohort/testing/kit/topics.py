@@ -175,7 +175,7 @@ def _read_all(partition: Partition, *, committed: bool) -> list[RawRecord]:
             where,
             memoryview(data),
             options,
-            [Aborted(first_offset, producer_id) for producer_id, first_offset in aborted],
+            [Aborted(one.first_offset, one.producer_id) for one in aborted],
             offset=offset,
         )
         while batch := fetched.read(offset, 1 << 30):

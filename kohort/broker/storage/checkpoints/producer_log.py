@@ -135,18 +135,29 @@ class ProducerLog:
         """Rebuild the transaction index of one segment."""
         state, offset = self._restored(segment.base_offset)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
+        self._renew(segment, self._replayed(segment, offset, state), knows_all=is_complete)
+
+    def aborted_in(self, segment: LogSegment) -> list[AbortedTransaction]:
+        """What the index of a segment has to hold, by the batches alone; changes no file."""
+        state, offset = self._restored(segment.base_offset, removes_damaged=False)
+        return self._replayed(segment, offset, state).aborted
+
+    def _replayed(self, segment: LogSegment, offset: int, state: ProducerState) -> _Replayed:
+        """What is found in a segment, all before it from an offset on being noted first."""
         for before, end in self._with_ends():
             if before is segment:
                 break
             if end > offset:
                 self._replay(before, offset, state)
-        self._renew(segment, self._replay(segment, offset, state), knows_all=is_complete)
+        return self._replay(segment, offset, state)
 
     def _with_ends(self) -> Iterator[tuple[LogSegment, int]]:
         ends = [segment.base_offset for segment in self._segments[1:]] + [self._end_offset]
         return zip(self._segments, ends, strict=True)
 
-    def _restored(self, up_to_offset: int) -> tuple[ProducerState, int]:
+    def _restored(
+        self, up_to_offset: int, *, removes_damaged: bool = True
+    ) -> tuple[ProducerState, int]:
         """(producers, offset) of the newest good snapshot up to an offset; 0 without one."""
         state = ProducerState()
         for offset in [one for one in self._snapshots if one <= up_to_offset][::-1]:
@@ -155,8 +166,9 @@ class ProducerLog:
             except CorruptFileError as error:
                 path = f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
                 logger.warning("%s: %s; more of the log is read instead", path, error)
-                self._snapshots.remove(offset)
-                self._files.remove(path)
+                if removes_damaged:
+                    self._snapshots.remove(offset)
+                    self._files.remove(path)
             else:
                 return state, offset
         return state, 0

@@ -145,7 +145,7 @@ class Compaction:
             taken.producer_id: taken.producer_epoch for taken in producers if taken.last_offset < 0
         }
         first_offset = plan.segments[0].base_offset
-        self._aborted_reading = log.aborted_reading(first_offset, plan.end_offset)
+        self._aborted_reading = log.aborted.reading(first_offset, plan.end_offset)
         self._aborted = AbortedRanges()
         """Aborted transactions that it may meet; its first step reads them, as they may be many."""
         self._transactions = TransactionPass(self._aborted)

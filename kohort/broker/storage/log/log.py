@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import Self
 
 from kohort.broker.core.partition.producers import AppendedBatch, ProducerState
-from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import (
-    CorruptBatchError,
     OffsetOutOfRangeError,
     StorageError,
 )
@@ -43,15 +41,10 @@ from kohort.broker.storage.log.reading import (
     segment_number,
 )
 from kohort.broker.storage.log.state import LogState
-from kohort.broker.storage.log.transactions import (
-    AbortedReading,
-    aborted_between,
-    end_of_read,
-)
+from kohort.broker.storage.log.transactions import AbortedTransactions
 from kohort.broker.storage.segment.read import Found, is_at_hand
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
-from kohort.broker.storage.segment.transaction_index import TransactionIndex
 from kohort.protocol.records.batch import BatchHeader
 
 OS_FILES = OsFileSystem()
@@ -68,6 +61,8 @@ class PartitionLog:
         """May be replaced while the log is open."""
         self._state = state
         self._appender = LogAppender(state)
+        self.aborted = AbortedTransactions(state)
+        """Which of its transactions were aborted."""
 
     @classmethod
     def open(
@@ -213,49 +208,6 @@ class PartitionLog:
         return self.producers.check(
             header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
         )
-
-    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Every aborted transaction with records from `offset` on and below `end_offset`."""
-        state = self._state
-        state.check_usable()
-        with state.errors_as("aborted transactions cannot be read"):
-            state.load()
-            if not state.has_aborted:
-                return []
-            return aborted_between(state, offset, end_offset)
-
-    def aborted_reading(self, offset: int, end_offset: int) -> AbortedReading:
-        """The same, for another thread."""
-        state = self._state
-        state.check_usable()
-        with state.errors_as("aborted transactions cannot be read"):
-            state.load()
-            return AbortedReading(state, offset, end_offset)
-
-    def long_unchecked_indexes(self, offset: int) -> list[TransactionIndex]:
-        """Indexes of aborted transactions from an offset on that were not looked at yet, and are so
-        long that another thread should do it.
-        """
-        state = self._state
-        if not state.has_aborted:
-            return []
-        segments = state.segments[segment_number(state.segments, offset) :]
-        indexes = [segment.aborted for segment in segments]
-        return [index for index in indexes if index is not None and index.is_long_check]
-
-    def aborted_in_read(
-        self, offset: int, byte_count: int, *, up_to_offset: int
-    ) -> list[AbortedTransaction]:
-        """The same for what a read from `offset` on has just given, up to `up_to_offset`."""
-        state = self._state
-        assert self.producers is not None, "loaded, which makes the indexes good"
-        if not state.has_aborted:
-            return []
-        try:
-            end_offset = min(up_to_offset, end_of_read(state, offset, byte_count))
-        except (OSError, CorruptBatchError):
-            end_offset = up_to_offset  # A few too many, as Kafka tells them, do no harm.
-        return self.aborted_transactions(offset, end_offset)
 
     def append(
         self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, wall_ms: int

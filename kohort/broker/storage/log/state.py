@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kohort.broker.core.partition.producers import ProducerState
+from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from kohort.broker.storage.checkpoints.producer_log import ProducerLog
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
@@ -17,6 +18,7 @@ from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.flushing import LogFlusher
 from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
 from kohort.broker.storage.segment.segment import LogSegment
@@ -85,12 +87,27 @@ class LogState:
 
     def producer_log(self) -> ProducerLog:
         """The files of the log as far as they tell of producers, as of now."""
+        return self._producer_log(self.snapshots, self.segments, self.end_offset)
+
+    def detached_aborted(self, segment: LogSegment) -> Detached[list[AbortedTransaction]]:
+        """What the batches of a segment say of aborted transactions, for another thread."""
+        segments = self.segments[: self.segments.index(segment) + 1]
+        snapshots, end_offset = self.snapshots[:], self.end_offset
+        return Detached(
+            self.directory,
+            segments,
+            lambda twins: self._producer_log(snapshots, twins, end_offset).aborted_in(twins[-1]),
+        )
+
+    def _producer_log(
+        self, snapshots: list[int], segments: Sequence[LogSegment], end_offset: int
+    ) -> ProducerLog:
         return ProducerLog(
             self.files,
             self.directory,
-            self.snapshots,
-            self.segments,
-            end_offset=self.end_offset,
+            snapshots,
+            segments,
+            end_offset=end_offset,
             wall_ms=self.terms.wall_ms,
         )
 

@@ -113,9 +113,18 @@ class TransactionIndex:
         self._is_checked = True
 
     @property
-    def is_long_check(self) -> bool:
-        """Whether `check` would take long; after `check_aside` it does not."""
-        return not self._is_checked and self._damage is None and self._saved > LONG_ENTRIES
+    def is_checked(self) -> bool:
+        """Whether it was looked at and is good, or is all from here."""
+        return self._is_checked
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether another thread should `check_aside` it, or rebuild it: damage was found."""
+        if self._is_checked:
+            return False
+        if self._damage is None and self._saved > LONG_ENTRIES:
+            return True
+        return not self.check_aside()
 
     def check_aside(self) -> bool:
         """Do the work of `check` in any thread; the next `check` tells. Whether the file is good.
@@ -179,6 +188,24 @@ class TransactionIndex:
             if entry.last_offset >= offset and entry.last_stable_offset >= end_offset:
                 return Overlapping(found, is_all=True)
         return Overlapping(found, is_all=False)
+
+    def marker_behind(self, offset: int, count: int) -> int | None:
+        """The marker of the entry that is `count` entries behind the first whose marker is at or
+        behind an offset; None if there are not so many.
+        """
+        with self._lock:
+            saved, pending = self._saved, list(self._pending)
+        number = self._first_from(offset, saved) + count
+        if number < saved:
+            return self._read(number, 1)[0].last_offset
+        number -= saved
+        return pending[number].last_offset if number < len(pending) else None
+
+    def since(self, number: int) -> list[AbortedTransaction]:
+        """The entries from a number on."""
+        with self._lock:
+            saved, pending = self._saved, list(self._pending)
+        return self._read(number, saved - number) + pending[max(0, number - saved) :]
 
     def _first_from(self, offset: int, saved: int) -> int:
         """The number of the first entry in the file whose marker is at or behind an offset."""

@@ -8,6 +8,7 @@ import pytest
 from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.core.partition.transactions import OpenTransaction
 from kohort.broker.runtime.later import Later
+from kohort.broker.storage.log import transactions
 from kohort.broker.storage.segment import transaction_index
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.manager import TopicManager
@@ -124,8 +125,24 @@ def forget_indexes(directory: Path) -> None:
         path.unlink()
 
 
+async def abort_four(topics: TopicManager) -> None:
+    partition = await one_partition(topics)
+    for number in range(4):
+        send(partition, 7, number)
+        mark(partition, 7, 0, commit=False)
+
+
+def index_files(directory: Path) -> list[Path]:
+    return list(directory.rglob("*.txnindex*"))
+
+
+def index_file(directory: Path) -> Path:
+    (path,) = index_files(directory)
+    return path
+
+
 def spoil_index(directory: Path) -> None:
-    (path,) = directory.rglob("*.txnindex")
+    path = index_file(directory)
     path.write_bytes(bytes(path.stat().st_size))
 
 
@@ -467,16 +484,90 @@ async def test_a_long_index_of_aborted_transactions_is_looked_at_by_another_thre
         assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is not None
 
 
-async def test_a_long_index_that_is_damaged_is_rebuilt_for_the_first_who_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("long_entries", [2, 100])
+async def test_a_damaged_index_is_rebuilt_by_another_thread_for_the_first_who_asks(
+    long_entries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", 2)
+    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", long_entries)
     async with running_topics(tmp_path) as topics:
-        partition = await one_partition(topics)
-        for number in range(4):
-            send(partition, 7, number)
-            mark(partition, 7, 0, commit=False)
+        await abort_four(topics)
+    before = index_file(tmp_path).read_bytes()
     spoil_index(tmp_path)
     async with running_topics(tmp_path) as topics:
+        partition = partition_of(topics)
+        await asyncio.wait_for(fetched(topics, 0, isolation=0), 30)
+        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is None
         data = await asyncio.wait_for(fetched(topics, 0), 30)
         assert aborted(data) == [(7, first) for first in (0, 2, 4, 6)]
+        assert partition.reads.at_hand(0, MIB, min_one=True, committed_only=True) is not None
+        assert index_file(tmp_path).read_bytes() == before
+
+
+async def test_what_is_aborted_while_an_index_is_rebuilt_is_in_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await abort_four(topics)
+    spoil_index(tmp_path)
+    async with running_topics(tmp_path) as topics:
+        log = partition_of(topics).log
+        (segment,) = log.aborted.unready(0)
+        repair = log.aborted.repair(segment)
+        repair.run()
+        send(partition_of(topics), 7, 4)
+        mark(partition_of(topics), 7, 0, commit=False)
+        repair.take_over()
+        assert aborted_in(partition_of(topics), 0, 10) == [(7, first) for first in (0, 2, 4, 6, 8)]
+    assert index_file(tmp_path).stat().st_size == 5 * transaction_index.ENTRY_BYTES
+
+
+async def test_an_index_that_holds_nothing_any_more_goes(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        append(await one_partition(topics))
+    index = tmp_path / "t-0" / "00000000000000000000.txnindex"
+    index.write_bytes(bytes(transaction_index.ENTRY_BYTES))
+    async with running_topics(tmp_path) as topics:
+        data = await asyncio.wait_for(fetched(topics, 0), 30)
+        assert (offsets(data), aborted(data)) == ([0], [])
+    assert index_files(tmp_path) == []
+
+
+async def test_an_index_is_not_put_in_the_place_of_one_that_compaction_has_made(
+    tmp_path: Path,
+) -> None:
+    async with running_topics(tmp_path) as topics:
+        await abort_four(topics)
+    spoil_index(tmp_path)
+    async with running_topics(tmp_path) as topics:
+        log = partition_of(topics).log
+        (segment,) = log.aborted.unready(0)
+        repair = log.aborted.repair(segment)
+        repair.run()
+        segment.is_deleted = True
+        repair.take_over()
+        segment.is_deleted = False
+        assert log.aborted.unready(0) == [segment]
+    assert index_files(tmp_path) == [index_file(tmp_path)]
+
+
+async def test_a_read_tells_of_no_more_aborted_transactions_than_are_quickly_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "READ_MAX", 3)
+    async with running_topics(tmp_path, executor=InlineExecutor()) as topics:
+        partition = await one_partition(topics)
+        send(partition, 8)
+        for number in range(10):
+            send(partition, 7, number)
+            mark(partition, 7, 0, commit=False)
+        mark(partition, 8, 0, commit=False)
+        told, seen, offset = [], [], 0
+        while offset < partition.log.log_end_offset:
+            data = await fetched(topics, offset)
+            found = aborted(data)
+            assert found is not None
+            # The long one, and the one that the read ends within, are told of as well.
+            assert len(found) <= 3 + 2
+            told += [one for one in found if one not in told]
+            seen += offsets(data)
+            offset = seen[-1] + 1
+        assert sorted(told) == [*((7, first) for first in range(1, 20, 2)), (8, 0)]
+        assert seen == list(range(22))

@@ -116,7 +116,7 @@ class Log:
         ]
 
     def aborted(self) -> list[AbortedTransaction]:
-        return self.log.aborted_transactions(0, self.log.log_end_offset)
+        return self.log.aborted.between(0, self.log.log_end_offset)
 
     def indexes(self) -> list[str]:
         names = [entry.name for entry in self.files.entries("/data/t-0")]
@@ -354,9 +354,9 @@ def test_a_long_index_is_read_by_the_steps_of_a_run_not_before(
     run = again.start()
     (index, *_) = [one.aborted for one in reopened.segments if one.aborted is not None]
     assert index is not None
-    before = index.is_long_check
+    before = index.takes_long
     assert run.work()
-    assert (before, index.is_long_check) == (True, False)
+    assert (before, index.takes_long) == (True, False)
     run.swap(wall_ms=again.wall_ms)
     while run.work():
         run.swap(wall_ms=again.wall_ms)
@@ -364,10 +364,11 @@ def test_a_long_index_is_read_by_the_steps_of_a_run_not_before(
     assert again.offsets() == []
 
 
-def test_a_long_index_that_is_damaged_fails_one_run_and_is_rebuilt_for_the_next(
-    log: Log, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("long_entries", [1, 100])
+def test_a_damaged_index_fails_a_run_until_it_is_repaired(
+    long_entries: int, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", 1)
+    monkeypatch.setattr(transaction_index, "LONG_ENTRIES", long_entries)
     for _ in range(2):
         log.send(b"a", by=1)
         log.end(1, ABORT)
@@ -380,5 +381,9 @@ def test_a_long_index_that_is_damaged_fails_one_run_and_is_rebuilt_for_the_next(
     with pytest.raises(StorageError, match="damaged"):
         run.work()
     run.close()
+    (segment,) = again.log.aborted.unready(0)
+    repair = again.log.aborted.repair(segment)
+    repair.run()
+    repair.take_over()
     again.compact()
     assert again.offsets() == []

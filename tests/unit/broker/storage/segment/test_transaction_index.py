@@ -167,9 +167,9 @@ def long_index(files: SimulatedFileSystem, *, damaged: bool = False) -> Transact
 
 def test_a_long_file_is_checked_aside_and_is_good_then(files: SimulatedFileSystem) -> None:
     index = long_index(files)
-    before = index.is_long_check
+    before = index.takes_long
     assert index.check_aside()
-    assert (before, index.is_long_check) == (True, False)
+    assert (before, index.takes_long) == (True, False)
     files.fail("pread", suffix=Path(PATH).suffix, number=errno.EIO)
     index.check()
 
@@ -179,14 +179,17 @@ def test_damage_that_was_found_aside_is_told_until_the_file_is_replaced(
 ) -> None:
     index = long_index(files, damaged=True)
     assert not index.check_aside()
-    assert not index.is_long_check
+    assert index.takes_long  # To be rebuilt.
     for _ in range(2):
         with pytest.raises(CorruptFileError):
             index.check()
     index.replace_all([short(1)])
     index.check()
+    assert not index.takes_long
 
 
 def test_a_short_file_need_not_be_checked_aside(files: SimulatedFileSystem) -> None:
     new_index(files).append(short(0))
-    assert not reopened(files).is_long_check
+    index = reopened(files)
+    assert not index.takes_long
+    assert index.is_checked
