@@ -328,6 +328,7 @@ class Broker:
                 config=group_config,
                 new_member_id=lambda prefix: f"{prefix}-{self._environment.new_uuid()}",
                 partition_count=partition_count,
+                grown_since=topics.changes.grown_since,
             ),
             topic_id=topic_id,
             observers=(self.metrics.rebalances, self.history),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,8 +157,9 @@ def test_needless_is_what_moved_nothing(
     record = rebalance(2, 0, member("a-1", join=0, sync=4, kept=1, **more))
     empty = rebalance(3, 1, outcome="empty")
     superseded = rebalance(4, 2, outcome="superseded")
-    rows = history.rebalances(events(spark, record, empty, superseded)).orderBy("sequence")
-    assert [row["needless"] for row in rows.collect()] == [expected, False, None]
+    wanted = replace(record, sequence=5, trigger=replace(record.trigger, reason="ENFORCED"))
+    rows = history.rebalances(events(spark, record, empty, superseded, wanted)).orderBy("sequence")
+    assert [row["needless"] for row in rows.collect()] == [expected, False, None, False]
 
 
 def test_repetitions_are_one_event_and_contradictions_are_told_apart(spark: SparkSession) -> None:

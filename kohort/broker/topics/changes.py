@@ -91,6 +91,8 @@ class TopicChanges:
         self._clock = clock
         self._new_uuid = new_uuid
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
+        self._grown_at_ms: dict[str, int] = {}
+        """Topics that were given more partitions in the life of this process, the last one last."""
         self.under_way = asyncio.Lock()
         """Held while a change is made, and while none may be made."""
 
@@ -154,6 +156,17 @@ class TopicChanges:
                 topic,
                 await self._disk.run(self._opener.open_many, topic, indexes),
             )
+            self._grown_at_ms.pop(topic.name, None)
+            self._grown_at_ms[topic.name] = self._clock.wall_ms()
+
+    def grown_since(self, wall_ms: int) -> dict[str, int]:
+        """Topics that have been given more partitions since then, with when they were."""
+        grown = {}
+        for name, at_ms in reversed(self._grown_at_ms.items()):
+            if at_ms < wall_ms:
+                break
+            grown[name] = at_ms
+        return grown
 
     @_uninterrupted
     async def delete_topic(self, topic: Topic) -> None:
@@ -165,6 +178,7 @@ class TopicChanges:
             self._check_alive(topic)
             await self._disk.run(self._disk.data.store.mark_topic_deleted, topic.topic_id)
             self._catalog.remove(topic)
+            self._grown_at_ms.pop(topic.name, None)
             for partition in topic.partitions.opened():
                 partition.mark_deleted()
                 self._upkeep.forget(partition)

@@ -40,6 +40,9 @@ CAUSE: Final = struct(
     rebalance_timeout_ms=WHOLE,
     error=TEXT,
     detail=TEXT,
+    silent_ms=WHOLE,
+    grown_topics=TEXTS,
+    grown_ms=WHOLE,
 )
 
 TIMELINE: Final = struct(
@@ -88,6 +91,8 @@ MEMBER: Final = struct(
     mode=TEXT,
     stopped_ms=WHOLE,
     stopped_open=FLAG,
+    session_timeout_ms=WHOLE,
+    rebalance_timeout_ms=WHOLE,
     partitions=MEMBER_PARTITIONS,
 )
 

@@ -54,6 +54,13 @@ _TRIGGER: Final = (
     Column("trigger_rebalance_timeout_ms", WHOLE, "That was missed in the sync, in ms; else null."),
     Column("trigger_error", TEXT, "Name of an error code; else null."),
     Column("trigger_detail", TEXT, "More, in words."),
+    Column(
+        "trigger_silent_ms",
+        WHOLE,
+        "Of a static member that came back: how long its old process was silent, in ms; else null.",
+    ),
+    Column("trigger_grown_topics", TEXTS, "Topics given more partitions before (100 at most)."),
+    Column("trigger_grown_ms", WHOLE, "How long before, in ms; null where none was."),
 )
 
 FURTHER_CAUSE: Final = struct(
@@ -117,7 +124,8 @@ REBALANCES: Final = Table(
             "needless",
             FLAG,
             "Whether a group that had members ended up Stable with every partition where it was: "
-            "nothing gained, nothing given up. Null where that is not known.",
+            "nothing gained, nothing given up. What a member enforced is not needless, as somebody "
+            "wanted it. Null where that is not known.",
         ),
         _EVENT,
         *SOURCE,
@@ -172,6 +180,8 @@ MEMBERS: Final = Table(
         Column("mode", TEXT, "`eager`, `cooperative`, or null for one that did not join."),
         Column("stopped_ms", WHOLE, "How long it stood still, in ms, as seen by the broker."),
         Column("stopped_open", FLAG, "Whether that had not ended when the event was made."),
+        Column("session_timeout_ms", WHOLE, "That its join asked for; null if it did not join."),
+        Column("rebalance_timeout_ms", WHOLE, "The same: its max.poll.interval.ms."),
         Column("partitions_known", FLAG, "Whether the next columns mean anything."),
         Column("partitions_kept", WHOLE, "Partitions that it kept."),
         Column("partitions_given_up", WHOLE, "Partitions that it gave up."),

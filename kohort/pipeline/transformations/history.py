@@ -50,7 +50,12 @@ _OF_TRIGGER: Final = (
     "rebalance_timeout_ms",
     "error",
     "detail",
+    "silent_ms",
+    "grown_topics",
+    "grown_ms",
 )
+ENFORCED: Final = "ENFORCED"
+"""The JoinReason of Consumer.enforceRebalance."""
 _OF_FURTHER_CAUSE: Final = (
     "kind",
     "after_ms",
@@ -174,8 +179,9 @@ def _known(partitions: Column, name: str) -> Column:
 
 def _needless(event: Column) -> Column:
     partitions = event["partitions"]
+    is_enforced = f.coalesce(event["trigger"]["reason"] == ENFORCED, f.lit(False))
     moved_nothing = (partitions["gained"] == 0) & (partitions["given_up"] == 0)
     return f.when(event["outcome"] == "empty", f.lit(False)).when(
         (event["outcome"] == "stable") & partitions["known"],
-        (event["members_before"] > 0) & moved_nothing,
+        (event["members_before"] > 0) & moved_nothing & ~is_enforced,
     )

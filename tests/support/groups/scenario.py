@@ -139,6 +139,8 @@ class Scenario:
     ) -> None:
         self.config = config or GroupConfig()
         self.partition_counts = partition_counts if partition_counts is not None else {"t": 3}
+        self.grown: dict[str, int] = {}
+        """When topics were given more partitions (wall time)."""
         self.ms = 5_000
         self.ids = itertools.count(1)
         self.tickets: list[Ticket] = []
@@ -164,6 +166,9 @@ class Scenario:
             self.config,
             new_member_id=lambda prefix: f"{prefix}-{next(self.ids)}",
             partition_count=self.partition_counts.get,
+            grown_since=lambda wall_ms: {
+                topic: at_ms for topic, at_ms in self.grown.items() if at_ms >= wall_ms
+            },
         )
 
     @property

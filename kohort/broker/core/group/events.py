@@ -95,6 +95,13 @@ class Trigger(NamedTuple):
     not sync."""
     error: ErrorCode = ErrorCode.NONE
     detail: str = ""
+    silent_ms: int | None = None
+    """Silence of the old process of a static member that came back. None for others, and if it is
+    not known, because an answer of ours was on its way to that process."""
+    grown_topics: tuple[str, ...] = ()
+    """Topics of the group that were given more partitions since it was last Stable."""
+    grown_ms: int | None = None
+    """How long ago the last of them was."""
 
 
 class RebalanceStarted(NamedTuple):
@@ -151,6 +158,8 @@ class JoinReceived(NamedTuple):
     member: MemberRef
     reason: StatedReason
     protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
 
 
 class JoinPhaseEnded(NamedTuple):

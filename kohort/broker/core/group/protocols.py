@@ -25,6 +25,9 @@ Names = tuple[str, ...]
 PartitionCount = Callable[[str], int | None]
 """How many partitions a topic has now, None if there is no such topic."""
 
+GrownSince = Callable[[int], Mapping[str, int]]
+"""Topics that were given more partitions at that wall time or later, with when they were."""
+
 
 def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
     """The protocol for the next generation, None without members.

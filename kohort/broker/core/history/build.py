@@ -368,6 +368,8 @@ class _Builder:
             mode=row.mode,
             stopped_ms=row.stopped_ms,
             stopped_open=row.stopped_open,
+            session_timeout_ms=None if join is None else join[1].session_timeout_ms,
+            rebalance_timeout_ms=None if join is None else join[1].rebalance_timeout_ms,
             partitions=self._moves.listed(member_id),
             **stated,
         )

@@ -35,6 +35,8 @@ def member_text(member: MemberTimeline) -> str:
         f',"mode":{_text(member.mode)}'
         f',"stopped_ms":{_number(member.stopped_ms)}'
         f',"stopped_open":{_BOOLEANS[member.stopped_open]}'
+        f',"session_timeout_ms":{_number(member.session_timeout_ms)}'
+        f',"rebalance_timeout_ms":{_number(member.rebalance_timeout_ms)}'
         f',"partitions":{_partitions(member.partitions)}}}'
     )
 

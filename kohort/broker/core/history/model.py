@@ -70,6 +70,12 @@ class TriggerRecord:
     error: str | None = None
     """Name of an error code."""
     detail: str | None = None
+    silent_ms: int | None = None
+    """Silence of the old process of a static member that came back; None for others."""
+    grown_topics: tuple[str, ...] = ()
+    """Topics that were given more partitions since the group was last Stable; cut."""
+    grown_ms: int | None = None
+    """How long before the cause the last of them was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +185,10 @@ class MemberTimeline:
     that did not join."""
     stopped_open: bool = False
     """It had not ended: no assignment yet, or partitions that it gave up have no new owner yet."""
+    session_timeout_ms: int | None = None
+    """What its join asked for; None for one that did not join."""
+    rebalance_timeout_ms: int | None = None
+    """The same: its max.poll.interval.ms."""
     partitions: MemberPartitions = field(default=MemberPartitions())
 
 

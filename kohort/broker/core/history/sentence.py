@@ -7,7 +7,9 @@ caller knows better.
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Final
 
+from kohort.broker.core.group.events import JoinPhaseEnd, TriggerKind
 from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
@@ -16,6 +18,7 @@ from kohort.broker.core.history.model import (
     MemberTimeline,
     RebalanceOutcome,
     RebalanceRecord,
+    TriggerRecord,
 )
 from kohort.broker.core.history.wording import (
     ClockText,
@@ -106,7 +109,7 @@ def _waited(record: RebalanceRecord) -> str:
         case "join" if waited.member_ids:
             ids = waited.member_ids
             noun = "member" if len(ids) == 1 else "members"
-            return f"{time} for {noun} {listed(ids)}"
+            return f"{time} for {noun} {listed(ids)}{_end_of_wait(record)}"
         case "join":
             return f"{time} for a member that got an id and did not use it"
         case "initial_delay":
@@ -117,6 +120,33 @@ def _waited(record: RebalanceRecord) -> str:
             return f"{time} for the assignment to be stored"
         case _:
             return ""
+
+
+_ENDS: Final = {
+    TriggerKind.MEMBER_LEFT: "left",
+    TriggerKind.REMOVED_BY_ADMIN: "was removed by an administrator",
+    TriggerKind.SESSION_EXPIRED: "missed its session timeout",
+    TriggerKind.NEW_MEMBER_EXPIRED: "was given up, as its first join took too long",
+}
+
+
+def _end_of_wait(record: RebalanceRecord) -> str:
+    """How a wait for members ended that never came: another death than that of the trigger."""
+    if record.timeline.join_phase_end != JoinPhaseEnd.ALL_JOINED.value:
+        return ""
+    awaited = set(record.waited_for.member_ids)
+    for cause in record.further_causes:
+        went = {cause.member_id, *cause.removed}
+        if cause.kind in _ENDS and went & awaited:
+            end = _ENDS[cause.kind]
+            if cause.session_timeout_ms is not None:
+                end += f" of {duration(cause.session_timeout_ms)}"
+            return f", which {end}" if awaited <= went else f", of which {_one(cause)} {end}"
+    return ""
+
+
+def _one(cause: TriggerRecord) -> str:
+    return shown(cause.member_id or "one")
 
 
 def _moved_nothing(record: RebalanceRecord) -> bool:

@@ -41,6 +41,9 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
         rebalance_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SYNC_EXPIRED else None,
         error=trigger.error.name if trigger.error else None,
         detail=None if is_leaving else cut_text(trigger.detail),
+        silent_ms=trigger.silent_ms,
+        grown_topics=cut_ids(trigger.grown_topics),
+        grown_ms=trigger.grown_ms,
         **stated,
     )
 

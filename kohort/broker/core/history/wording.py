@@ -97,15 +97,38 @@ _HAPPENED: Final = {
 }
 
 
+_REJOINED: Final = frozenset(
+    {
+        TriggerKind.PROTOCOLS_CHANGED,
+        TriggerKind.LEADER_REJOINED,
+        TriggerKind.FOLLOWER_REJOINED,
+        TriggerKind.FORCED_BY_REASON,
+    }
+)
+ENFORCED: Final = "ENFORCED"
+"""The JoinReason of Consumer.enforceRebalance."""
+
+
 def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
-    text = _HAPPENED[trigger.kind].format(
+    is_enforced = trigger.kind in _REJOINED and trigger.reason == ENFORCED
+    words = "{who} enforced a rebalance" if is_enforced else _HAPPENED[trigger.kind]
+    text = words.format(
         who=_who(trigger),
         changed=_changed(trigger, protocol_type),
         session=_of(trigger.session_timeout_ms),
         rebalance=_of(trigger.rebalance_timeout_ms),
         error=trigger.error,
     )
-    return f"{text}, {shown(trigger.detail)}" if trigger.detail else text
+    if trigger.detail:
+        text += f", {shown(trigger.detail)}"
+    if trigger.silent_ms is not None:
+        text += f", {duration(trigger.silent_ms)} after it was last heard of"
+    if trigger.grown_topics:
+        topics = listed(trigger.grown_topics)
+        were = "was" if len(trigger.grown_topics) == 1 else "were"
+        ago = duration(trigger.grown_ms or 0)
+        text += f", {ago} after {topics} {were} given more partitions"
+    return text
 
 
 def _of(timeout_ms: int | None) -> str:

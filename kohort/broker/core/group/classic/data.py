@@ -33,7 +33,7 @@ from kohort.broker.core.group.effects import (
 from kohort.broker.core.group.events import Fate, MemberFenced, MemberRemoved, MemberTold
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.outbox import Outbox
-from kohort.broker.core.group.protocols import CONSUMER, PartitionCount, union_of_topics
+from kohort.broker.core.group.protocols import CONSUMER, GrownSince, PartitionCount, union_of_topics
 from kohort.broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from kohort.protocol.errors import ErrorCode
@@ -83,6 +83,7 @@ class GroupData:
         "deadlines",
         "generation",
         "group_id",
+        "grown_since",
         "held",
         "initial",
         "is_stored",
@@ -106,14 +107,17 @@ class GroupData:
         *,
         new_member_id: NewMemberId,
         partition_count: PartitionCount | None = None,
+        grown_since: GrownSince | None = None,
     ) -> None:
         """`partition_count` answers for the topics of this broker; without it, no check is made of
-        whether they changed while a leader was away.
+        whether they changed while a leader was away. `grown_since` tells the history which were
+        given more partitions.
         """
         self.group_id = group_id
         self.config = config
         self._make_member_id = new_member_id
         self.partition_count = partition_count
+        self.grown_since = grown_since
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_timestamp_ms = -1

@@ -31,7 +31,7 @@ from kohort.broker.core.group.effects import (
 from kohort.broker.core.group.events import CommitFenced, GroupRestored, Trigger, TriggerKind
 from kohort.broker.core.group.offsets import commit as offsets
 from kohort.broker.core.group.offsets import pending, removal
-from kohort.broker.core.group.protocols import PartitionCount
+from kohort.broker.core.group.protocols import GrownSince, PartitionCount
 from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -96,10 +96,15 @@ class ClassicGroup:
         *,
         new_member_id: NewMemberId,
         partition_count: PartitionCount | None = None,
+        grown_since: GrownSince | None = None,
     ) -> None:
         """Takes the arguments of `GroupData`, whose parts are shown here."""
         self.data = data = GroupData(
-            group_id, config, new_member_id=new_member_id, partition_count=partition_count
+            group_id,
+            config,
+            new_member_id=new_member_id,
+            partition_count=partition_count,
+            grown_since=grown_since,
         )
         self.group_id = group_id
         self.roster = data.roster

@@ -6,6 +6,7 @@ The first rebalance of an empty group waits for its delay instead, and for nothi
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from kohort.broker.core.group.begun import encode_begun
 from kohort.broker.core.group.classic import durable
@@ -25,6 +26,7 @@ from kohort.broker.core.group.events import (
     RebalanceEnded,
     RebalanceStarted,
     Trigger,
+    TriggerKind,
 )
 from kohort.broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import GroupState
@@ -38,6 +40,8 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     """
     for member in group.roster:
         member.told_to_rejoin = False
+    if trigger.kind in _SEES_TOPICS:
+        trigger = _with_grown_topics(group, trigger, now)
     members = tuple([member.ref for member in group.roster])
     pending = len(group.offsets.pending_producers()) if group.offsets.has_pending else 0
     group.outbox.note(RebalanceStarted(trigger, group.state, group.generation, members, pending))
@@ -50,6 +54,26 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     if group.state is GroupState.EMPTY:
         group.initial = InitialDelay(group.config.initial_rebalance_delay_ms, 0)
     group.move_to(GroupState.PREPARING_REBALANCE, now)
+
+
+_SEES_TOPICS: Final = frozenset(
+    {TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED, TriggerKind.FORCED_BY_REASON}
+)
+"""What a member does that has seen that its topics have more partitions."""
+
+
+def _with_grown_topics(group: GroupData, trigger: Trigger, now: Now) -> Trigger:
+    """Names what the broker did itself: partitions that came since the group was last Stable."""
+    if group.grown_since is None:
+        return trigger
+    grown = group.grown_since(group.state_timestamp_ms)
+    # Subscriptions are only looked into if any topic of the broker has grown.
+    topics = (group.subscribed_topics() or frozenset()) if grown else frozenset()
+    moments = [at_ms for topic, at_ms in grown.items() if topic in topics]
+    if not moments:
+        return trigger
+    ago_ms = max(now.wall_ms - max(moments), 0)
+    return trigger._replace(grown_topics=tuple(sorted(topics & grown.keys())), grown_ms=ago_ms)
 
 
 def proceed(group: GroupData, now: Now) -> None:
@@ -182,7 +206,15 @@ def park(group: GroupData, member: Member, ticket: Ticket) -> None:
     if member.join_ticket is not None:
         group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.park_join(member, ticket)
-    group.outbox.note(JoinReceived(member.ref, member.reason, member.protocols))
+    group.outbox.note(
+        JoinReceived(
+            member.ref,
+            member.reason,
+            member.protocols,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+        )
+    )
 
 
 def _park_held_joins(group: GroupData) -> None:

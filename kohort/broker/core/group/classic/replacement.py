@@ -47,6 +47,7 @@ def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, no
         reason=request.reason,
         old_protocols=old.protocol_names,
         new_protocols=new.protocol_names,
+        silent_ms=_silent_ms(old, now),
     )
     if group.state is GroupState.PREPARING_REBALANCE:
         group.outbox.note(CauseAdded(trigger))
@@ -65,6 +66,15 @@ def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, no
         group.outbox.note(RebalanceAvoided(trigger))
         can_skip = request.can_skip_assignment
         _replace_quietly(group, old, new, can_skip_assignment=can_skip, ticket=ticket, now=now)
+
+
+def _silent_ms(old: Member, now: Now) -> int | None:
+    """How long the old process has not been heard of: since its last heartbeat, or the answer that
+    its session began with.
+    """
+    if old.is_parked or old.is_new:
+        return None
+    return max(now.ms - (old.session_deadline_ms - old.session_timeout_ms), 0)
 
 
 def have_topics_changed(group: GroupData) -> bool:
