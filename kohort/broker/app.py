@@ -59,6 +59,7 @@ from kohort.broker.runtime.memory.trim import limit_retained_memory
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.tls_context import StoreError
+from kohort.broker.security.users import Users
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
 from kohort.broker.storage.metadata.store import MetadataError
@@ -202,8 +203,14 @@ class Broker:
         stack.push_async_callback(groups.host.close)
         transactions = await self._start_transactions(stack, topics, groups, purgatory)
         self.history.end_recovery()
-        self.listeners = SecureListeners(topics.settings, executor)
-        listeners = self.listeners.start()
+        self._users = Users(topics.disk.data.store)
+        self.listeners = SecureListeners(
+            topics.settings,
+            executor,
+            users=self._users,
+            clock=self._clock,
+            count=self.metrics.edge.authentication,
+        )
         stack.callback(self.listeners.close)
         shell = PurgatoryShell(purgatory, self._clock)
         apis = load_handlers()
@@ -211,6 +218,7 @@ class Broker:
         server, dispatcher = self._make_server(apis)
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
+        listeners = self.listeners.start(dispatcher, server.log)
         for name, bound in sockets.items():
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, http, server, transactions, executor)
@@ -399,6 +407,7 @@ class Broker:
             topics=topics,
             groups=groups,
             transactions=transactions,
+            users=self._users,
             history=self.history,
             node_id=self.config.node_id,
             cluster_id=topics.cluster_id,

@@ -99,25 +99,21 @@ class SecuritySettings(Settings):
     )
     sasl_jaas_config: Password | None = setting(
         None,
-        honoured=False,
         doc='Users of PLAIN as Kafka has them: `PlainLoginModule required user_alice="...";`. '
         "Users are better kept with `kohort users`, which works for SCRAM as well.",
     )
     sasl_server_max_receive_size: Int = setting(
         524_288,
         at_least=0,
-        honoured=False,
         doc="Largest frame of a client that has not authenticated yet.",
     )
     connection_failed_authentication_delay_ms: Int = setting(
         100,
         at_least=0,
-        honoured=False,
         doc="How long after a client's token its failure is told, and its connection closed.",
     )
     connections_max_reauth_ms: Long = setting(
         0,
-        honoured=False,
         doc="How long after it has authenticated a client must do so again (KIP-368); 0: never.",
     )
     sasl_oauthbearer_jwks_endpoint_url: String | None = setting(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
+    from kohort.broker.security.users import Users
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.transactions import Transactions
 
@@ -49,6 +50,8 @@ class BrokerServices:
     advertised_by_listener: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The same for clients that came by a certain listener, by its name: the name of this machine
     may differ from network to network."""
+    users: Users | None = None
+    """The users that can authenticate; None only where there is no subject, as in tests."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
     """What ApiVersions tells: versions by key, in its order."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)

@@ -172,6 +172,13 @@ CONNECTIONS_REFUSED = counter(
 CONNECTIONS_CLOSED = counter(
     "kohort_connections_closed_total", "Client connections that ended, and why.", "reason"
 )
+AUTHENTICATIONS = counter(
+    "kohort_authentications_total",
+    "Attempts of clients to prove who they are by SASL, and what came of them.",
+    "listener",
+    "mechanism",
+    "result",
+)
 RECEIVED_BYTES = counter("kohort_received_bytes_total", "Bytes received from clients.")
 SENT_BYTES = counter("kohort_sent_bytes_total", "Bytes of answers handed to client sockets.")
 
@@ -268,6 +275,7 @@ SECTIONS: Final = (
             CONNECTIONS_OPENED,
             CONNECTIONS_REFUSED,
             CONNECTIONS_CLOSED,
+            AUTHENTICATIONS,
             RECEIVED_BYTES,
             SENT_BYTES,
             REQUEST_BYTES_HELD,

@@ -31,6 +31,10 @@ class EdgeCollector:
         yield single(catalogue.CONNECTIONS_OPENED, edge.opened_count)
         yield _by_reason(catalogue.CONNECTIONS_REFUSED, edge.refused)
         yield _by_reason(catalogue.CONNECTIONS_CLOSED, edge.closed)
+        authentications = Family(catalogue.AUTHENTICATIONS)
+        for (listener, mechanism, result), count in edge.authentications.items():
+            authentications.add(count, listener, mechanism, result)
+        yield authentications
         yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
         yield single(catalogue.SENT_BYTES, edge.sent_bytes)
 

@@ -43,6 +43,7 @@ class EdgeMetrics:
         self.opened_count = 0
         self.closed: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+        self.authentications: dict[tuple[str, str, str], int] = {}
         self.received_bytes = 0
         self.sent_bytes = 0
 
@@ -87,6 +88,11 @@ class EdgeMetrics:
 
     def connection_refused(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
+
+    def authentication(self, listener: str, mechanism: str, result: str) -> None:
+        """An attempt has come to its end."""
+        key = listener, mechanism, result
+        self.authentications[key] = self.authentications.get(key, 0) + 1
 
     def bytes_received(self, byte_count: int) -> None:
         self.received_bytes += byte_count

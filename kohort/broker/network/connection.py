@@ -212,16 +212,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # Called by TLS, and by the service that lets clients in.
 
-    def let_in(self, session: Session) -> None:
-        """Serve the requests of `session` from now on; it may be the next one of many."""
+    def let_in(self, session: Session, service: Service | None = None) -> None:
+        """Serve requests of `session` from now on, by `service` or as all others."""
         self.info.session = session
-        self._service = self._host.service
+        self._service = service or self._host.service
         self._reader.frame_max_bytes = self._host.limits.socket_request_max_bytes
         self._host.let_in(self)
-
-    def ask_again(self, service: Service) -> None:
-        """Hand requests to `service`, which lets the client in once more, or does not."""
-        self._service = service
 
     def tls_failed(self, reason: str) -> None:
         """TLS has ended, and closes the connection when its last words are written."""

@@ -1,12 +1,14 @@
 """The seam between connections, which move frames, and what answers the requests in them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
+from kohort.protocol.errors import ErrorCode
 
 
 class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours
@@ -29,6 +31,33 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error o
         self.is_told = is_told
 
 
+class Verdict(NamedTuple):
+    """What a client's token is answered."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    token: bytes = b""
+    lifetime_ms: int = 0
+    """When the client has to authenticate again; 0 for never."""
+
+
+class Authentication(Protocol):
+    """How the client of one connection proves who it is."""
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        """The mechanisms of the listener."""
+        ...
+
+    def choose(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
+        """Begin an attempt; `tokens_are_bare` where they follow without requests around them."""
+        ...
+
+    def take(self, token: bytes) -> "Verdict | Later[Verdict]":
+        """Go on with it."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
     """One client connection as handlers see it; hashable by identity (owner of parked requests)."""
@@ -37,6 +66,8 @@ class ConnectionInfo:
     """Host of the client as Kafka shows it: "/127.0.0.1"."""
     session: Session = UNKNOWN
     """The client's principal, and the listener it came by; replaced as a whole."""
+    authentication: Authentication | None = None
+    """How the client proves who it is; None where the listener does not ask."""
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     """Name and version as told by ApiVersions v3 and later (KIP-511)."""

@@ -1,21 +1,37 @@
 """The broker's listeners with what each asks of its clients, as the settings say now."""
 
 import asyncio
+import base64
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.listeners import own_setting
+from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
+from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.network.listener import Listener
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.service import Service
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.security.gate import Exchange, GateKeeper
+from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
+from kohort.broker.security.users import Users
+from kohort.jaas import JaasError, parse_login_module
+from kohort.protocol.scram import HASHES
 
 logger = logging.getLogger(__name__)
+
+LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
+"""Any other Java class stops the start."""
+NONCE_BYTES: Final = 24
 
 LOOK_INTERVAL_S: Final = 60
 """How often files of keys and certificates are looked at."""
@@ -24,20 +40,35 @@ LOOK_INTERVAL_S: Final = 60
 class SecureListeners:
     """Makes the listeners, and renews their certificates."""
 
-    def __init__(self, settings: CurrentConfig, executor: Executor) -> None:
+    def __init__(
+        self,
+        settings: CurrentConfig,
+        executor: Executor,
+        *,
+        users: Users,
+        clock: Clock,
+        count: Callable[[str, str, str], None],
+    ) -> None:
+        """`count` is told listener, mechanism and result of each attempt to authenticate."""
         self.tls: dict[str, TlsListener] = {}
         """TLS of those listeners that use it, by name."""
         self._settings = settings
         self._executor = executor
+        self._users = users
+        self._clock = clock
+        self._count = count
+        self._passwords = Passwords(users, clock)
+        self._delays = FailureDelays()
         self._own = dict(settings.own)
         self._looking: asyncio.Task[None] | None = None
 
-    def start(self) -> dict[str, Listener]:
+    def start(self, dispatcher: Service, log: PeerLog) -> dict[str, Listener]:
         """All listeners by name; from now on their certificates are renewed. Reads files.
 
         Raises:
             StoreError: a key store or trust store cannot be used, or the mapping rules.
         """
+        self._dispatcher, self._log = dispatcher, log
         config = self._settings.config
         made = {
             one.listener: self._listener(one.listener, config.protocol_of(one.listener))
@@ -50,7 +81,8 @@ class SecureListeners:
         return made
 
     def close(self) -> None:
-        """Look at no files any more."""
+        """Look at no files any more, and check no passwords."""
+        self._passwords.close()
         if self._looking is not None:
             self._looking.cancel()
 
@@ -60,9 +92,6 @@ class SecureListeners:
             self._executor.submit(tls.reload)
 
     def _listener(self, name: str, protocol: str) -> Listener:
-        if protocol.startswith("SASL_"):
-            mechanisms = ", ".join(self._settings.of_listener(name).sasl_enabled_mechanisms)
-            raise StoreError(f"listener {name}: {mechanisms} cannot be served yet")
         tls = None
         if protocol.endswith("SSL"):
             config = partial(self._settings.of_listener, name)
@@ -71,7 +100,40 @@ class SecureListeners:
             except RulesError as error:
                 raise StoreError(f"listener {name}: ssl.principal.mapping.rules: {error}") from None
             self.tls[name] = tls
-        return Listener(name, tls=tls)
+        if not protocol.startswith("SASL_"):
+            return Listener(name, tls=tls)
+        own = self._settings.of_listener(name)
+        if tls is None and "PLAIN" in own.sasl_enabled_mechanisms:
+            logger.warning("Listener %s takes passwords that pass without TLS", name)
+        keeper = GateKeeper(
+            listener=name,
+            exchanges={
+                mechanism: self._exchanges(name, mechanism)
+                for mechanism in own.sasl_enabled_mechanisms
+            },
+            config=cache(partial(self._settings.of_listener, name)),
+            dispatcher=self._dispatcher,
+            clock=self._clock,
+            log=self._log,
+            delays=self._delays,
+            count=self._count,
+        )
+        return Listener(
+            name,
+            tls=tls,
+            new_service=keeper.new_gate,
+            first_frame_max_bytes=own.sasl_server_max_receive_size,
+        )
+
+    def _exchanges(self, listener: str, mechanism: str) -> Callable[[], Exchange]:
+        """How an attempt by one mechanism begins."""
+        if mechanism == "PLAIN":
+            given = _given_passwords(self._settings.of_listener(listener, mechanism), listener)
+            return partial(PlainExchange, self._passwords.check, given)
+        if mechanism not in HASHES:
+            raise StoreError(f"listener {listener}: {mechanism} cannot be served yet")
+        find = partial(self._users.find, mechanism)
+        return lambda: ScramExchange(mechanism, find, _new_nonce())
 
     def _check(self, own: Mapping[str, str]) -> None:
         """Raise ValueError if these settings name stores that cannot be used. Reads files."""
@@ -101,3 +163,22 @@ class SecureListeners:
             await asyncio.sleep(LOOK_INTERVAL_S)
             for tls in self.tls.values():
                 await loop.run_in_executor(self._executor, tls.look)
+
+
+def _given_passwords(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """Users of PLAIN that the settings have themselves."""
+    if not config.sasl_jaas_config:
+        return {}
+    try:
+        module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
+    except JaasError as error:
+        raise StoreError(f"listener {listener}: sasl.jaas.config: {error}") from None
+    return {
+        name.removeprefix("user_"): password
+        for name, password in module.options.items()
+        if name.startswith("user_")
+    }
+
+
+def _new_nonce() -> str:
+    return base64.urlsafe_b64encode(os.urandom(NONCE_BYTES)).decode()

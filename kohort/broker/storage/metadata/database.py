@@ -125,6 +125,11 @@ def put_property(name: str, value: str) -> Statement:
     return ("INSERT OR REPLACE INTO properties VALUES (?, ?, ?)", (*columns, _checksum(columns)))
 
 
+def forget_property(name: str) -> Statement:
+    """The statement that removes a property."""
+    return ("DELETE FROM properties WHERE name = ?", (name,))
+
+
 def forget_topic(topic_id: bytes) -> Statement:
     """The statement that removes a topic's row."""
     return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))

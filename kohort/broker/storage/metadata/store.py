@@ -30,6 +30,7 @@ from kohort.broker.storage.metadata.database import (
     MetadataError,
     Statement,
     TopicRecord,
+    forget_property,
     forget_topic,
     put_property,
 )
@@ -126,6 +127,27 @@ class MetadataStore:
         text = json.dumps(dict(configs), sort_keys=True)
         with self._turn:
             self._put_property(BROKER_CONFIGS + broker, text)
+
+    def properties(self, prefix: str) -> dict[str, str]:
+        """What is kept under names that begin so."""
+        with self._turn:
+            return {
+                name: text for name, text in self._properties.items() if name.startswith(prefix)
+            }
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        """Store all of them or none; None takes one away."""
+        statements = [
+            forget_property(name) if text is None else put_property(name, text)
+            for name, text in properties.items()
+        ]
+        with self._turn:
+            self._change(statements)
+            for name, text in properties.items():
+                if text is None:
+                    self._properties.pop(name, None)
+                else:
+                    self._properties[name] = text
 
     def allocate_producer_ids(self, count: int) -> range:
         """A block of producer ids that no call before or after returns, whatever crashes."""

@@ -81,6 +81,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.connection_opened()
         metrics.edge.connection_closed("client")
         metrics.edge.connection_refused("max.connections")
+        metrics.edge.authentication("SASL_SSL", "PLAIN", "succeeded")
         for event in EVENTS:
             metrics.rebalances.observe("readers", event, Now(0, 0))
         source = MetricsSource(

@@ -1,0 +1,45 @@
+"""PLAIN (RFC 4616): the name and the password as they are."""
+
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.exchange import SaslFailure
+
+WRONG: Final = "Authentication failed: Invalid username or password"
+_PARTS: Final = 3
+
+
+class PlainLogin(NamedTuple):
+    """What a client says, to be checked."""
+
+    authzid: str
+    user: str
+    password: bytes
+
+    def __repr__(self) -> str:
+        return f"PlainLogin({self.user!r})"
+
+    def check_authzid(self) -> None:
+        """Raise SaslFailure if the client wants to be somebody else than it is."""
+        if self.authzid and self.authzid != self.user:
+            raise SaslFailure(
+                "the authorization id is not the name",
+                "Authentication failed: Client requested an authorization id that is different"
+                " from username",
+            )
+
+
+def read_plain(token: bytes) -> PlainLogin:
+    """The login in a token. Raises SaslFailure."""
+    # What is no text is no user's password; Java puts a mark in its place.
+    parts = token.split(b"\0")
+    if len(parts) != _PARTS:
+        raise SaslFailure(
+            "a token of other than three parts",
+            f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}",
+        )
+    authzid, user, password = parts
+    if not user:
+        raise SaslFailure("no user", "Authentication failed: username not specified")
+    if not password:
+        raise SaslFailure("no password", "Authentication failed: password not specified")
+    return PlainLogin(authzid.decode("utf-8", "replace"), user.decode("utf-8", "replace"), password)

@@ -1,0 +1,131 @@
+"""The broker's side of SCRAM, without sockets, chance or time.
+
+A user that is not known is answered like any other, with a credential that is made up of its name,
+and fails at the proof: nobody learns which names there are.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
+from kohort.protocol.scram import BINDING, HASHES, ITERATIONS_MIN, Keys, signature, xor
+
+_FIRST: Final = re.compile(
+    r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>n=(?P<name>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))",
+    re.DOTALL,
+)
+_FINAL: Final = re.compile(
+    r"(?P<without_proof>c=(?P<binding>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    r"(?:,[A-Za-z]+=[^,\0]+)*?),p=(?P<proof>[^,]*)",
+    re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"=(2C|3D|)")
+_SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SALT_LENGTH: Final = 26
+
+
+class Credential(NamedTuple):
+    """What is stored of one user for one mechanism."""
+
+    salt: bytes
+    keys: Keys
+    iterations: int
+    is_made_up: bool = False
+    """Nobody has it; its proof is never right."""
+
+    def __repr__(self) -> str:
+        return f"Credential(iterations={self.iterations})"
+
+
+class ScramExchange:
+    """One attempt of a client."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], Credential], nonce: str) -> None:
+        """`find` gives the credential of a name, made up where there is none; `nonce` is printable
+        ASCII without commas and was never used before.
+        """
+        self.user = ""
+        """The name that the client claims, once it has."""
+        self._mechanism = mechanism
+        self._hash_name = HASHES[mechanism]
+        self._find = find
+        self._nonce = nonce
+        self._credential: Credential | None = None
+        self._said = ""
+
+    def step(self, token: bytes) -> Challenge | Done:
+        """Answer a token. Raises SaslFailure."""
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            raise SaslFailure("the token is not UTF-8") from None
+        if self._credential is None:
+            return self._first(text)
+        return self._final(text, self._credential)
+
+    def _first(self, text: str) -> Challenge:
+        found = _FIRST.fullmatch(text)
+        if found is None:
+            raise SaslFailure("the first token is not one of SCRAM")
+        self.user = _unescaped(found["name"])
+        if ",tokenauth=true" in found["extensions"].lower():
+            raise SaslFailure("delegation tokens are not served")
+        authzid = _unescaped(found["authzid"] or "") if found["authzid"] else ""
+        if authzid and authzid != self.user:
+            raise SaslFailure(
+                "the authorization id is not the name",
+                "Authentication failed: Client requested an authorization id that is different"
+                " from username",
+            )
+        credential = self._credential = self._find(self.user)
+        self._nonce = found["nonce"] + self._nonce
+        salt = base64.b64encode(credential.salt).decode()
+        first = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._said = f"{found['bare']},{first}"
+        return Challenge(first.encode())
+
+    def _final(self, text: str, credential: Credential) -> Done:
+        found = _FINAL.fullmatch(text)
+        if found is None:
+            raise SaslFailure("the last token is not one of SCRAM")
+        try:
+            proof = base64.b64decode(found["proof"], validate=True)
+        except ValueError:
+            raise SaslFailure("the proof is not base64") from None
+        said = f"{self._said},c={found['binding']},r={found['nonce']}".encode()
+        stored_key, server_key = credential.keys
+        signed = signature(self._hash_name, stored_key, said)
+        is_of_length = len(proof) == len(signed)
+        key = xor(proof if is_of_length else signed, signed)
+        is_proved = hmac.compare_digest(hashlib.new(self._hash_name, key).digest(), stored_key)
+        if found["binding"] != BINDING:
+            raise SaslFailure("channel binding is not served")
+        if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
+            raise SaslFailure("the nonce is another one")
+        if not is_proved or not is_of_length or credential.is_made_up:
+            raise SaslFailure("unknown user" if credential.is_made_up else "wrong password")
+        verifier = base64.b64encode(signature(self._hash_name, server_key, said)).decode()
+        return Done(f"v={verifier}".encode(), self.user)
+
+
+def made_up(
+    mechanism: str, name: str, secret: bytes, iterations: int = ITERATIONS_MIN
+) -> Credential:
+    """The credential of a user that there is not: always the same for a name and a `secret`."""
+    hash_name = HASHES[mechanism]
+    seed = hmac.digest(secret, f"{mechanism}\0{name}".encode(), "sha512")
+    salt = "".join(_SALT_CHARACTERS[byte % 36] for byte in seed[:_SALT_LENGTH]).encode()
+    keys = hmac.digest(secret, seed, hash_name)
+    return Credential(salt, Keys(keys, keys[::-1]), iterations, is_made_up=True)
+
+
+def _unescaped(name: str) -> str:
+    plain = _ESCAPE.sub(lambda one: {"2C": ",", "3D": "="}.get(one[1], "\0"), name)
+    if not plain or "\0" in plain:
+        raise SaslFailure("the name is empty, or escaped wrongly")
+    return plain

@@ -1,0 +1,134 @@
+"""AlterUserScramCredentials (key 51): give users SCRAM credentials and take them away (KIP-554).
+
+v0. The client sends the password salted and hashed; what is kept follows from that and does not
+tell it. Users fail alone. Beyond what Kafka checks a salt must have 8 bytes and a salted password
+the length of its hash: others could never be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.broker.core.security.scram import Credential
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.failures import Mirror, OnError
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.security.users import (
+    MECHANISMS,
+    USERS_MAX,
+    Change,
+    CredentialKey,
+    Users,
+)
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kohort.protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
+
+NAME_BYTES_MAX: Final = 255
+SALT_BYTES_MIN: Final = 8
+
+Wanted = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+@handles(
+    AlterUserScramCredentialsRequest,
+    versions="0",
+    on_error=OnError(
+        Mirror(response="results", request="upsertions", copied={"user": "name"}),
+    ),
+)
+async def alter_user_scram_credentials(
+    ctx: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """One result per user, when what changed is on disk."""
+    # A change goes on when its client is gone: half of it is no state.
+    return await asyncio.shield(asyncio.ensure_future(_alter(ctx, request)))
+
+
+async def _alter(
+    ctx: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    users = ctx.broker.users
+    assert users is not None
+    async with ctx.broker.topics.changes.under_way:
+        results, changes = _judged(users, request)
+        if changes:
+            await ctx.broker.topics.disk.run(users.store_changes, changes)
+            users.apply(changes)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _judged(
+    users: Users, request: AlterUserScramCredentialsRequest
+) -> tuple[list[AlterUserScramCredentialsResult], list[Change]]:
+    """What each user is answered, and what is to be stored."""
+    wanted: dict[str, list[Wanted]] = {}
+    all_wanted: list[Wanted] = [*request.deletions, *request.upsertions]
+    for one in all_wanted:
+        wanted.setdefault(one.name, []).append(one)
+    results, changes = [], list[Change]()
+    for name, of_user in wanted.items():
+        code, text = ErrorCode.NONE, None
+        try:
+            changes += list(_changes(users, of_user))
+        except KafkaError as error:
+            code, text = error.code, error.message
+        results.append(
+            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
+        )
+    return results, changes
+
+
+def _changes(users: Users, wanted: list[Wanted]) -> Iterator[Change]:
+    """What is to be stored of one user; raises KafkaError, and then nothing of it is."""
+    if len({one.mechanism for one in wanted}) < len(wanted):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        )
+    for one in wanted:
+        if not one.name:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        mechanism = MECHANISMS.get(one.mechanism)
+        if mechanism is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        key = CredentialKey(one.name, mechanism)
+        if isinstance(one, ScramCredentialUpsertion):
+            yield key, _credential(users, one, mechanism)
+        elif users.get(*key) is None:
+            raise KafkaError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+        else:
+            yield key, None
+
+
+def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) -> Credential:
+    hash_name = HASHES[mechanism]
+    why = None
+    if wanted.iterations < ITERATIONS_MIN:
+        why = "Too few iterations"
+    elif wanted.iterations > ITERATIONS_MAX:
+        why = "Too many iterations"
+    elif len(wanted.name.encode()) > NAME_BYTES_MAX:
+        why = f"The name has more than {NAME_BYTES_MAX} bytes"
+    elif len(wanted.salt) < SALT_BYTES_MIN:
+        why = f"The salt has less than {SALT_BYTES_MIN} bytes"
+    elif len(wanted.salted_password) != hashlib.new(hash_name).digest_size:
+        why = "The salted password is not of its hash's length"
+    elif len(users) >= USERS_MAX and not any(users.credentials_of(wanted.name)):
+        why = f"There are {USERS_MAX} users"
+    if why is not None:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why)
+    keys = keys_of(hash_name, bytes(wanted.salted_password))
+    return Credential(bytes(wanted.salt), keys, wanted.iterations)

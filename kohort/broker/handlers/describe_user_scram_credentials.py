@@ -1,0 +1,68 @@
+"""DescribeUserScramCredentials (key 50): who can authenticate by SCRAM, and how (KIP-554).
+
+v0. Tells mechanisms and iterations, never a salt or a key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.security.users import Users
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+@handles(DescribeUserScramCredentialsRequest, versions="0")
+def describe_user_scram_credentials(
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """One result per user; all users where none is named."""
+    users = ctx.broker.users
+    assert users is not None
+    if not request.users:
+        results = [_described(users, name) for name in users.names()]
+    else:
+        times = Counter(user.name for user in request.users)
+        results = [
+            _described(users, name) if count == 1 else _twice(name) for name, count in times.items()
+        ]
+    return DescribeUserScramCredentialsResponse(
+        error_code=ErrorCode.NONE, error_message=None, results=results
+    )
+
+
+def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
+    infos = [
+        CredentialInfo(mechanism=number, iterations=credential.iterations)
+        for number, credential in users.credentials_of(name)
+    ]
+    if infos:
+        return DescribeUserScramCredentialsResult(
+            user=name, error_code=ErrorCode.NONE, error_message=None, credential_infos=infos
+        )
+    return _failed(
+        name,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        f"Attempt to describe a user credential that does not exist: {name}",
+    )
+
+
+def _twice(name: str) -> DescribeUserScramCredentialsResult:
+    return _failed(
+        name,
+        ErrorCode.DUPLICATE_RESOURCE,
+        f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+    )
+
+
+def _failed(name: str, code: ErrorCode, text: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=code, error_message=text, credential_infos=[]
+    )

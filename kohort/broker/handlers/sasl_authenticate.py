@@ -1,0 +1,45 @@
+"""SaslAuthenticate (key 36): one step of the exchange that SaslHandshake began.
+
+v1 tells how long the session lasts (KIP-368), v2 is flexible. The mechanisms' rules are in
+`kohort.broker.core.security`.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.network.service import Verdict
+from kohort.broker.runtime.later import Later
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+
+NOT_NOW = Verdict(
+    ErrorCode.ILLEGAL_SASL_STATE,
+    "SaslAuthenticate request received after successful authentication",
+)
+
+
+@handles(SaslAuthenticateRequest, versions="0-2")
+def sasl_authenticate(
+    ctx: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse | Later[SaslAuthenticateResponse]:
+    """Wait while a password is checked, and before a failure is told."""
+    authentication = ctx.connection.authentication
+    if authentication is None:
+        return _response(NOT_NOW)
+    verdict = authentication.take(bytes(request.auth_bytes))
+    if isinstance(verdict, Later):
+        return verdict.then(_response)
+    return _response(verdict)
+
+
+def _response(verdict: Verdict) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=verdict.error,
+        error_message=verdict.message,
+        auth_bytes=verdict.token,
+        session_lifetime_ms=verdict.lifetime_ms,
+    )

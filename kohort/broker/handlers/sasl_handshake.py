@@ -1,0 +1,23 @@
+"""SaslHandshake (key 17): choose how to authenticate.
+
+v0 is followed by bare tokens, v1 by SaslAuthenticate requests (KIP-152). Which requests may come
+when is for `kohort.broker.security.gate`.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+@handles(SaslHandshakeRequest, versions="0-1")
+def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """ILLEGAL_SASL_STATE where there is nothing to authenticate, or no more."""
+    authentication = ctx.connection.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    error = authentication.choose(request.mechanism, tokens_are_bare=ctx.api_version == 0)
+    told = [] if error is ErrorCode.ILLEGAL_SASL_STATE else list(authentication.mechanisms)
+    return SaslHandshakeResponse(error_code=error, mechanisms=told)

@@ -1,0 +1,321 @@
+"""What stands before the service of all: nothing passes until a client has proved who it is.
+
+A connection of a listener with SASL begins with a `Gate` in place of the dispatcher and has the
+dispatcher afterwards, so that later requests pay nothing; only where sessions end does the gate
+stay and look at the time. Which requests may come when is KIP-43's and KIP-152's. Failures are told
+late, and how late does not depend on the work, so that passwords cannot be tried fast.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
+from kohort.broker.core.security.session import USER, Principal
+from kohort.broker.network.connection import Connection
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.service import (
+    Answer,
+    CloseConnection,
+    ConnectionInfo,
+    Service,
+    Verdict,
+)
+from kohort.broker.network.timeouts import CloseReason
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later
+from kohort.protocol.codec import Buffer
+from kohort.protocol.errors import ErrorCode
+
+API_VERSIONS: Final = 18
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+
+TOKEN_BYTES_MAX: Final = 64 * 1024
+TOKENS_MAX: Final = 4
+"""In one attempt; SCRAM has two."""
+REAUTHENTICATION_INTERVAL_MS: Final = 1_000
+"""From one authentication to the next."""
+NAME_SHOWN: Final = 100
+
+_HEADER_BYTES: Final = 8
+_ERROR_AT: Final = slice(8, 10)
+"""Where the answer to ApiVersions has its error, behind size and correlation id."""
+
+
+class Exchange(Protocol):
+    """One attempt by some mechanism."""
+
+    user: str
+    """The claimed name, once it is known."""
+
+    def step(self, token: bytes) -> "Challenge | Done | Later[Done]":
+        """Answer a token. Raises SaslFailure; a `Later` fails with it."""
+        ...
+
+
+class FailureDelays(Protocol):
+    """How long a failure is kept back, by who fails."""
+
+    def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int: ...
+
+
+@dataclass(slots=True, eq=False)
+class GateKeeper:
+    """What all gates of one listener share."""
+
+    listener: str
+    exchanges: Mapping[str, Callable[[], Exchange]]
+    """How an attempt begins, by mechanism."""
+    config: Callable[[str], BrokerConfig]
+    """What holds for a mechanism of the listener."""
+    dispatcher: Service
+    clock: Clock
+    log: PeerLog
+    delays: FailureDelays
+    count: Callable[[str, str, str], None]
+    """Called with listener, mechanism and result of each attempt."""
+
+    def new_gate(self, connection: Connection) -> "Gate":
+        """The service of a new connection."""
+        return Gate(self, connection)
+
+
+class State(Enum):
+    """What a gate waits for."""
+
+    START = auto()
+    """ApiVersions or SaslHandshake."""
+    REQUESTS = auto()
+    """A token in a SaslAuthenticate."""
+    BARE_TOKENS = auto()
+    """A token that is the frame."""
+    OPEN = auto()
+    """Any request: the client is in."""
+    SHUT = auto()
+    """Nothing: the connection is being closed."""
+
+
+class Gate:
+    """The service of one connection until its client is in, and longer where sessions end."""
+
+    def __init__(self, keeper: GateKeeper, connection: Connection) -> None:
+        self._keeper = keeper
+        self._connection = connection
+        self._state = State.START
+        self._knows_versions = False
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._tokens = 0
+        self._authenticated_ms = 0
+        self._is_again = False
+        """Whether the client was in before."""
+        connection.info.authentication = self
+
+    # The service.
+
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+        if self._state is State.BARE_TOKENS:
+            verdict = self.take(bytes(frame))
+            if isinstance(verdict, Later):
+                return verdict.settle(lambda later: self._after(_bare(later.result())))
+            return self._after(_bare(verdict))
+        key = int.from_bytes(frame[:2], "big", signed=True)
+        if self._state is State.OPEN:
+            self._check_session(key)
+            return self._keeper.dispatcher.serve(connection, frame)
+        if len(frame) < _HEADER_BYTES or not self._is_expected(key):
+            raise self._turned_away(f"a request of key {key} before authentication")
+        answer = self._keeper.dispatcher.serve(connection, frame)
+        if isinstance(answer, Later):
+            return answer.settle(lambda later: self._after(later.result()))
+        if key == API_VERSIONS and answer is not None:
+            self._knows_versions = b"".join(answer)[_ERROR_AT] == b"\0\0"
+        return self._after(answer)
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        self._state = State.SHUT
+        # Each knows the other, and only the collector could part them.
+        connection.authentication = None
+        self._keeper.dispatcher.connection_lost(connection)
+
+    # For the handlers.
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        return list(self._keeper.exchanges)
+
+    def choose(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
+        now_ms = self._keeper.clock.monotonic_ms()
+        if self._state is State.OPEN:
+            is_early = now_ms - self._authenticated_ms < REAUTHENTICATION_INTERVAL_MS
+            if self._connection.info.session.expires_ms is None or (is_early and self._is_again):
+                return ErrorCode.ILLEGAL_SASL_STATE
+            self._is_again = True
+        elif self._state is not State.START:
+            self._state = State.SHUT
+            return ErrorCode.ILLEGAL_SASL_STATE
+        begin = self._keeper.exchanges.get(mechanism)
+        if begin is None:
+            self._state = State.SHUT
+            self._keeper.count(self._keeper.listener, "unknown", "failed")
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        self._mechanism, self._exchange, self._tokens = mechanism, begin(), 0
+        self._state = State.BARE_TOKENS if tokens_are_bare else State.REQUESTS
+        return ErrorCode.NONE
+
+    def take(self, token: bytes) -> Verdict | Later[Verdict]:
+        if self._exchange is None:
+            return Verdict(
+                ErrorCode.ILLEGAL_SASL_STATE,
+                "SaslAuthenticate request received after successful authentication",
+            )
+        arrived_ms = self._keeper.clock.monotonic_ms()
+        try:
+            outcome = self._step(self._exchange, token)
+        except SaslFailure as failure:
+            return self._refuse(failure, arrived_ms)
+        if not isinstance(outcome, Later):
+            return self._judge(outcome, arrived_ms)
+        judged: Later[Verdict | Later[Verdict]] = outcome.settle(
+            lambda later: self._judge_later(later, arrived_ms)
+        )
+        return _flattened(judged)
+
+    # Within.
+
+    def _step(self, exchange: Exchange, token: bytes) -> Challenge | Done | Later[Done]:
+        session = self._connection.info.session
+        self._tokens += 1
+        if self._tokens > TOKENS_MAX or len(token) > TOKEN_BYTES_MAX:
+            raise SaslFailure("too many tokens, or one that is too long")
+        if session.mechanism not in {"", self._mechanism}:
+            raise SaslFailure("another mechanism than at first")
+        return exchange.step(token)
+
+    def _judge_later(self, later: Later[Done], arrived_ms: int) -> Verdict | Later[Verdict]:
+        try:
+            return self._judge(later.result(), arrived_ms)
+        except SaslFailure as failure:
+            return self._refuse(failure, arrived_ms)
+
+    def _judge(self, outcome: Challenge | Done, arrived_ms: int) -> Verdict | Later[Verdict]:
+        if isinstance(outcome, Challenge):
+            return Verdict(token=outcome.token)
+        principal = Principal(USER, outcome.user)
+        before = self._connection.info.session
+        if before.mechanism and before.principal != principal:
+            told = (
+                "Cannot change principals during re-authentication from "
+                f"{before.principal.type}.{before.principal.name}: "
+                f"{principal.type}.{principal.name}"
+            )
+            return self._refuse(SaslFailure("another principal than at first", told), arrived_ms)
+        limit_ms = self._keeper.config(self._mechanism).connections_max_reauth_ms
+        lifetimes = [one for one in (limit_ms, outcome.lifetime_ms) if one is not None and one > 0]
+        lifetime_ms = min(lifetimes, default=0)
+        now_ms = self._keeper.clock.monotonic_ms()
+        self._authenticated_ms = now_ms
+        self._exchange = None
+        self._state = State.OPEN
+        self._keeper.count(self._keeper.listener, self._mechanism, "succeeded")
+        session = before._replace(
+            principal=principal,
+            mechanism=self._mechanism,
+            expires_ms=now_ms + lifetime_ms if lifetime_ms else None,
+        )
+        # A session that ends is looked at before each request; others need no gate.
+        self._connection.let_in(session, self if lifetime_ms else None)
+        return Verdict(token=outcome.token, lifetime_ms=lifetime_ms)
+
+    def _refuse(self, failure: SaslFailure, arrived_ms: int) -> Later[Verdict]:
+        """Shut the gate, and say so when it is time."""
+        keeper, connection = self._keeper, self._connection
+        claimed = self._exchange.user if self._exchange is not None else ""
+        self._state, self._exchange = State.SHUT, None
+        keeper.count(keeper.listener, self._mechanism, "failed")
+        keeper.log.note(
+            "authentication",
+            "Refused %r of %s by %s on listener %s: %s",
+            claimed[:NAME_SHOWN],
+            connection.ip,
+            self._mechanism,
+            keeper.listener,
+            failure,
+        )
+        told = failure.told or (
+            "Authentication failed during authentication due to invalid credentials with SASL "
+            f"mechanism {self._mechanism}"
+        )
+        verdict = Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+        least_ms = keeper.config(self._mechanism).connection_failed_authentication_delay_ms
+        now_ms = keeper.clock.monotonic_ms()
+        delay_ms = keeper.delays.delay_ms(connection.ip, now_ms, least_ms) - (now_ms - arrived_ms)
+        later: Later[Verdict] = Later()
+        asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, later.give, verdict)
+        return later
+
+    def _is_expected(self, key: int) -> bool:
+        if self._state is State.START:
+            is_versions = key == API_VERSIONS and not self._knows_versions
+            return is_versions or key == SASL_HANDSHAKE
+        return self._state is State.REQUESTS and key in {SASL_AUTHENTICATE, SASL_HANDSHAKE}
+
+    def _check_session(self, key: int) -> None:
+        expires_ms = self._connection.info.session.expires_ms
+        is_over = expires_ms is not None and self._keeper.clock.monotonic_ms() >= expires_ms
+        if is_over and key != SASL_HANDSHAKE:
+            raise self._turned_away("the session is over, and the client has not come again")
+
+    def _after(self, answer: Answer) -> Answer:
+        """Close the connection behind an answer that says no."""
+        if self._state is State.SHUT:
+            raise CloseConnection(
+                "not authenticated",
+                answer=answer,
+                reason=CloseReason.AUTHENTICATION,
+                is_told=False,
+            )
+        return answer
+
+    def _turned_away(self, text: str) -> CloseConnection:
+        self._state = State.SHUT
+        return CloseConnection(text, reason=CloseReason.AUTHENTICATION)
+
+
+def _bare(verdict: Verdict) -> Answer:
+    """A token without a request around it; failures have none."""
+    if verdict.error is not ErrorCode.NONE:
+        return None
+    return [len(verdict.token).to_bytes(4, "big") + verdict.token]
+
+
+def _flattened(later: Later[Verdict | Later[Verdict]]) -> Later[Verdict]:
+    """A value that may itself be given later, as one."""
+    flat: Later[Verdict] = Later()
+
+    def pass_on(done: Later[Verdict]) -> None:
+        if done.is_cancelled:
+            flat.cancel()
+        elif done.error is not None:
+            flat.fail(done.error)
+        else:
+            flat.give(done.result())
+
+    def on_first(done: Later[Verdict | Later[Verdict]]) -> None:
+        if done.is_cancelled:
+            flat.cancel()
+        elif done.error is not None:
+            flat.fail(done.error)
+        else:
+            value = done.result()
+            if isinstance(value, Later):
+                value.on_done(pass_on)
+            else:
+                flat.give(value)
+
+    later.on_done(on_first)
+    return flat

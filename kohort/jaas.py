@@ -1,0 +1,86 @@
+"""Reads `sasl.jaas.config`: one login module with its options, as Kafka takes it."""
+
+import re
+from typing import Final, NamedTuple
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+        "(?P<double>(?:[^"\\\n]|\\.)*)"
+      | '(?P<single>(?:[^'\\\n]|\\.)*)'
+      | (?P<word>[^\s"'=;]+)
+      | (?P<sign>[=;])
+    )""",
+    re.VERBOSE,
+)
+_ESCAPE: Final = re.compile(r"\\(.)")
+_CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
+_FLAGS: Final = {"required", "requisite", "sufficient", "optional"}
+
+
+class JaasError(ValueError):
+    """What is wrong, without any value: one of them is a password."""
+
+
+class LoginModule(NamedTuple):
+    """A login module. The text of it does not have the options' values."""
+
+    name: str
+    """Without its package: ``PlainLoginModule``."""
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name!r})"
+
+
+def parse_login_module(text: str, modules: tuple[str, ...]) -> LoginModule:
+    """`org...PlainLoginModule required username="u" password="p";`, or another of `modules`.
+
+    Raises:
+        JaasError: something else.
+    """
+    tokens = _tokens(text)
+    if tokens[-1:] != [(True, ";")]:
+        raise JaasError("it has to end with ;")
+    words = [text for _, text in tokens]
+    if (True, ";") in tokens[:-1]:
+        raise JaasError("it has to be one login module; a quoted value may have a ; in it")
+    module = words[0].rpartition(".")[2]
+    if module not in modules:
+        raise JaasError(f"its login module is none of {', '.join(modules)}")
+    if len(words) < 3 or words[1].lower() not in _FLAGS:
+        raise JaasError(f"after {module} there has to be the word required")
+    return LoginModule(module, _options(tokens[2:-1]))
+
+
+def _tokens(text: str) -> list[tuple[bool, str]]:
+    """Words, signs and what quotes hold; True for signs."""
+    tokens = []
+    position = 0
+    text = text.rstrip()
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise JaasError('a quotation mark is not closed; in a value it is written \\\\"')
+        position = found.end()
+        kind = found.lastgroup
+        assert kind is not None
+        value = found[kind]
+        if kind in {"double", "single"}:
+            value = _ESCAPE.sub(lambda escape: _CONTROL.get(escape[1], escape[1]), value)
+        tokens.append((kind == "sign", value))
+    return tokens
+
+
+def _options(tokens: list[tuple[bool, str]]) -> dict[str, str]:
+    """Names and values, which alternate with signs."""
+    options = {}
+    for at in range(0, len(tokens), 3):
+        match tokens[at : at + 3]:
+            case [(False, name), (True, "="), (False, value)]:
+                options[name] = value
+            case _:
+                raise JaasError(
+                    'options are written name="value"; a value with a space or one of =;"\''
+                    " has to be in quotation marks"
+                )
+    return options

@@ -1,0 +1,58 @@
+"""AlterUserScramCredentials (key 51): give users SCRAM credentials and take them away (KIP-554)."""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bytes, Int8, Int16, Int32, String
+
+
+@struct
+class ScramCredentialDeletion:
+    """A credential to take away."""
+
+    name: String
+    mechanism: Int8
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+
+
+@struct
+class ScramCredentialUpsertion:
+    """A credential to store."""
+
+    name: String
+    mechanism: Int8
+    iterations: Int32
+    salt: Bytes
+    salted_password: Bytes
+    """Hashed by the client, so that the password itself is not sent."""
+
+
+@request(key=51, versions="0", flexible="0+")
+class AlterUserScramCredentialsRequest:
+    """What is to change."""
+
+    deletions: list[ScramCredentialDeletion]
+    upsertions: list[ScramCredentialUpsertion]
+
+
+@struct
+class AlterUserScramCredentialsResult:
+    """What came of the changes of one user."""
+
+    user: String
+    error_code: Int16
+    error_message: String | None
+
+
+@response(key=51, versions="0", flexible="0+")
+class AlterUserScramCredentialsResponse:
+    """One result per user.
+
+    Error codes, per user:
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not change users.
+    - DUPLICATE_RESOURCE: one credential is named twice.
+    - UNACCEPTABLE_CREDENTIAL: an empty name, a salt or a number of iterations out of bounds.
+    - UNSUPPORTED_SASL_MECHANISM: no such mechanism.
+    - RESOURCE_NOT_FOUND: there is no such credential to take away.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    results: list[AlterUserScramCredentialsResult]

@@ -1,0 +1,56 @@
+"""DescribeUserScramCredentials (key 50): who can authenticate by SCRAM, and how (KIP-554)."""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Int8, Int16, Int32, String
+
+
+@struct
+class UserName:
+    """A user to describe."""
+
+    name: String
+
+
+@request(key=50, versions="0", flexible="0+")
+class DescribeUserScramCredentialsRequest:
+    """The users to describe."""
+
+    users: list[UserName] | None
+    """All users, if it is None or empty."""
+
+
+@struct
+class CredentialInfo:
+    """One credential, without its secrets."""
+
+    mechanism: Int8
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    iterations: Int32
+
+
+@struct
+class DescribeUserScramCredentialsResult:
+    """One user, or why it cannot be described."""
+
+    user: String
+    error_code: Int16
+    error_message: String | None
+    credential_infos: list[CredentialInfo]
+
+
+@response(key=50, versions="0", flexible="0+")
+class DescribeUserScramCredentialsResponse:
+    """Credentials by user.
+
+    Error codes, at the top and per user:
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not see users.
+
+    Per user:
+    - RESOURCE_NOT_FOUND: it has no credentials.
+    - DUPLICATE_RESOURCE: it is named twice.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16
+    error_message: String | None
+    results: list[DescribeUserScramCredentialsResult]

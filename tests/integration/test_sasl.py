@@ -1,0 +1,295 @@
+"""Listeners with SASL, over real sockets: which requests may come when, and what is told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
+
+from kohort.broker.core.security.session import Principal
+from kohort.client.net.sasl import Plain, Scram
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kohort.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.confluent_client import QUIET
+from tests.support.network.wire import RawClient, framed, header, request_body
+
+PASSWORD = "alice's secret = 100%"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+NAMES = ("PLAINTEXT", "SASL", "SHORT")
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]
+) -> Iterator[BrokerThread]:
+    sasl = "SASL_PLAINTEXT"
+    overrides = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,SASL:{sasl},SHORT:{sasl}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} required user_given="in file";',
+        "listener.name.short.connections.max.reauth.ms": "3600000",
+        "connection.failed.authentication.delay.ms": "1",
+    }
+    with BrokerThread(tmp_path_factory.mktemp("data"), overrides=overrides) as broker:
+        admin = AdminClient({**QUIET, "bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            info = ScramCredentialInfo(mechanism, 4096)
+            wanted: list[UserScramCredentialAlteration] = [
+                UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
+            ]
+            for future in admin.alter_user_scram_credentials(wanted).values():
+                future.result(30)
+        yield broker
+
+
+@pytest.fixture
+def client(broker: BrokerThread, ports: dict[str, int]) -> Iterator[RawClient]:
+    with RawClient(ports["SASL"]) as client:
+        yield client
+
+
+def choose(client: RawClient, mechanism: str = "PLAIN", version: int = 1) -> int:
+    request = SaslHandshakeRequest(mechanism=mechanism)
+    return client.call(request, version, SaslHandshakeResponse).error_code
+
+
+def say(client: RawClient, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
+    request = SaslAuthenticateRequest(auth_bytes=token)
+    return client.call(request, version, SaslAuthenticateResponse)
+
+
+def log_in(client: RawClient, user: str = "alice", password: str = PASSWORD) -> int:
+    assert choose(client) == 0
+    return say(client, Plain(user, password).first()).error_code
+
+
+def is_served(client: RawClient) -> bool:
+    return bool(client.call(MetadataRequest(topics=[]), 9, MetadataResponse).brokers)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_lets_in_and_proves_the_broker(client: RawClient, mechanism: str) -> None:
+    hash_name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+    rules = Scram(hash_name, "alice", PASSWORD, "n0nce")
+    assert choose(client, mechanism) == 0
+    proof = rules.answer(say(client, rules.first()).auth_bytes)
+    assert proof is not None
+    assert rules.answer(say(client, proof).auth_bytes) is None
+    assert is_served(client)
+
+
+def test_plain_is_checked_against_the_stored_credential_and_the_settings(
+    broker: BrokerThread, ports: dict[str, int]
+) -> None:
+    for user, password in (("alice", PASSWORD), ("alice", PASSWORD), ("given", "in file")):
+        with RawClient(ports["SASL"]) as client:
+            assert log_in(client, user, password) == 0
+            assert is_served(client)
+            connections = list(broker.broker.network._connections)
+            found = [one.info.session.principal for one in connections]
+            assert Principal("User", user) in found
+
+
+@pytest.mark.parametrize("user", ["alice", "nobody", "given"])
+def test_a_wrong_password_and_an_unknown_user_are_told_the_same(
+    client: RawClient, user: str
+) -> None:
+    assert choose(client) == 0
+    told = say(client, Plain(user, "wrong").first())
+    assert told.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert told.error_message == "Authentication failed: Invalid username or password"
+    assert client.is_closed()
+
+
+def test_versions_may_be_asked_for_once(client: RawClient) -> None:
+    versions = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    assert client.call(versions, 3, ApiVersionsResponse).error_code == 0
+    client.send(framed(request_body(versions, 3)))
+    assert client.is_closed()
+
+
+def test_versions_may_be_asked_for_again_after_a_refusal(client: RawClient) -> None:
+    client.send(framed(header(18, 99)))
+    client.receive()
+    versions = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    assert client.call(versions, 3, ApiVersionsResponse).error_code == 0
+    assert log_in(client) == 0
+
+
+def test_no_other_api_is_answered_before(ports: dict[str, int], broker: BrokerThread) -> None:
+    for key in (*range(-1, 96), 999):
+        if key in {17, 18}:
+            continue
+        with RawClient(ports["SASL"]) as client:
+            client.send(framed(header(key, 0) + bytes(20)))
+            assert client.is_closed(), key
+
+
+def test_an_unknown_mechanism_is_told_which_there_are(client: RawClient) -> None:
+    request = SaslHandshakeRequest(mechanism="GSSAPI")
+    told = client.call(request, 1, SaslHandshakeResponse)
+    assert told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert set(told.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+    assert client.is_closed()
+
+
+def test_a_second_handshake_is_illegal_and_ends_the_connection(client: RawClient) -> None:
+    assert choose(client) == 0
+    assert choose(client) == ErrorCode.ILLEGAL_SASL_STATE
+    assert client.is_closed()
+
+
+def test_who_is_in_need_not_and_cannot_come_again(client: RawClient) -> None:
+    assert log_in(client) == 0
+    assert choose(client) == ErrorCode.ILLEGAL_SASL_STATE
+    assert say(client, b"\0a\0b").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert is_served(client)
+
+
+def test_where_nobody_has_to_authenticate_nobody_can(
+    broker: BrokerThread, ports: dict[str, int]
+) -> None:
+    with RawClient(ports["PLAINTEXT"]) as client:
+        assert choose(client) == ErrorCode.ILLEGAL_SASL_STATE
+        assert say(client, b"\0a\0b").error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert is_served(client)
+
+
+def test_bare_tokens_follow_the_first_version_of_the_handshake(client: RawClient) -> None:
+    assert choose(client, version=0) == 0
+    client.send(framed(Plain("alice", PASSWORD).first()))
+    assert client.receive() == b""
+    assert is_served(client)
+
+
+def test_a_bare_token_that_is_wrong_ends_the_connection_without_a_word(client: RawClient) -> None:
+    assert choose(client, version=0) == 0
+    client.send(framed(Plain("alice", "wrong").first()))
+    assert client.is_closed()
+
+
+def test_all_may_be_sent_in_one_write(client: RawClient) -> None:
+    client.send(
+        framed(request_body(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+        + framed(
+            request_body(SaslAuthenticateRequest(auth_bytes=Plain("alice", PASSWORD).first()), 2)
+        )
+        + framed(request_body(MetadataRequest(topics=[]), 9))
+    )
+    assert [bool(client.receive()) for _ in range(3)] == [True] * 3
+
+
+def test_a_session_that_ends_is_told_and_renewed_by_the_same_user_alone(
+    broker: BrokerThread, ports: dict[str, int]
+) -> None:
+    with RawClient(ports["SHORT"]) as client:
+        assert choose(client) == 0
+        told = say(client, Plain("alice", PASSWORD).first())
+        assert told.session_lifetime_ms == 3_600_000
+        assert is_served(client)
+        assert choose(client) == 0
+        assert say(client, Plain("alice", PASSWORD).first()).error_code == 0
+        assert is_served(client)
+        # Within a second of the one before it.
+        assert choose(client) == ErrorCode.ILLEGAL_SASL_STATE
+    with RawClient(ports["SHORT"]) as client:
+        assert log_in(client) == 0
+        assert choose(client, "SCRAM-SHA-256") == 0
+        assert say(client, b"n,,n=alice,r=x").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.is_closed()
+
+
+def test_a_session_that_is_over_is_served_no_more_but_may_come_again(
+    broker: BrokerThread, ports: dict[str, int]
+) -> None:
+    def expire() -> None:
+        for one in list(broker.broker.network._connections):
+            one.info.session = one.info.session._replace(expires_ms=0)
+
+    with RawClient(ports["SHORT"]) as client:
+        assert log_in(client) == 0
+        broker.call(expire)
+        assert log_in(client) == 0
+        assert is_served(client)
+        broker.call(expire)
+        client.send(framed(request_body(MetadataRequest(topics=[]), 9)))
+        assert client.is_closed()
+
+
+def test_a_frame_that_is_too_large_for_who_is_not_in_ends_the_connection(
+    client: RawClient,
+) -> None:
+    client.send((600_000).to_bytes(4, "big"))
+    assert client.is_closed()
+
+
+def test_credentials_are_stored_and_outlive_a_restart(tmp_path: Path) -> None:
+    wanted = ScramCredentialUpsertion(
+        name="bob", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
+    )
+    alter = AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
+    with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
+        done = client.call(alter, 0, AlterUserScramCredentialsResponse)
+        assert done.results[0].error_code == 0
+    describe = DescribeUserScramCredentialsRequest(users=[UserName(name="bob")])
+    with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
+        (told,) = client.call(describe, 0, DescribeUserScramCredentialsResponse).results
+        assert [info.iterations for info in told.credential_infos] == [4096]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"iterations": 4095}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"iterations": 16_385}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"name": ""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"name": "x" * 256}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salt": bytes(7)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salted_password": bytes(31)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"mechanism": 3}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+    ],
+)
+def test_a_credential_that_cannot_be_used_is_refused(
+    broker: BrokerThread, ports: dict[str, int], change: dict[str, object], code: ErrorCode
+) -> None:
+    wanted = ScramCredentialUpsertion(
+        name="carol", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
+    )
+    for name, value in change.items():
+        setattr(wanted, name, value)
+    missing = ScramCredentialDeletion(name="dave", mechanism=1)
+    with RawClient(ports["PLAINTEXT"]) as client:
+        alter = AlterUserScramCredentialsRequest(deletions=[missing], upsertions=[wanted])
+        results = client.call(alter, 0, AlterUserScramCredentialsResponse).results
+    assert [one.error_code for one in results] == [ErrorCode.RESOURCE_NOT_FOUND, code]
