@@ -7,6 +7,7 @@ chooses by it how many steps, rounds or seeds it takes. Both forms assert the sa
 
 import gc
 import sys
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +47,7 @@ SCALES: Final = (
     Scale("--captured-frames", 20_000, 5_000_000, "how many of what clients sent, damaged"),
     Scale("--pipeline-kills", 1, 20, "how often tests/pipeline kills the driver, and the broker"),
     Scale("--transaction-steps", 300, 10_000, "how far each walk through transactions goes"),
-    Scale("--what-if-traces", 8, 120, "how many lives the advisor's predictions are held against"),
+    Scale("--what-if-traces", 4, 120, "how many lives the advisor's predictions are held against"),
 )
 
 LONG_MARKS: Final = ("long", "slow_groups", "slow_jobs")
@@ -72,6 +73,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_out.NothingLeftOut())
     # Whatever a broker sends, in this process or in one that is started, is what was compiled for.
     sys._xoptions[STRICT_OPTION] = True
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the collector, which would look at all that is collected again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.simulation.campaign import Tally, attribution, describe, live_many
 
-REBALANCES_SHORT, REBALANCES_LONG = 2_000, 10_000
+REBALANCES_SHORT, REBALANCES_LONG = 1_000, 10_000
 REBALANCES_OF_A_WORLD_MIN = 100
-CRAMPED_WORLDS = 6
+CRAMPED_SHORT, CRAMPED_LONG = 3, 6
 
 
 @pytest.mark.timeout(1800)
@@ -44,18 +44,19 @@ def test_each_rebalance_has_one_record_with_its_true_cause(
 
 @pytest.mark.timeout(1800)
 def test_so_it_has_where_members_are_too_many_and_the_disk_is_full(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], long_form: bool
 ) -> None:
     """What is not stored is as if it had not been, and who is turned away is named."""
     begun_s, total = time.monotonic(), Tally()
-    for tally in live_many("cramped.test", "cramped", CRAMPED_WORLDS):
+    worlds = CRAMPED_LONG if long_form else CRAMPED_SHORT
+    for tally in live_many("cramped.test", "cramped", worlds):
         total.add(tally)
     with capsys.disabled():
         print(f"\n{describe(total, begun_s)}\n{attribution(total)}")
 
     assert total.misses == 0
     assert total.recorded + total.unfinished + total.killed == total.rebalances.total()
-    assert total.rebalances["store_failed"] > 100
-    assert total.rebalances["over_capacity"] > 10
+    assert total.rebalances["store_failed"] > 15 * worlds
+    assert total.rebalances["over_capacity"] > worlds
     # Only while joins are collected there can be more members than places.
-    assert total.further["size_refused"] > 20
+    assert total.further["size_refused"] > 3 * worlds
