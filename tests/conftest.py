@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kohort.protocol.codec import STRICT_OPTION
-from tests.support.suites import budgets, left_out, side_by_side
+from tests.support.suites import budgets, hangs, left_out, side_by_side
 
 # How long an example takes says how busy the machine is. A failure prints what repeats it, and the
 # build machine tries new examples, too, where Hypothesis would go by CI=true and repeat the same.
@@ -71,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     side_by_side.prepare(config)
     budgets.prepare(config)
     config.pluginmanager.register(left_out.NothingLeftOut())
+    config.pluginmanager.register(hangs.Watchdog())
     # Whatever a broker sends, in this process or in one that is started, is what was compiled for.
     sys._xoptions[STRICT_OPTION] = True
 

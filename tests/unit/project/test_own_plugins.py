@@ -12,11 +12,13 @@ ROOT = Path(__file__).parents[3]
 CONFTEST = """
 import os
 from tests.support.suites import budgets
+from tests.support.suites import hangs
 from tests.support.suites import left_out
 from tests.support.suites import side_by_side
 
 def pytest_configure(config):
     side_by_side.prepare(config)
+    config.pluginmanager.register(hangs.Watchdog(grace_s=0.5))
     config.pluginmanager.register(left_out.NothingLeftOut())
     config.pluginmanager.register(budgets.Meter())
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -68,6 +70,16 @@ def test_tells_its_process(number):
         print(os.environ["PYTEST_XDIST_WORKER"], os.path.basename(__file__), file=told)
 """
 
+HANGS = """
+import signal, time, pytest
+
+@pytest.mark.timeout(1)
+def test_hangs():
+    # As in a loop in C: no handler of Python's is called.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(600)
+"""
+
 DIES = """
 import os
 
@@ -97,7 +109,7 @@ def run(place: Path, files: dict[str, str], *arguments: str, ci: str = "") -> tu
         text=True,
         check=False,
     )
-    return ran.returncode, ran.stdout
+    return ran.returncode, ran.stdout + ran.stderr
 
 
 def test_a_test_that_is_left_out_fails_where_everything_has_to_be_there(tmp_path: Path) -> None:
@@ -155,3 +167,14 @@ def test_a_process_that_dies_fails_its_test_and_holds_nothing_up(tmp_path: Path)
     )
     assert code == pytest.ExitCode.TESTS_FAILED, told
     assert "crashed while running 'tests/unit/test_three.py::test_dies'" in told
+
+
+def test_a_test_that_cannot_be_interrupted_says_where_it_hangs_and_has_failed(
+    tmp_path: Path,
+) -> None:
+    files = {"tests/unit/test_hangs.py": HANGS, "tests/unit/test_others.py": TELLS_ITS_PROCESS}
+    code, told = run(tmp_path, files, "-n", "2", "--dist", "loadgroup")
+    assert code == pytest.ExitCode.TESTS_FAILED, told
+    assert 'test_hangs.py", line 7 in test_hangs' in told
+    assert "crashed while running 'tests/unit/test_hangs.py::test_hangs'" in told
+    assert "10 passed" in told
