@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator
 from typing import Final
 
 from kohort.broker.core.transaction.records import DurableTransaction
-from kohort.broker.transactions.log import StoredRecord, encode_as_batch
+from kohort.broker.transactions.log import StoredTransaction, encode_as_batch
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.record import decode_records
 
@@ -57,13 +57,13 @@ class MemoryTransactionLog:
         """Put a batch into the log as it is."""
         self._batches[partition].append(batch)
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
+    def read(self, partition: int) -> Iterator[StoredTransaction]:
         if partition in self.unreadable:
             raise self.failure or AssertionError("say with what it fails")
         for batch in self._batches[partition]:
             for record in decode_records(batch):
                 assert record.key is not None
-                yield StoredRecord(record.key, record.value)
+                yield StoredTransaction(record.key, record.value)
 
     def hold(self) -> None:
         """Appends from now on wait for `release`."""

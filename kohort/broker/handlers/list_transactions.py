@@ -32,13 +32,13 @@ async def list_transactions(
         pattern=_pattern(request.transactional_id_pattern),
     )
     host = ctx.broker.transactions.host
-    now = ctx.broker.clock.wall_ms()
+    wall_ms = ctx.broker.clock.wall_ms()
     found: list[TransactionState] = []
     piece = Slice(ctx.broker.clock)
-    for name in host.names():
+    for name in host.ids.names():
         await piece.pause()
         one = host.transactional_id(name)
-        if one is None or one.record is None or not wanted.accepts(one.record, now):
+        if one is None or one.record is None or not wanted.accepts(one.record, wall_ms):
             continue
         found.append(
             TransactionState(

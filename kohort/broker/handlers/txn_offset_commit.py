@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit, OpenTransaction
+from kohort.broker.core.group.requests import CommitRequest, EnclosingTransaction, OffsetToCommit
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
@@ -107,7 +107,7 @@ async def txn_offset_commit(
             instance_id=request.group_instance_id,
             generation=request.generation_id_or_member_epoch,
         ),
-        OpenTransaction(
+        EnclosingTransaction(
             request.producer_id, request.producer_epoch, partial(producer.verify, places)
         ),
         may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,

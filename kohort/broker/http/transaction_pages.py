@@ -68,14 +68,14 @@ class TransactionPages:
             limit = Query(request.query, "limit").number(
                 "limit", LISTED_DEFAULT, at_most=LISTED_MAX
             )
-            opened, now = self._host.open(), self._clock.wall_ms()
-            head = dump({"at_ms": now, "total": len(opened)})[:-1]
+            opened, wall_ms = self._host.ids.open(), self._clock.wall_ms()
+            head = dump({"at_ms": wall_ms, "total": len(opened)})[:-1]
             items = Items(Slice(self._clock, SLICE_MS))
             for one in list(islice(opened, limit)):
                 if items.is_full:
                     break
                 if one.is_open:
-                    await items.add(dump(self._open_json(one, now, PARTITIONS_LISTED)))
+                    await items.add(dump(self._open_json(one, wall_ms, PARTITIONS_LISTED)))
             return answer([head, b',"transactions":[', *items.parts, b"]}"])
 
     async def describe(self, request: HttpRequest) -> HttpResponse:
@@ -89,11 +89,11 @@ class TransactionPages:
         if one is None or one.record is None:
             text = "no such transactional id; /transactions lists those with a transaction"
             return HttpResponse.error(HTTPStatus.NOT_FOUND, text)
-        now = self._clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
         counts = self._host.counts.by_id.get(name) or IdCounts()
         told = {
-            "at_ms": now,
-            **self._open_json(one, now, LISTED_MAX),
+            "at_ms": wall_ms,
+            **self._open_json(one, wall_ms, LISTED_MAX),
             "last_update_ms": one.record.last_update_ms,
             "since_start": asdict(counts),
         }
@@ -119,12 +119,12 @@ class TransactionPages:
                 total = found.open_transaction_count
             except KafkaError as error:
                 return _unavailable(error.code)
-            piece, now = Slice(self._clock, SLICE_MS), self._clock.wall_ms()
+            piece, wall_ms = Slice(self._clock, SLICE_MS), self._clock.wall_ms()
             owners = await self._owners({one.producer_id for one in opened}, piece)
             told = {
                 "topic": topic,
                 "partition": int(index),
-                "at_ms": now,
+                "at_ms": wall_ms,
                 "high_watermark": end,
                 "last_stable_offset": stable,
                 "total": total,
@@ -133,7 +133,7 @@ class TransactionPages:
             for one in opened:
                 if items.is_full:
                     break
-                await items.add(dump(self._held_json(one, owners.get(one.producer_id), now)))
+                await items.add(dump(self._held_json(one, owners.get(one.producer_id), wall_ms)))
             return answer([dump(told)[:-1], b',"open":[', *items.parts, b"]}"])
 
     def _find(self, topic: str, index: int) -> Partition | None:
@@ -147,13 +147,13 @@ class TransactionPages:
         """The ids whose open transactions are these producers', as far as they are known."""
         owners: dict[int, TransactionalId] = {}
         if producer_ids:
-            for one in list(self._host.open()):
+            for one in list(self._host.ids.open()):
                 if one.record is not None and one.record.producer_id in producer_ids:
                     owners[one.record.producer_id] = one
                 await piece.pause()
         return owners
 
-    def _open_json(self, one: TransactionalId, now: int, partitions_max: int) -> Json:
+    def _open_json(self, one: TransactionalId, wall_ms: int, partitions_max: int) -> Json:
         record = one.record
         assert record is not None
         places = one.unmarked
@@ -163,13 +163,15 @@ class TransactionPages:
             "producer_id": record.producer_id,
             "producer_epoch": record.producer_epoch,
             **_who(one),
-            **_times(one, now),
+            **_times(one, wall_ms),
             "is_stuck": self._host.is_stuck(one.transactional_id),
             "partition_count": len(places),
             "partitions": _by_topic(islice(places, partitions_max)),
         }
 
-    def _held_json(self, found: OpenTransaction, owner: TransactionalId | None, now: int) -> Json:
+    def _held_json(
+        self, found: OpenTransaction, owner: TransactionalId | None, wall_ms: int
+    ) -> Json:
         told: Json = {
             "first_offset": found.first_offset,
             "producer_id": found.producer_id,
@@ -183,7 +185,7 @@ class TransactionPages:
             "transactional_id": owner.transactional_id,
             "state": owner.record.state.value,
             **_who(owner),
-            **_times(owner, now),
+            **_times(owner, wall_ms),
         }
 
 
@@ -195,12 +197,12 @@ def _who(one: TransactionalId) -> Json:
     }
 
 
-def _times(one: TransactionalId, now: int) -> Json:
+def _times(one: TransactionalId, wall_ms: int) -> Json:
     assert one.record is not None
     start_ms = one.record.start_ms if one.is_open else None
     return {
         "start_ms": start_ms,
-        "age_ms": None if start_ms is None else max(0, now - start_ms),
+        "age_ms": None if start_ms is None else max(0, wall_ms - start_ms),
         "timeout_ms": one.record.timeout_ms,
     }
 

@@ -30,7 +30,7 @@ class TransactionCollector:
 
     def collect(self) -> Iterator[Metric]:
         transactions = self._transactions
-        opened = transactions.open()
+        opened = transactions.ids.open()
         yield single(catalogue.OPEN, len(opened))
         oldest = Family(catalogue.OLDEST_SINCE)
         first = next(iter(opened), None)
@@ -38,7 +38,7 @@ class TransactionCollector:
             oldest.add(first.record.start_ms / 1_000)
         yield oldest
         yield single(catalogue.STUCK, transactions.stuck_count)
-        yield single(catalogue.IDS, transactions.count)
+        yield single(catalogue.IDS, len(transactions.ids))
         yield from self._collect_counts()
         durations = Family(catalogue.DURATION)
         for result, tally in self._metrics.durations.items():

@@ -50,14 +50,14 @@ class EventCounts(Counter[str]):
         """The same by transactional id, for those that had any."""
         self.observer: EndObserver | None = None
 
-    def note(self, transactional_id: str, event: Event, now: int) -> None:
-        """Count it, and log what an operator may have to know; `now` is wall time."""
+    def note(self, transactional_id: str, event: Event, wall_ms: int) -> None:
+        """Count it, and log what an operator may have to know."""
         match event:
             case Began():
                 self["started"] += 1
                 self._of(transactional_id).started += 1
             case Ended():
-                self._note_end(transactional_id, event, now)
+                self._note_end(transactional_id, event, wall_ms)
             case Superseded(record, partition, error):
                 self["superseded_markers"] += 1
                 logger.warning(
@@ -87,7 +87,7 @@ class EventCounts(Counter[str]):
             counts = self.by_id[transactional_id] = IdCounts()
         return counts
 
-    def _note_end(self, transactional_id: str, event: Ended, now: int) -> None:
+    def _note_end(self, transactional_id: str, event: Ended, wall_ms: int) -> None:
         record, cause = event
         is_commit = record.result is ControlType.COMMIT
         self[f"{'commit' if is_commit else 'abort'}_by_{cause.value}"] += 1
@@ -108,6 +108,6 @@ class EventCounts(Counter[str]):
                 record.timeout_ms,
             )
         if record.start_ms != NEVER_MS:
-            counts.last_duration_ms = max(0, now - record.start_ms)
+            counts.last_duration_ms = max(0, wall_ms - record.start_ms)
             if self.observer is not None:
                 self.observer.on_transaction_ended(record.result, counts.last_duration_ms)

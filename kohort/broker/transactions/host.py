@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Never, assert_never
 
@@ -30,7 +30,7 @@ from kohort.broker.core.transaction.effects import (
     Superseded,
 )
 from kohort.broker.core.transaction.reconcile import OpenInPartition
-from kohort.broker.core.transaction.records import NEVER_MS, TransactionRecord
+from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.requests import (
     TopicPartition,
     TransactionConfig,
@@ -41,6 +41,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
+from kohort.broker.transactions.known_ids import KnownIds
 from kohort.broker.transactions.log import TransactionLog, load_ids
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.broker.transactions.reconciling import Reconciler
@@ -68,10 +69,6 @@ class TransactionsConfig(NamedTuple):
     """How often expired ids are looked for."""
 
 
-def _start_ms(one: TransactionalId) -> int:
-    return NEVER_MS if one.record is None else one.record.start_ms
-
-
 def _nothing() -> tuple[Never, ...]:
     return ()
 
@@ -95,12 +92,8 @@ class TransactionHost:
         self.markers = markers
         self._clock = clock
         self._new_producer_id = new_producer_id
-        self._ids: dict[str, TransactionalId] = {}
-        self._open: dict[str, TransactionalId] = {}
-        """Ids with a transaction that has not ended everywhere, by its beginning."""
-        self._idle: dict[str, None] = {}
-        """Ids without a transaction, the one that was idle longest first; a tombstone may be on its
-        way."""
+        self.ids = KnownIds()
+        """To look at, not to step."""
         self._unreadable: frozenset[int] = frozenset()
         self._broken: set[str] = set()
         """Ids whose rules have raised: unavailable until the next start."""
@@ -143,18 +136,18 @@ class TransactionHost:
         self.load_times_ms = loaded.load_times_ms
         piece = Slice(self._clock)
         for transactional_id, record in loaded.records.items():
-            one = self._ids[transactional_id] = self._make(transactional_id)
+            one = self._make(transactional_id)
             one.apply(record)
-            self._note_idle(one)
+            self.ids.note_state(one)
             await piece.pause()
-        logger.info("Loaded %d transactional ids", len(self._ids))
-        self._open = dict(sorted(self._open.items(), key=lambda item: _start_ms(item[1])))
+        logger.info("Loaded %d transactional ids", len(self.ids))
+        self.ids.sort_open()
         reconciler = Reconciler(self, self.markers)
         await reconciler.repair(find_open())
         await self._complete_all()
         await reconciler.fence(find_epochs())
         reconciler.check(find_open())
-        for one in list(self._ids.values()):
+        for one in list(self.ids.all()):
             self._timers.watch(one)
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of transactions")
 
@@ -198,27 +191,8 @@ class TransactionHost:
 
     def transactional_id(self, transactional_id: str) -> TransactionalId | None:
         """To look at, not to step; None if it is unknown or not durable yet."""
-        one = self._ids.get(transactional_id)
+        one = self.ids.get(transactional_id)
         return None if one is None or one.record is None else one
-
-    def names(self) -> list[str]:
-        """All ids; for callers that need several turns to look at them."""
-        return list(self._ids)
-
-    def known(self) -> Iterable[TransactionalId]:
-        """All ids, to look at; not to be kept across an await."""
-        return self._ids.values()
-
-    def open(self) -> Collection[TransactionalId]:
-        """Ids with a transaction that has not ended everywhere, the one that began first first; not
-        to be kept across an await.
-        """
-        return self._open.values()
-
-    @property
-    def count(self) -> int:
-        """How many ids there are."""
-        return len(self._ids)
 
     @property
     def stuck_count(self) -> int:
@@ -237,9 +211,9 @@ class TransactionHost:
     def stats(self) -> dict[str, int]:
         """For people who debug."""
         return {
-            "ids": len(self._ids),
-            "idle": len(self._idle),
-            "open": len(self._open),
+            "ids": len(self.ids),
+            "idle": self.ids.idle_count,
+            "open": len(self.ids.open()),
             "unanswered": len(self._unanswered),
             "settling": len(self._settling),
             "retries": self._timers.retry_count,
@@ -257,19 +231,17 @@ class TransactionHost:
         error = self.error(transactional_id)
         if error:
             return error
-        return self._ids.get(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return self.ids.get(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
     def find_or_make(self, transactional_id: str) -> TransactionalId | ErrorCode:
         """The id, a new one if need be; or what its clients are told."""
-        one = self._ids.get(transactional_id)
+        one = self.ids.get(transactional_id)
         error = self.error(transactional_id)
         if not error and one is None:
             error = self._make_room()
         if error:
             return error
-        if one is None:
-            one = self._ids[transactional_id] = self._make(transactional_id)
-        return one
+        return one or self._make(transactional_id)
 
     def step(self, one: TransactionalId, ticket: Later[Any], step: Callable[[int], None]) -> None:
         """Have an id do what it is asked for; `step` takes the wall time."""
@@ -306,19 +278,21 @@ class TransactionHost:
     # Ids.
 
     def _make(self, transactional_id: str) -> TransactionalId:
-        return TransactionalId(
+        one = TransactionalId(
             transactional_id,
             self._new_producer_id,
             log_partition=self._partition_of(transactional_id),
         )
+        self.ids.add(one)
+        return one
 
     def _partition_of(self, transactional_id: str) -> int:
         return partition_of(transactional_id, self._log.partition_count)
 
     def _make_room(self) -> ErrorCode:
         """Forget the id that was idle longest if there are too many; whether one more may come."""
-        while len(self._ids) >= self.config.ids_max:
-            oldest = next((self._ids[name] for name in self._idle if self._ids[name].is_idle), None)
+        while len(self.ids) >= self.config.ids_max:
+            oldest = self.ids.longest_idle()
             if oldest is None:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
             self.counts["evicted"] += 1
@@ -328,16 +302,6 @@ class TransactionHost:
                 # Its tombstone is being written; the next request finds the room.
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
-
-    def _note_idle(self, one: TransactionalId) -> None:
-        name = one.transactional_id
-        self._idle.pop(name, None)
-        if one.is_idle:
-            self._idle[name] = None
-        if one.is_open:
-            self._open.setdefault(name, one)
-        else:
-            self._open.pop(name, None)
 
     # Steps.
 
@@ -354,7 +318,7 @@ class TransactionHost:
             self._go_on(one)
 
     def _take_by_name(self, name: str, step: TimedStep) -> None:
-        one = self._ids.get(name)
+        one = self.ids.get(name)
         if one is not None:
             self._take(one, lambda: step(one, self._clock.wall_ms()))
 
@@ -371,8 +335,7 @@ class TransactionHost:
         if self._stuck and one.is_idle:
             self._stuck.discard(one.transactional_id)
         if one.is_gone:
-            self._ids.pop(one.transactional_id, None)
-            self._idle.pop(one.transactional_id, None)
+            self.ids.remove(one.transactional_id)
             self._timers.cancel(one.transactional_id)
             self.counts.forget(one.transactional_id)
         else:
@@ -428,14 +391,14 @@ class TransactionHost:
     # Records.
 
     def _append(self, one: TransactionalId, append: Append) -> None:
-        now = self._clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
         try:
-            waiting = self._log.append(one.log_partition, append.record, wall_ms=now)
+            waiting = self._log.append(one.log_partition, append.record, wall_ms=wall_ms)
         except KafkaError as error:
             self._on_append_failed(one, error)
             return
         if waiting is None:
-            self._on_appended(one, now)
+            self._on_appended(one, wall_ms)
             return
         one.on_waiting()
         name = f"append for transactional id {one.transactional_id}"
@@ -452,15 +415,15 @@ class TransactionHost:
         else:
             self._take(one, lambda: self._on_appended(one, self._clock.wall_ms()))
 
-    def _on_appended(self, one: TransactionalId, now: int) -> None:
-        one.on_appended(now)
-        self._note_idle(one)
+    def _on_appended(self, one: TransactionalId, wall_ms: int) -> None:
+        one.on_appended(wall_ms)
+        self.ids.note_state(one)
 
     def _on_append_failed(self, one: TransactionalId, error: KafkaError) -> None:
         self.counts["append_failures"] += 1
         logger.warning("An append for transactional id %r failed: %s", one.transactional_id, error)
         one.on_append_failed()
-        self._note_idle(one)
+        self.ids.note_state(one)
 
     # Markers.
 
@@ -512,7 +475,7 @@ class TransactionHost:
         """Complete what was decided; what a partition cannot take is tried again by and by."""
         started: list[TransactionalId] = []
         piece = Slice(self._clock)
-        for one in list(self._ids.values()):
+        for one in list(self.ids.all()):
             if one.record is not None and one.record.state.is_prepared:
                 one.complete(self._clock.wall_ms())
                 self._go_on(one)
@@ -531,13 +494,13 @@ class TransactionHost:
     async def sweep(self) -> None:
         """Forget ids that have expired, a few at a time."""
         piece = Slice(self._clock)
-        for name in list(self._idle):
-            one = self._ids.get(name)
-            now = self._clock.wall_ms()
+        for name in self.ids.idle_names():
+            one = self.ids.get(name)
+            wall_ms = self._clock.wall_ms()
             if (
                 one is not None
                 and name not in self._broken
-                and one.is_expired(self.config.rules, now)
+                and one.is_expired(self.config.rules, wall_ms)
             ):
                 self.counts["expired"] += 1
                 one.forget()

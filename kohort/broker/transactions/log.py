@@ -28,8 +28,8 @@ from kohort.protocol.records.record import Record
 logger = logging.getLogger(__name__)
 
 
-class StoredRecord(NamedTuple):
-    """A record as it lies in the log."""
+class StoredTransaction(NamedTuple):
+    """A record of an id as it lies in the log."""
 
     key: bytes
     value: bytes | None
@@ -55,7 +55,7 @@ class TransactionLog(Protocol):
         """
         ...
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
+    def read(self, partition: int) -> Iterator[StoredTransaction]:
         """All durable records, in order.
 
         Raises:
@@ -85,11 +85,11 @@ class TopicTransactionLog:
         """See `TransactionLog`."""
         return self._log.append(partition, encode_as_batch(record, wall_ms), wall_ms=wall_ms)
 
-    def read(self, partition: int) -> Iterator[StoredRecord]:
+    def read(self, partition: int) -> Iterator[StoredTransaction]:
         """See `TransactionLog`."""
         for record in self._log.read(partition):
             if record.key is not None:
-                yield StoredRecord(record.key, record.value)
+                yield StoredTransaction(record.key, record.value)
 
 
 def encode_as_batch(record: DurableTransaction, wall_ms: int) -> SealedBatch:

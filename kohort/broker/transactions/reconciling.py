@@ -17,6 +17,7 @@ from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.topics.partition import Partition
 from kohort.broker.transactions.events import EventCounts
+from kohort.broker.transactions.known_ids import KnownIds
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -45,10 +46,11 @@ def find_epochs(partitions: Iterable[Partition]) -> Iterator[tuple[int, int]]:
                 yield one.producer_id, one.producer_epoch
 
 
-class ReconciledIds(Protocol):
-    """The ids, as the reconciler needs them."""
+class ReconciledHost(Protocol):
+    """The host of the ids, as the reconciler needs it."""
 
-    def known(self) -> Iterable[TransactionalId]: ...
+    @property
+    def ids(self) -> KnownIds: ...
 
     def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None: ...
 
@@ -65,8 +67,8 @@ class ReconciledIds(Protocol):
 class Reconciler:
     """See :mod:`kohort.broker.core.transaction.reconcile` for the rules."""
 
-    def __init__(self, ids: ReconciledIds, markers: MarkerWriter) -> None:
-        self._ids = ids
+    def __init__(self, host: ReconciledHost, markers: MarkerWriter) -> None:
+        self._host = host
         self._markers = markers
         self._doubtful: dict[int, int] = {}
         """Highest epoch, by producer id, that was open somewhere and is aborted as a guess."""
@@ -81,7 +83,7 @@ class Reconciler:
             owner = by_producer.get(one.producer_id)
             if await self._repair(one, owner):
                 repair_count += 1
-                self._ids.counts.note_reconciled(None if owner is None else owner.transactional_id)
+                self._host.counts.note_reconciled(None if owner is None else owner.transactional_id)
         return repair_count
 
     async def fence(self, known: Iterable[tuple[int, int]]) -> None:
@@ -95,7 +97,7 @@ class Reconciler:
             known: (producer id, epoch) as partitions know them.
         """
         by_producer = {
-            one.record.producer_id: one for one in self._ids.known() if one.record is not None
+            one.record.producer_id: one for one in self._host.ids.all() if one.record is not None
         }
         doubtful = self._doubtful
         for producer_id, epoch in known:
@@ -114,8 +116,8 @@ class Reconciler:
             if record is None or record.state.is_prepared or record.producer_epoch > epoch:
                 return
             logger.warning("Epoch %d of %r is fenced by the start", epoch, owner.transactional_id)
-            self._ids.fence(owner, epoch + 1)
-            await self._ids.wait_settled(owner)
+            self._host.fence(owner, epoch + 1)
+            await self._host.wait_settled(owner)
 
     def check(self, found: Iterable[OpenInPartition]) -> bool:
         """Whether the coordinator knows all that is open now; what it does not is told."""
@@ -133,7 +135,7 @@ class Reconciler:
         """Ids by their producers, and by those before whose epochs are used up."""
         present: dict[int, TransactionalId] = {}
         former: dict[int, TransactionalId] = {}
-        for one in self._ids.known():
+        for one in self._host.ids.all():
             if one.record is not None:
                 present[one.record.producer_id] = one
                 former[one.record.previous_producer_id] = one
@@ -147,8 +149,8 @@ class Reconciler:
             case AddLost():
                 assert owner is not None
                 logger.warning("%r goes on in its transaction: %r", owner.transactional_id, found)
-                self._ids.add_lost(owner, found.place)
-                await self._ids.wait_settled(owner)
+                self._host.add_lost(owner, found.place)
+                await self._host.wait_settled(owner)
             case WriteMarker():
                 await self._mark(found, owner, repair)
                 if repair.is_guess:
@@ -168,7 +170,7 @@ class Reconciler:
             found.producer_id,
             repair.producer_epoch,
             repair.result,
-            coordinator_epoch=self._ids.coordinator_epoch(name),
+            coordinator_epoch=self._host.coordinator_epoch(name),
             transaction_version=repair.client_version,
         )
         error = written if isinstance(written, ErrorCode) else await written

@@ -46,7 +46,9 @@ class Transactions:
         if isinstance(one, ErrorCode):
             ticket.give(InitResult(one))
         else:
-            self.host.step(one, ticket, lambda now: one.init_producer_id(request, ticket, now))
+            self.host.step(
+                one, ticket, lambda wall_ms: one.init_producer_id(request, ticket, wall_ms)
+            )
         return ticket
 
     def add_partitions(self, transactional_id: str, request: AddRequest) -> Later[ErrorCode]:
@@ -56,7 +58,7 @@ class Transactions:
         if isinstance(one, ErrorCode):
             ticket.give(one)
         else:
-            self.host.step(one, ticket, lambda now: one.add(request, ticket, now))
+            self.host.step(one, ticket, lambda wall_ms: one.add(request, ticket, wall_ms))
         return ticket
 
     def end(self, transactional_id: str, request: EndRequest) -> Later[EndResult]:
@@ -66,7 +68,7 @@ class Transactions:
         if isinstance(one, ErrorCode):
             ticket.give(InitResult(one))
         else:
-            self.host.step(one, ticket, lambda now: one.end(request, ticket, now))
+            self.host.step(one, ticket, lambda wall_ms: one.end(request, ticket, wall_ms))
         return ticket
 
     # For batches: Produce and TxnOffsetCommit.

@@ -137,11 +137,11 @@ def check_ids(broker: Broker, logs: Mapping[TopicPartition, Partition]) -> None:
     """Every id is what its last record says, and nothing is half done (P7, P9)."""
     ids = Ids(logs[TopicPartition(TRANSACTION_STATE, 0)].batches)
     host = broker.transactions.host
-    known = {one.transactional_id: one.record for one in host.known()}
+    known = {one.transactional_id: one.record for one in host.ids.all()}
     for name in known.keys() | ids.latest.keys():
         found, wanted = _in_order(known.get(name)), _in_order(ids.latest.get(name))
         assert found == wanted, f"{found} is not {wanted}"
-    for one in host.known():
+    for one in host.ids.all():
         assert not one.is_busy
         assert one.record is not None
         assert not one.record.state.is_prepared, f"{one.record} is not completed"
@@ -156,7 +156,7 @@ def check_agreement(broker: Broker, logs: Mapping[TopicPartition, Partition]) ->
     """What is open in a partition is known to the coordinator, and nothing else (P12)."""
     by_producer: dict[int, Any] = {
         one.record.producer_id: one.record
-        for one in broker.transactions.host.known()
+        for one in broker.transactions.host.ids.all()
         if one.record is not None
     }
     for place, log in logs.items():

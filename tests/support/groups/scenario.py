@@ -37,13 +37,13 @@ from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
+    EnclosingTransaction,
     JoinRequest,
     JoinResult,
     LeaveEntry,
     LeaveResult,
     Now,
     OffsetToCommit,
-    OpenTransaction,
     SyncRequest,
     SyncResult,
     TopicPartition,
@@ -361,7 +361,7 @@ class Scenario:
         if producer_id is None:
             self.step(lambda: self.group.commit(request, ticket, self.now))
         else:
-            transaction = OpenTransaction(producer_id, 0, check)
+            transaction = EnclosingTransaction(producer_id, 0, check)
             self.step(
                 lambda: self.group.commit_in_transaction(request, transaction, ticket, self.now)
             )

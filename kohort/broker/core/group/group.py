@@ -13,9 +13,9 @@ from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommittedOffset,
+    EnclosingTransaction,
     GroupDescription,
     Now,
-    OpenTransaction,
     Ticket,
     TopicPartition,
 )
@@ -39,7 +39,7 @@ class Group(OffsetsOwner, Protocol):
         ...
 
     def commit_in_transaction(
-        self, request: CommitRequest, transaction: OpenTransaction, ticket: Ticket, now: Now
+        self, request: CommitRequest, transaction: EnclosingTransaction, ticket: Ticket, now: Now
     ) -> None:
         """TxnOffsetCommit. Answer: CommitResult."""
         ...

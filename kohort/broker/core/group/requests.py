@@ -165,7 +165,7 @@ def _always() -> ErrorCode:
     return ErrorCode.NONE
 
 
-class OpenTransaction(NamedTuple):
+class EnclosingTransaction(NamedTuple):
     """The transaction that a TxnOffsetCommit belongs to."""
 
     producer_id: int

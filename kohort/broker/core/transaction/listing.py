@@ -24,12 +24,12 @@ class ListFilter(NamedTuple):
     pattern: Pattern | None = None
     """For the whole of the id."""
 
-    def accepts(self, record: TransactionRecord, now: int) -> bool:
+    def accepts(self, record: TransactionRecord, wall_ms: int) -> bool:
         """Whether the id is listed."""
         if self.states and record.state.value not in self.states:
             return False
         if self.producer_ids and record.producer_id not in self.producer_ids:
             return False
-        if self.duration_ms >= 0 and now - record.start_ms <= self.duration_ms:
+        if self.duration_ms >= 0 and wall_ms - record.start_ms <= self.duration_ms:
             return False
         return self.pattern is None or self.pattern.matches(record.transactional_id)

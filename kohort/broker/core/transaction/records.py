@@ -81,7 +81,7 @@ def last_epoch_of(record: TransactionRecord) -> int:
 
 
 def created(
-    transactional_id: str, producer_id: int, timeout_ms: int, now: int
+    transactional_id: str, producer_id: int, timeout_ms: int, wall_ms: int
 ) -> TransactionRecord:
     """The first record of an id."""
     return TransactionRecord(
@@ -93,12 +93,12 @@ def created(
         timeout_ms=timeout_ms,
         state=TransactionState.EMPTY,
         partitions=(),
-        last_update_ms=now,
+        last_update_ms=wall_ms,
     )
 
 
 def initialized(
-    record: TransactionRecord, request: InitRequest, producer: tuple[int, int], now: int
+    record: TransactionRecord, request: InitRequest, producer: tuple[int, int], wall_ms: int
 ) -> TransactionRecord:
     """InitProducerId is answered this id and epoch."""
     return record._replace(
@@ -108,7 +108,7 @@ def initialized(
         timeout_ms=request.timeout_ms,
         state=TransactionState.EMPTY,
         partitions=(),
-        last_update_ms=now,
+        last_update_ms=wall_ms,
         start_ms=NEVER_MS,
     )
 
@@ -117,7 +117,7 @@ def added(
     record: TransactionRecord,
     partitions: tuple[TopicPartition, ...],
     client_version: ClientVersion,
-    now: int,
+    wall_ms: int,
 ) -> TransactionRecord:
     """The transaction goes on with these partitions as well, or begins with them."""
     is_ongoing = record.state is TransactionState.ONGOING
@@ -125,8 +125,8 @@ def added(
         previous_producer_id=record.producer_id,
         state=TransactionState.ONGOING,
         partitions=tuple(dict.fromkeys(record.partitions + partitions)),
-        last_update_ms=now,
-        start_ms=record.start_ms if is_ongoing else now,
+        last_update_ms=wall_ms,
+        start_ms=record.start_ms if is_ongoing else wall_ms,
         client_version=client_version,
     )
 
@@ -136,7 +136,7 @@ def prepared(
     result: ControlType,
     client_version: ClientVersion,
     next_producer_id: int,
-    now: int,
+    wall_ms: int,
 ) -> TransactionRecord:
     """The outcome is decided; version 2 raises the epoch with it.
 
@@ -151,13 +151,13 @@ def prepared(
         next_producer_id=next_producer_id,
         producer_epoch=min(record.producer_epoch + is_raised, EPOCH_MAX),
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
-        last_update_ms=now,
-        start_ms=record.start_ms if is_ongoing else now,
+        last_update_ms=wall_ms,
+        start_ms=record.start_ms if is_ongoing else wall_ms,
         client_version=client_version,
     )
 
 
-def completed(record: TransactionRecord, now: int) -> TransactionRecord:
+def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
     """All markers are written."""
     producer_id, producer_epoch = record.next_producer
     is_commit = record.state is TransactionState.PREPARE_COMMIT
@@ -168,7 +168,7 @@ def completed(record: TransactionRecord, now: int) -> TransactionRecord:
         producer_epoch=producer_epoch,
         state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
         partitions=(),
-        last_update_ms=now,
+        last_update_ms=wall_ms,
     )
 
 

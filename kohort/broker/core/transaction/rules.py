@@ -207,10 +207,10 @@ def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:
     )
 
 
-def is_overdue(record: TransactionRecord, now: int) -> bool:
+def is_overdue(record: TransactionRecord, wall_ms: int) -> bool:
     """Whether a transaction has been open for longer than its producer allowed."""
     deadline = deadline_ms(record)
-    return deadline is not None and deadline <= now
+    return deadline is not None and deadline <= wall_ms
 
 
 def deadline_ms(record: TransactionRecord) -> int | None:
@@ -220,11 +220,11 @@ def deadline_ms(record: TransactionRecord) -> int | None:
     return record.start_ms + record.timeout_ms + 1
 
 
-def late_before_ms(config: TransactionConfig, now: int) -> int:
+def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
     """A transaction without a batch since then is late: its coordinator should have ended it."""
-    return now - config.max_timeout_ms - LATE_MARGIN_MS
+    return wall_ms - config.max_timeout_ms - LATE_MARGIN_MS
 
 
-def is_expired(record: TransactionRecord, config: TransactionConfig, now: int) -> bool:
+def is_expired(record: TransactionRecord, config: TransactionConfig, wall_ms: int) -> bool:
     """Whether the id was of no use for so long that it is to be forgotten."""
-    return record.state.is_idle and record.last_update_ms <= now - config.id_expiration_ms
+    return record.state.is_idle and record.last_update_ms <= wall_ms - config.id_expiration_ms

@@ -207,17 +207,17 @@ class TransactionalId:
 
     # Requests. Each ticket is answered by one Reply, now or later.
 
-    def init_producer_id(self, request: InitRequest, ticket: Ticket, now: int) -> None:
+    def init_producer_id(self, request: InitRequest, ticket: Ticket, wall_ms: int) -> None:
         """InitProducerId that `check_init` has passed; answered with an `InitResult`."""
         verdict = judge_init(self.record, self.last_epoch, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, InitResult(verdict))
         elif verdict is Verdict.FENCE:
-            self._fence(_Ending(EndCause.FENCE, ticket, request), now)
+            self._fence(_Ending(EndCause.FENCE, ticket, request), wall_ms)
         else:
-            self._initialize(verdict, request, ticket, now)
+            self._initialize(verdict, request, ticket, wall_ms)
 
-    def add(self, request: AddRequest, ticket: Ticket, now: int) -> None:
+    def add(self, request: AddRequest, ticket: Ticket, wall_ms: int) -> None:
         """Additions of any kind; answered with an `ErrorCode`."""
         verdict = judge_add(
             self.record,
@@ -233,7 +233,7 @@ class TransactionalId:
         else:
             assert self.record is not None
             self.client = request.client
-            record = records.added(self.record, request.partitions, request.client_version, now)
+            record = records.added(self.record, request.partitions, request.client_version, wall_ms)
             self._write(record, self.last_epoch, ticket)
 
     def verify(
@@ -276,7 +276,7 @@ class TransactionalId:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE if partition in self._partitions else ErrorCode.TRANSACTION_ABORTABLE
 
-    def end(self, request: EndRequest, ticket: Ticket, now: int) -> None:
+    def end(self, request: EndRequest, ticket: Ticket, wall_ms: int) -> None:
         """EndTxn; answered with an `EndResult`."""
         verdict = judge_end(self.record, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
@@ -288,40 +288,40 @@ class TransactionalId:
             return
         try:
             self._prepare(
-                request.result, request.client_version, _Ending(EndCause.CLIENT, ticket), now
+                request.result, request.client_version, _Ending(EndCause.CLIENT, ticket), wall_ms
             )
         except KafkaError:
             self._reply(ticket, EndResult(UNAVAILABLE))
 
     # Without a request.
 
-    def abort_overdue(self, now: int) -> None:
+    def abort_overdue(self, wall_ms: int) -> None:
         """Abort a transaction whose time is up; not while something is being written."""
-        if self._pending is None and self.record is not None and is_overdue(self.record, now):
-            self._fence(_Ending(EndCause.TIMEOUT), now)
+        if self._pending is None and self.record is not None and is_overdue(self.record, wall_ms):
+            self._fence(_Ending(EndCause.TIMEOUT), wall_ms)
 
     def forget(self) -> None:
         """Write the tombstone of an id that is idle."""
         assert self.is_idle
         self._write(TransactionTombstone(self.transactional_id), NO_PRODUCER_EPOCH, None)
 
-    def is_expired(self, config: TransactionConfig, now: int) -> bool:
+    def is_expired(self, config: TransactionConfig, wall_ms: int) -> bool:
         """Whether it is idle, and has been for so long that it is to be forgotten."""
-        return self.is_idle and self.record is not None and is_expired(self.record, config, now)
+        return self.is_idle and self.record is not None and is_expired(self.record, config, wall_ms)
 
-    def complete(self, now: int) -> None:
+    def complete(self, wall_ms: int) -> None:
         """Go on with what was decided before the broker stopped, if something was."""
         if self.record is not None and self.record.state.is_prepared:
-            self._mark(self.record, now)
+            self._mark(self.record, wall_ms)
 
-    def add_lost(self, partition: TopicPartition, now: int) -> None:
+    def add_lost(self, partition: TopicPartition, wall_ms: int) -> None:
         """Add a partition in which the transaction is open, and whose record was lost."""
         assert self.record is not None
         assert self.record.state is TransactionState.ONGOING
-        record = records.added(self.record, (partition,), self.record.client_version, now)
+        record = records.added(self.record, (partition,), self.record.client_version, wall_ms)
         self._write(record, self.last_epoch, None)
 
-    def fence(self, epoch: int, now: int) -> None:
+    def fence(self, epoch: int, wall_ms: int) -> None:
         """Let nobody go on with an epoch below this one, which a loss of power made doubtful.
 
         An open transaction is aborted first; call it again when that is done.
@@ -329,21 +329,23 @@ class TransactionalId:
         record = self.record
         assert record is not None
         if record.state is TransactionState.ONGOING:
-            self._fence(_UNASKED, now)
+            self._fence(_UNASKED, wall_ms)
             return
         producer = record.producer_id, min(epoch, EXHAUSTED_EPOCH)
         request = InitRequest(record.timeout_ms)
-        self._write(records.initialized(record, request, producer, now), NO_PRODUCER_EPOCH, None)
+        self._write(
+            records.initialized(record, request, producer, wall_ms), NO_PRODUCER_EPOCH, None
+        )
 
-    def retry(self, now: int) -> None:
+    def retry(self, wall_ms: int) -> None:
         """Try again what was reported as `Stuck`."""
         record = self.record
         if record is not None and record.state.is_prepared and not (self._pending or self._awaited):
-            self._mark(record, now)
+            self._mark(record, wall_ms)
 
     # What became of what was asked for.
 
-    def on_appended(self, now: int) -> None:
+    def on_appended(self, wall_ms: int) -> None:
         """The record is durable."""
         pending, self._pending = self._pending, None
         assert pending is not None
@@ -363,11 +365,11 @@ class TransactionalId:
                     self._ask_for(Began())
                 self._reply(pending.ticket, ErrorCode.NONE)
             case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
-                self._mark(record, now)
+                self._mark(record, wall_ms)
             case _:
                 assert previous is not None
                 self._ask_for(Ended(previous, self._ending.cause))
-                self._go_on(now)
+                self._go_on(wall_ms)
 
     def on_append_failed(self) -> None:
         """It is not in the log and never will be."""
@@ -383,7 +385,7 @@ class TransactionalId:
         self._reply(pending.ticket, UNAVAILABLE if is_addition else InitResult(UNAVAILABLE))
         self._reply(ending.ticket, InitResult(UNAVAILABLE))
 
-    def on_marked(self, partition: TopicPartition, error: ErrorCode, now: int) -> None:
+    def on_marked(self, partition: TopicPartition, error: ErrorCode, wall_ms: int) -> None:
         """A marker is durable in its partition (NONE), or could not be written."""
         record = self.record
         assert record is not None
@@ -400,7 +402,7 @@ class TransactionalId:
             self._release_ending()
             self._ask_for(Stuck(tuple(self._unmarked)))
         else:
-            self._complete(record, now)
+            self._complete(record, wall_ms)
 
     def on_waiting(self) -> None:
         """Something that was asked for has to be waited for: a fence need not be."""
@@ -440,35 +442,37 @@ class TransactionalId:
         self._pending = _Pending(via or state, record, last_epoch, ticket)
         self._ask_for(Append(record))
 
-    def _initialize(self, verdict: Verdict, request: InitRequest, ticket: Ticket, now: int) -> None:
+    def _initialize(
+        self, verdict: Verdict, request: InitRequest, ticket: Ticket, wall_ms: int
+    ) -> None:
         record, last_epoch = self.record, NO_PRODUCER_EPOCH
         try:
             if verdict is Verdict.CREATE or record is None:
                 record = records.created(
-                    self.transactional_id, self._new_producer_id(), request.timeout_ms, now
+                    self.transactional_id, self._new_producer_id(), request.timeout_ms, wall_ms
                 )
             elif verdict is Verdict.REPEAT:
                 last_epoch = self.last_epoch
                 producer = record.producer_id, record.producer_epoch
-                record = records.initialized(record, request, producer, now)
+                record = records.initialized(record, request, producer, wall_ms)
             else:
                 if request.producer_epoch != NO_PRODUCER_EPOCH:
                     last_epoch = record.producer_epoch
                 producer = record.producer_id, record.producer_epoch + 1
                 if verdict is Verdict.ROTATE:
                     producer = self._new_producer_id(), 0
-                record = records.initialized(record, request, producer, now)
+                record = records.initialized(record, request, producer, wall_ms)
         except KafkaError:
             self._reply(ticket, InitResult(UNAVAILABLE))
             return
         self.client = request.client
         self._write(record, last_epoch, ticket)
 
-    def _fence(self, ending: _Ending, now: int) -> None:
+    def _fence(self, ending: _Ending, wall_ms: int) -> None:
         """Abort on behalf of another client: the epoch rises whichever flow the producer uses."""
         via = TransactionState.PREPARE_EPOCH_FENCE
         try:
-            self._prepare(ControlType.ABORT, ClientVersion.V2, ending, now, via=via)
+            self._prepare(ControlType.ABORT, ClientVersion.V2, ending, wall_ms, via=via)
         except KafkaError:
             self._reply(ending.ticket, InitResult(UNAVAILABLE))
 
@@ -477,7 +481,7 @@ class TransactionalId:
         result: ControlType,
         client_version: ClientVersion,
         ending: _Ending,
-        now: int,
+        wall_ms: int,
         *,
         via: TransactionState | None = None,
     ) -> None:
@@ -490,24 +494,24 @@ class TransactionalId:
             if records.is_exhausted(record):
                 next_producer_id = self._new_producer_id()
         self._ending = ending
-        prepared = records.prepared(record, result, client_version, next_producer_id, now)
+        prepared = records.prepared(record, result, client_version, next_producer_id, wall_ms)
         self._write(prepared, last_epoch, None, via=via)
 
-    def _mark(self, record: TransactionRecord, now: int) -> None:
+    def _mark(self, record: TransactionRecord, wall_ms: int) -> None:
         """Go on from Prepare*: ask for the markers, or complete it where none is missing."""
         if self._unmarked:
             self._awaited = len(self._unmarked)
             self._ask_for(Mark(record, tuple(self._unmarked)))
         else:
-            self._complete(record, now)
+            self._complete(record, wall_ms)
 
-    def _complete(self, record: TransactionRecord, now: int) -> None:
+    def _complete(self, record: TransactionRecord, wall_ms: int) -> None:
         """All markers are there: write that down, and answer the request for it.
 
         The answer comes behind the append, which changes nothing any more that a client could see,
         but that it may go on at once where nothing has to be waited for.
         """
-        self._write(records.completed(record, now), self.last_epoch, None)
+        self._write(records.completed(record, wall_ms), self.last_epoch, None)
         if self._ending.request is None:
             self._release_ending()
 
@@ -521,8 +525,8 @@ class TransactionalId:
             assert self.record is not None
             self._reply(ending.ticket, InitResult(ErrorCode.NONE, *self.record.next_producer))
 
-    def _go_on(self, now: int) -> None:
+    def _go_on(self, wall_ms: int) -> None:
         """The transaction has ended: do what it was aborted for, if that still waits."""
         ending, self._ending = self._ending, _UNASKED
         if ending.request is not None and ending.ticket is not None:
-            self.init_producer_id(ending.request, ending.ticket, now)
+            self.init_producer_id(ending.request, ending.ticket, wall_ms)

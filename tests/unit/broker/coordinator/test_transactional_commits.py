@@ -19,8 +19,8 @@ from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     CommittedOffset,
+    EnclosingTransaction,
     OffsetToCommit,
-    OpenTransaction,
 )
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -45,7 +45,7 @@ def committing(
 ) -> Later[CommitResult]:
     """`errors`: what the transaction coordinator says, if anything, when it is asked."""
     request = CommitRequest((OffsetToCommit("t", 0, offset),), generation=generation)
-    transaction = OpenTransaction(producer_id, 0, lambda: errors[0] if errors else NONE)
+    transaction = EnclosingTransaction(producer_id, 0, lambda: errors[0] if errors else NONE)
     return h.groups.commit_transactional(
         group_id, request, transaction, may_answer_group_not_found=False
     )

@@ -10,8 +10,8 @@ import pytest
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.group.requests import (
     CommitRequest,
+    EnclosingTransaction,
     OffsetToCommit,
-    OpenTransaction,
     TopicPartition,
 )
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -48,7 +48,7 @@ class Broker:
         self, group_id: str, producer_id: int, epoch: int, partition: int, offset: int
     ) -> ErrorCode:
         request = CommitRequest((OffsetToCommit("t", partition, offset),))
-        transaction = OpenTransaction(producer_id, epoch)
+        transaction = EnclosingTransaction(producer_id, epoch)
         result = await self.h.groups.commit_transactional(
             group_id, request, transaction, may_answer_group_not_found=True
         )

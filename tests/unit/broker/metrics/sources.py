@@ -125,17 +125,22 @@ class TransactionalId:
     record: Record
 
 
+class TransactionalIds:
+    def __len__(self) -> int:
+        return 5
+
+    def open(self) -> Collection[TransactionalId]:
+        return [TransactionalId(Record(7_500)), TransactionalId(Record(8_500))]
+
+
 class Transactions:
-    count = 5
     stuck_count = 1
     late_before_ms = 1_000
     load_times_ms = (4, 2)
 
     def __init__(self) -> None:
         self.counts: Mapping[str, int] = {"started": 9, "abort_by_fence": 2, "evicted": 3}
-
-    def open(self) -> Collection[TransactionalId]:
-        return [TransactionalId(Record(7_500)), TransactionalId(Record(8_500))]
+        self.ids = TransactionalIds()
 
 
 class History:

@@ -110,7 +110,7 @@ async def test_what_cannot_be_understood_is_left_out(clock: VirtualClock) -> Non
     for key, value in [(bad, b"\0\1rubbish"), (b"\0\7what", b"\0\1"), (b"\0\0\0\\9x", b"")]:
         log.append_stored(0, encode_batch([Record(value, key=key)]))
     async with running(clock, log) as after:
-        assert after.host.names() == ["good"]
+        assert after.host.ids.names() == ["good"]
 
 
 @virtual

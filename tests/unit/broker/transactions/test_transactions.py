@@ -271,7 +271,7 @@ async def test_ids_that_nobody_uses_are_forgotten(clock: VirtualClock) -> None:
         assert harness.add(ORDERS, name="idle") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert harness.init("idle", PID, 0) == given(0, PID + 2)
     async with running(clock, log) as harness:
-        assert sorted(harness.host.names()) == ["busy", "idle"]
+        assert sorted(harness.host.ids.names()) == ["busy", "idle"]
 
 
 # Bounds.
@@ -287,7 +287,7 @@ async def test_the_id_that_was_idle_longest_makes_room(clock: VirtualClock) -> N
         harness.init("a")
         harness.add(ORDERS, name="b", producer_id=PID + 1)
         assert harness.init("d") == given(0, PID + 3)
-        assert sorted(harness.host.names()) == ["a", "b", "d"]
+        assert sorted(harness.host.ids.names()) == ["a", "b", "d"]
         for name, pid, epoch in (("a", PID, 1), ("d", PID + 3, 0)):
             harness.add(ORDERS, name=name, producer_id=pid, epoch=epoch)
         assert harness.init("e").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -297,7 +297,7 @@ async def test_the_id_that_was_idle_longest_makes_room(clock: VirtualClock) -> N
         log.release()
         await settle()
         assert harness.init("e").error is NONE
-        assert sorted(harness.host.names()) == ["a", "d", "e"]
+        assert sorted(harness.host.ids.names()) == ["a", "d", "e"]
 
 
 # Batches.

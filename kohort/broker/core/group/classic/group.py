@@ -38,12 +38,12 @@ from kohort.broker.core.group.requests import (
     CommitResult,
     CommittedOffset,
     DescribedMember,
+    EnclosingTransaction,
     GroupDescription,
     JoinRequest,
     JoinResult,
     LeaveEntry,
     Now,
-    OpenTransaction,
     SyncRequest,
     SyncResult,
     Ticket,
@@ -206,7 +206,7 @@ class ClassicGroup:
             offsets.store(self, request, ticket, now)
 
     def commit_in_transaction(
-        self, request: CommitRequest, transaction: OpenTransaction, ticket: Ticket, now: Now
+        self, request: CommitRequest, transaction: EnclosingTransaction, ticket: Ticket, now: Now
     ) -> None:
         """TxnOffsetCommit. Answer: CommitResult."""
         error = commit_error(self.data, request, now, transactional=True)

@@ -14,8 +14,8 @@ from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     CommittedOffset,
+    EnclosingTransaction,
     Now,
-    OpenTransaction,
     Ticket,
 )
 from kohort.protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ def store(
     request: CommitRequest,
     ticket: Ticket,
     now: Now,
-    transaction: OpenTransaction | None = None,
+    transaction: EnclosingTransaction | None = None,
 ) -> None:
     """Store positions for a client that may, be it in a transaction; answered when durable."""
     expire_ms = -1

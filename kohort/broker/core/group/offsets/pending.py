@@ -12,8 +12,8 @@ from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.offsets.write import CommitWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord, PendingOffset
 from kohort.broker.core.group.requests import (
+    EnclosingTransaction,
     Now,
-    OpenTransaction,
 )
 
 
@@ -30,7 +30,7 @@ class PendingWrite(CommitWrite):
     """One commit in a transaction."""
 
     positions: Sequence[OffsetRecord]
-    transaction: OpenTransaction
+    transaction: EnclosingTransaction
     is_committed: bool | None = None
     """How the transaction has ended, if it did so before these records were known to be durable."""
 

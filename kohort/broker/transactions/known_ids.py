@@ -1,0 +1,82 @@
+"""The transactional ids that there are, those of them with a transaction, and those without one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kohort.broker.core.transaction.records import NEVER_MS
+from kohort.broker.core.transaction.transactional_id import TransactionalId
+
+
+class KnownIds:
+    """All ids, by name."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, TransactionalId] = {}
+        self._open: dict[str, TransactionalId] = {}
+        """By the beginning of their transactions."""
+        self._idle: dict[str, None] = {}
+        """The one that was idle longest first; a tombstone may be on its way."""
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def get(self, name: str) -> TransactionalId | None:
+        """An id; None if it is unknown."""
+        return self._ids.get(name)
+
+    def add(self, one: TransactionalId) -> None:
+        """A new id."""
+        self._ids[one.transactional_id] = one
+
+    def remove(self, name: str) -> None:
+        """The id is forgotten."""
+        self._ids.pop(name, None)
+        self._idle.pop(name, None)
+
+    def note_state(self, one: TransactionalId) -> None:
+        """A record of the id became durable, or failed to."""
+        name = one.transactional_id
+        self._idle.pop(name, None)
+        if one.is_idle:
+            self._idle[name] = None
+        if one.is_open:
+            self._open.setdefault(name, one)
+        else:
+            self._open.pop(name, None)
+
+    def sort_open(self) -> None:
+        """Put the open ones in order, which were noted in another."""
+        self._open = dict(sorted(self._open.items(), key=lambda item: _start_ms(item[1])))
+
+    def names(self) -> list[str]:
+        """Every id's; for callers that need several turns to look at them."""
+        return list(self._ids)
+
+    def all(self) -> Collection[TransactionalId]:
+        """Every id; not to be kept across an await."""
+        return self._ids.values()
+
+    def open(self) -> Collection[TransactionalId]:
+        """Ids with a transaction that has not ended everywhere, the one that began first first; not
+        to be kept across an await.
+        """
+        return self._open.values()
+
+    def idle_names(self) -> list[str]:
+        """Ids without a transaction, the one that was idle longest first."""
+        return list(self._idle)
+
+    @property
+    def idle_count(self) -> int:
+        """How many these are."""
+        return len(self._idle)
+
+    def longest_idle(self) -> TransactionalId | None:
+        """The id that was idle longest and may be forgotten; None if there is none."""
+        found: Iterable[TransactionalId] = (self._ids[name] for name in self._idle)
+        return next((one for one in found if one.is_idle), None)
+
+
+def _start_ms(one: TransactionalId) -> int:
+    return NEVER_MS if one.record is None else one.record.start_ms
