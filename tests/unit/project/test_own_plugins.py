@@ -175,6 +175,6 @@ def test_a_test_that_cannot_be_interrupted_says_where_it_hangs_and_has_failed(
     files = {"tests/unit/test_hangs.py": HANGS, "tests/unit/test_others.py": TELLS_ITS_PROCESS}
     code, told = run(tmp_path, files, "-n", "2", "--dist", "loadgroup")
     assert code == pytest.ExitCode.TESTS_FAILED, told
-    assert 'test_hangs.py", line 7 in test_hangs' in told
+    assert 'test_hangs.py", line 8 in test_hangs' in told
     assert "crashed while running 'tests/unit/test_hangs.py::test_hangs'" in told
     assert "10 passed" in told
