@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from kohort.broker.version import VERSION
+from kohort.cli.parser import Parser
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 """Carries out a command and returns the exit code."""
@@ -31,7 +32,7 @@ COMMANDS: Final = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )
     parser.add_argument("--version", action="version", version=f"kohort {VERSION}")

@@ -1,5 +1,5 @@
-"""``kohort groups``: list and describe over Kafka's protocol, why, timeline and advise over
-HTTP.
+"""``kohort groups``: list and describe over Kafka's protocol, why, timeline, advise and report
+over HTTP.
 
 Exit codes: 0, also when there is nothing to tell; 1 if there is no such group; 2 for a command line
 that cannot be meant; 3 if no broker answers, or something else is in the way.
@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "describe": ("members, partitions and lag of a group", "kohort.cli.groups.describe"),
     "why": ("why a group rebalanced, in one sentence", "kohort.cli.groups.why"),
     "advise": ("which settings would have spared a group rebalances", "kohort.cli.groups.advise"),
+    "report": ("why it rebalanced and what to change, as a page", "kohort.cli.groups.report"),
     "timeline": ("who waited for whom in a rebalance, drawn", "kohort.cli.groups.timeline"),
     "reset-offsets": ("where a group reads on", "kohort.cli.groups.reset_offsets"),
     "delete": ("forget groups without members", "kohort.cli.groups.delete"),

@@ -19,6 +19,12 @@ DESCRIPTION: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
+    add_history(parser)
+    parser.set_defaults(ask=ask)
+
+
+def add_history(parser: argparse.ArgumentParser) -> None:
+    """For what is worked out of a group's history, wherever that is."""
     parser.add_argument("group", metavar="GROUP")
     add_http(parser, last=COUNT_MAX, last_help="of so many records, the newest (%(default)s)")
     parser.add_argument(
@@ -45,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the group was run under, where the history does not say: session_timeout_ms, "
         "heartbeat_interval_ms, rebalance_timeout_ms, initial_rebalance_delay_ms; repeatable",
     )
-    parser.set_defaults(ask=ask)
 
 
 def zone(name: str) -> ZoneInfo:

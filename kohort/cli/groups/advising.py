@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -40,21 +41,37 @@ def ask(options: argparse.Namespace) -> None:
         known = known_settings(options.known)
     except ValueError as error:
         raise UsageError(f"--known {error}") from error
-    if options.files:
-        records = _from_files(options)
-    else:
-        records = history_of(options, kind=None)["rebalances"]
-    try:
+    records = records_of(options)
+    with told_of(options):
         advice = work_out(options.group, records, known=known)
-    except ValueError as error:
-        if options.files:
-            raise UsageError(f"{', '.join(options.files)}: {error}") from error
-        raise UnavailableError(f"the broker's answer is {error}") from error
     if options.json:
         print_json(as_json(options.group, advice))
         return
     for line in lines(options.group, advice):
         print(line)
+
+
+def records_of(options: argparse.Namespace) -> list[Json]:
+    """The group's records, of the files or of the broker that the options name.
+
+    Raises:
+        CommandError: there is none, or none can be had.
+    """
+    if options.files:
+        return _from_files(options)
+    records: list[Json] = history_of(options, kind=None)["rebalances"]
+    return records
+
+
+@contextmanager
+def told_of(options: argparse.Namespace) -> Iterator[None]:
+    """What is wrong with the records becomes an error that names where they are from."""
+    try:
+        yield
+    except ValueError as error:
+        if options.files:
+            raise UsageError(f"{', '.join(options.files)}: {error}") from error
+        raise UnavailableError(f"the broker's answer is {error}") from error
 
 
 def _from_files(options: argparse.Namespace) -> list[Json]:

@@ -12,13 +12,17 @@ import importlib.util
 import sys
 from typing import Any, Final, NoReturn
 
+from kohort.cli.parser import Parser
 from kohort.pipeline.errors import PipelineError, UnavailableError
 
 COMMANDS: Final = {
     "land": ("topics into tables, exactly once", "kohort.pipeline.jobs.land"),
     "rebalances": ("the history of rebalances into tables", "kohort.pipeline.jobs.rebalances"),
     "advise": ("which settings would have avoided rebalances", "kohort.pipeline.jobs.advise"),
-    "report": ("one page with plots", "kohort.pipeline.jobs.report"),
+    "report": (
+        "why groups rebalanced and what to change, as a page",
+        "kohort.pipeline.jobs.report",
+    ),
     "convert-log": (
         "a history out of the log of a Kafka broker; needs neither Spark nor Java",
         "kohort.cli.pipeline.convert_log",
@@ -31,7 +35,7 @@ COMMANDS: Final = {
 }
 """Summary and module by name. A module has `add_arguments(parser)` and `run(options)`."""
 
-NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow", "matplotlib", "jinja2")
+NEEDS: Final = ("pyspark", "delta", "pandas", "pyarrow")
 """What the extra brings."""
 
 WITHOUT_EXTRA: Final = frozenset(
@@ -40,14 +44,10 @@ WITHOUT_EXTRA: Final = frozenset(
 """Modules that do without it."""
 
 
-class _Command(argparse.ArgumentParser):
+class _Command(Parser):
     """Gets its arguments from its job's module when it is called, and not for another --help."""
 
     module: str | None = None
-
-    def error(self, message: str) -> NoReturn:
-        """One line, instead of a screen of usage before it."""
-        self.exit(2, f"{self.prog}: {message} (--help tells more)\n")
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - argparse's.
         if self.module is not None:

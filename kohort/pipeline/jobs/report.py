@@ -1,4 +1,4 @@
-"""One page with plots about the groups of a lake: `kohort pipeline report`."""
+"""Why the groups of a lake rebalanced and what to change, as one page: `kohort pipeline report`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.progress import pulse
-from kohort.pipeline.report.contents import collect
+from kohort.pipeline.rebalances.pages import collect
 from kohort.pipeline.report.page import render
+from kohort.pipeline.whole_file import write_whole
 
 NAME: Final = "kohort-report"
 
@@ -41,30 +42,12 @@ def run(options: argparse.Namespace) -> int:
         raise UnavailableError(f"--output {output}: there is no such directory")
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
-    with explained(f"reading the lake {lake.root}"), pulse(spark):
-        contents = collect(lake, options.group)
+    with explained(f"reading the lake {lake.root}"), pulse(spark) as now:
+        contents = collect(lake, options.group, now.tell)
     text = render(contents, f"the lake {lake.root}")
     try:
-        write(output, text)
+        write_whole(output, text)
     except OSError as error:
         raise UnavailableError(f"--output {output}: {error.strerror}") from error
     announce(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
     return 0
-
-
-def write(output: Path, text: str) -> None:
-    """A page that was there is replaced as a whole or not at all; a pipe or a device is written to.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    if output.exists() and not output.is_file():
-        output.write_text(text, encoding="utf-8")
-        return
-    unfinished = output.with_name(f".{output.name}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(output)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise

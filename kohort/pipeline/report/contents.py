@@ -1,119 +1,133 @@
-"""What the page shows, collected from the lake's tables: figures of a bounded number of groups.
+"""What the page shows: plain rows, of a bounded number of groups, rebalances and members.
 
-Spark adds up; what comes here is what a page can show.
+Columns are those of the lake's tables; moments are milliseconds since 1970, and their columns end
+in `_at_ms`. Where rows come from, Spark or a file, is not seen here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-
-from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import Lake
-from kohort.pipeline.schemas import CAUSES, REBALANCES, STORMS
-from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.transformations.common import GROUP
+Row: TypeAlias = dict[str, Any]
 
 GROUPS_SHOWN: Final = 12
-STORMS_SHOWN: Final = 3
-EVENTS_OF_STORM: Final = 400
-Row = dict[str, Any]
+"""Groups that are told of in full,"""
+GROUPS_LISTED: Final = 200
+"""and that are in the first table."""
+ROWS_SHOWN: Final = 20
+"""Rows of a table of members or partitions."""
+STORMS_SHOWN: Final = 40
+TOLD_MAX: Final = 200
+"""Rebalances of a group that have a sentence,"""
+TOLD_LEAST: Final = 40
+TOLD_TOGETHER: Final = 600
+"""and of all groups of a page, where each has fewer than it might."""
+MARKS_MAX: Final = 1_000
+"""Rebalances on the line of time: the costliest."""
+BINS_MAX: Final = 60
+OWNED_PARTITIONS_MAX: Final = 24
+OWNED_TIMES_MAX: Final = 600
+"""Times of partitions with one owner, of all that are drawn."""
 
 
-@dataclass
+def told_max(groups: int) -> int:
+    """How many rebalances of each of so many groups are told in words."""
+    return min(TOLD_MAX, max(TOLD_LEAST, TOLD_TOGETHER // max(groups, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Rows as far as they are shown, the most important first, and how many there are."""
+
+    rows: Sequence[Row] = ()
+    total: int = 0
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], most: int = ROWS_SHOWN) -> Listed:
+        return cls(rows[:most], len(rows))
+
+    @property
+    def left_out(self) -> int:
+        return max(self.total - len(self.rows), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The owners of partitions in a part of the history."""
+
+    times: Sequence[Row] = ()
+    """topic, partition, state, owner, from_at_ms and until_at_ms; None while it lasts."""
+    from_at_ms: int = 0
+    until_at_ms: int = 0
+    partitions: int = 0
+    """How many there are, drawn or not."""
+    about: str = ""
+    """Which part of the history it is, in words."""
+
+
+@dataclass(slots=True, kw_only=True)
 class GroupPage:
     """One group on the page."""
 
     cluster_id: str
     group: str
-    rebalances: int
-    needless: int
-    stopped_ms: int
-    stopped_longest_ms: int
-    first_at: datetime
-    last_at: datetime
-    causes: list[Row] = field(default_factory=list)
-    by_day: list[Row] = field(default_factory=list)
-    """day, rebalances, stopped_ms."""
-    storms: list[Row] = field(default_factory=list)
-    """The storms of the table, each with `events`: the rebalances in it."""
-    advice: list[Row] = field(default_factory=list)
-    """All settings that were tried."""
+    figures: Row
+    """Columns of `groups`: first_at_ms, last_at_ms, rebalance_count, avoided_count, needless_count,
+    stopped_total_ms, stopped_longest_ms, missing_count."""
+    causes: Sequence[Row] = ()
+    """Rows of `causes`, the costliest first."""
+    culprits: Sequence[Row] = ()
+    """trigger_kind, process, rebalance_count, and processes, how many of them there are: whose
+    doing it was, the most first."""
+    slow_members: Listed = field(default_factory=Listed)
+    heartbeat_gaps: Listed = field(default_factory=Listed)
+    unavailability: Listed = field(default_factory=Listed)
+    flapping: Listed = field(default_factory=Listed)
+    needless: Listed = field(default_factory=Listed)
+    """Rows of `rebalances`."""
+    storms: Listed = field(default_factory=Listed)
+    started_by: Sequence[Row] = ()
+    """started_by, storm_count, rebalance_count and stopped_total_ms of all storms, the costliest
+    first."""
+    bin_ms: int = 1
+    by_time: Sequence[Row] = ()
+    """at_ms, rebalance_count, stopped_total_ms of each `bin_ms` with a rebalance."""
+    marks: Listed = field(default_factory=Listed)
+    """sequence, started_at_ms, trigger_kind and stopped_total_ms, in the order of time."""
+    told: Listed = field(default_factory=Listed)
+    """The same with `sentence`, in the order of time."""
+    ownership: Ownership = field(default_factory=Ownership)
+    advice: Sequence[Row] = ()
+    """Rows of `advice` of all settings that were tried."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Contents:
     """All of the page."""
 
-    groups: list[GroupPage]
-    group_count: int
-    """Groups of the lake, whether shown or not."""
+    groups: Sequence[GroupPage]
+    """The groups that stood still for longest come first."""
+    others: Listed = field(default_factory=Listed)
+    """cluster_id, group, rebalance_count, stopped_total_ms of groups that are only listed."""
 
 
-def collect(lake: Lake, groups: list[str]) -> Contents:
-    """The groups that stood still for longest, or those that are named.
-
-    Raises:
-        PipelineError: no rebalance of such a group is in the lake.
-    """
-    rebalances = lake.read(REBALANCES.name)
-    if groups:
-        rebalances = rebalances.where(f.col("group").isin(groups))
-    totals = rebalances.groupBy(*GROUP).agg(
-        f.count("*").alias("rebalances"),
-        f.sum(f.coalesce(f.col("needless").cast("int"), f.lit(0))).alias("needless"),
-        f.coalesce(f.sum("stopped_total_ms"), f.lit(0)).alias("stopped_ms"),
-        f.coalesce(f.max("stopped_longest_ms"), f.lit(0)).alias("stopped_longest_ms"),
-        f.min("started_at").alias("first_at"),
-        f.max("started_at").alias("last_at"),
-    )
-    longest = totals.orderBy(f.desc("stopped_ms"), f.desc("rebalances"), *GROUP)
-    pages = [GroupPage(**row) for row in _rows(longest.limit(GROUPS_SHOWN))]
-    if not pages:
-        raise PipelineError("no rebalance of such a group is in the lake")
-    for page in pages:
-        _fill(page, lake, _of(rebalances, page))
-    return Contents(pages, totals.count())
+_BINS_MS: Final = tuple(
+    1_000 * seconds
+    for seconds in (1, 5, 10, 30, 60, 300, 900, 3_600, 10_800, 21_600, 86_400, 604_800)
+)
 
 
-def _of(frame: DataFrame, page: GroupPage) -> DataFrame:
-    is_cluster = f.col("cluster_id").eqNullSafe(page.cluster_id)
-    return frame.where(is_cluster & (f.col("group") == page.group))
+def bin_of(span_ms: int) -> int:
+    """How much of the time a bar stands for, for a history of this length."""
+    for bin_ms in _BINS_MS:
+        if span_ms <= BINS_MAX * bin_ms:
+            return bin_ms
+    return -(-span_ms // BINS_MAX)
 
 
-def _rows(frame: DataFrame) -> list[Row]:
-    rows = [row.asDict(recursive=True) for row in frame.collect()]
-    return [{name: in_utc(value) for name, value in row.items()} for row in rows]
-
-
-def in_utc(value: Any) -> Any:  # noqa: ANN401 - of any column.
-    """Python gets timestamps from Spark in the zone of this machine, and without its name."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(tzinfo=None)
-    return value
-
-
-def _fill(page: GroupPage, lake: Lake, rebalances: DataFrame) -> None:
-    days = rebalances.groupBy(f.to_date("started_at").alias("day")).agg(
-        f.count("*").alias("rebalances"),
-        f.coalesce(f.sum("stopped_total_ms"), f.lit(0)).alias("stopped_ms"),
-    )
-    page.by_day = _rows(days.orderBy("day").limit(400))
-    if lake.exists(CAUSES.name):
-        causes = _of(lake.read(CAUSES.name), page)
-        page.causes = _rows(causes.orderBy(f.desc("rebalance_count")).limit(20))
-    if lake.exists(STORMS.name):
-        storms = _of(lake.read(STORMS.name), page)
-        worst = storms.orderBy(f.desc("stopped_total_ms"), "first_sequence").limit(STORMS_SHOWN)
-        page.storms = _rows(worst)
-    for storm in page.storms:
-        within = f.col("sequence").between(storm["first_sequence"], storm["last_sequence"])
-        columns = ("sequence", "started_at", "duration_ms", "trigger_kind", "trigger_client_id")
-        events = rebalances.where(within).select(*columns, "stopped_total_ms", "outcome")
-        storm["events"] = _rows(events.orderBy("sequence").limit(EVENTS_OF_STORM))
-    if lake.exists(ADVICE.name):
-        page.advice = _rows(_of(lake.read(ADVICE.name), page).orderBy("ordinal"))
+def costliest(rows: Sequence[Row], most: int) -> list[Row]:
+    """The rebalances that members stood still for longest, in the order of time."""
+    ranked = sorted(rows, key=lambda row: (-(row["stopped_total_ms"] or 0), row["sequence"]))
+    return sorted(ranked[:most], key=lambda row: int(row["sequence"]))

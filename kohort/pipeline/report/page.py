@@ -3,48 +3,188 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from kohort.pipeline.report import tables
+from kohort.pipeline.report.answer import Answer, answer
+from kohort.pipeline.report.choices import changed, choices
+from kohort.pipeline.report.contents import Contents, GroupPage
+from kohort.pipeline.report.first import first, headline
+from kohort.pipeline.report.markup import Child, Markup, element, join
+from kohort.pipeline.report.ownership import ownership, table_rows
+from kohort.pipeline.report.timeline import timeline
+from kohort.pipeline.report.told import told
+from kohort.pipeline.report.words import NOTHING, cause, counted, name, seconds
 
-from kohort.pipeline.report import plots
-from kohort.pipeline.report.contents import Contents
-
-TEMPLATE: Final = "page.html.j2"
-_MINUTE_MS: Final = 60_000
-_HOUR_MS: Final = 3_600_000
+STYLE: Final = "page.css"
+_OWNED_ROWS_MAX: Final = 100
 
 
 def render(contents: Contents, source: str, made_at: datetime | None = None) -> str:
     """HTML. Names of groups and members are escaped, whatever is in them."""
-    environment = Environment(
-        loader=PackageLoader("pipeline", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    answers = [answer(page) for page in contents.groups]
+    title = _title(contents)
+    made = (made_at or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M")
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Markup(style())),
     )
-    environment.filters |= {"seconds": seconds, "duration": duration}
-    moment = made_at or datetime.now(UTC)
-    return environment.get_template(TEMPLATE).render(
-        contents=contents,
-        source=source,
-        made_at=moment.strftime("%Y-%m-%d %H:%M"),
-        plots=plots,
+    body = element(
+        "body",
+        element("h1", title),
+        _overview(contents, answers) if _are_several(contents) else None,
+        [
+            _group(page, found, place, is_alone=not _are_several(contents))
+            for place, (page, found) in enumerate(
+                zip(contents.groups, answers, strict=True), start=1
+            )
+        ],
+        element("footer", f"Made {made} UTC by Kohort from {source}. Times are UTC."),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def style() -> str:
+    """The style of the page, as CSS."""
+    return files(__package__).joinpath(STYLE).read_text(encoding="utf-8")
+
+
+def _are_several(contents: Contents) -> bool:
+    return len(contents.groups) > 1 or bool(contents.others.total)
+
+
+def _title(contents: Contents) -> str:
+    if _are_several(contents):
+        count = len(contents.groups) + contents.others.total
+        return f"Why {counted(count, 'group')} rebalanced, and what to change"
+    return f"Why {name(contents.groups[0].group)} rebalanced, and what to change"
+
+
+def _overview(contents: Contents, answers: list[Answer]) -> Markup:
+    """A line for each group, which says the most of it."""
+    titles = (
+        "Group",
+        "Costliest cause",
+        "Waited for",
+        "What to change",
+        "Rebalances",
+        "Stopped, s",
+    )
+    rows: list[tables.Cells] = []
+    for place, (page, found) in enumerate(zip(contents.groups, answers, strict=True), start=1):
+        link = element("a", name(page.group), href=f"#g{place}")
+        rows.append(
+            (
+                link,
+                _costliest(page, found),
+                _waited(page, found),
+                _best(found),
+                f"{page.figures['rebalance_count']:,}",
+                seconds(page.figures["stopped_total_ms"]),
+            )
+        )
+    others = [
+        (name(row["group"]), f"{row['rebalance_count']:,}", seconds(row["stopped_total_ms"]))
+        for row in contents.others.rows
+    ]
+    more = None
+    if others:
+        shown = tables.table(("Group", "Rebalances", "Stopped, s"), others)
+        more = tables.listed("Groups that stood still for less", contents.others, shown)
+    return join((tables.table(titles, rows, texts=4), more))
+
+
+def _costliest(page: GroupPage, found: Answer) -> str:
+    if not found.causes:
+        return NOTHING
+    if found.storms and page.started_by[0]["started_by"] == "deploy":
+        storms = page.started_by[0]
+        return (
+            f"{counted(storms['storm_count'], 'deploy')}: {storms['rebalance_count']:,} rebalances"
+        )
+    most = found.causes[0]
+    return f"{cause(most.kind)}: {most.rebalances:,} times ({most.share})"
+
+
+def _waited(page: GroupPage, found: Answer) -> str:
+    if not found.waited:
+        return NOTHING
+    row, count = found.waited[0], page.figures["rebalance_count"]
+    return f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}"
+
+
+def _best(found: Answer) -> str:
+    recorded, best = found.recorded, found.best
+    if recorded is None:
+        return NOTHING
+    if best is None:
+        return "nothing" if not found.choices else "to be weighed"
+    return (
+        f"{changed(recorded, best)}: {seconds(recorded['stopped_ms'])} → "
+        f"{seconds(best['stopped_ms'])} s stopped"
     )
 
 
-def seconds(ms: int | None) -> str:
-    """The duration in seconds, as a table shows it."""
-    return "?" if ms is None else f"{ms / 1000:,.1f}"
+def _group(page: GroupPage, found: Answer, place: int, *, is_alone: bool) -> Markup:
+    anchor = f"g{place}"
+    advice = choices(page, found)
+    return element(
+        "main" if is_alone else "article",
+        None if is_alone else element("h2", name(page.group)),
+        element("p", headline(page), class_="headline"),
+        first(page, found, anchor),
+        element("h3", "What other settings would have come to", id=f"{anchor}-advice"),
+        advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),
+        element("h3", "When"),
+        timeline(page),
+        tables.behind("The bars as a table", tables.by_time(page.by_time)),
+        element("h3", "Each rebalance, and why"),
+        told(page),
+        _owners(page),
+        element("h3", "Causes, members and partitions"),
+        _details(page),
+        id=anchor,
+    )
 
 
-def duration(ms: int | None) -> str:
-    """The duration as people say it."""
-    if ms is None:
-        return "a time that has not ended"
-    if ms < _MINUTE_MS:
-        return f"{ms / 1000:.1f} s"
-    if ms < _HOUR_MS:
-        return f"{ms / _MINUTE_MS:.0f} min"
-    return f"{ms / _HOUR_MS:.1f} h"
+def _owners(page: GroupPage) -> Child:
+    shown = page.ownership
+    if not shown.times:
+        return None
+    drawn = len({(row["topic"], row["partition"]) for row in shown.times})
+    said = shown.about
+    if shown.partitions > drawn:
+        said += f" {drawn} of {shown.partitions:,} partitions are drawn."
+    rows = table_rows(page)
+    cut = f" (the first {_OWNED_ROWS_MAX} of {len(rows):,})" if len(rows) > _OWNED_ROWS_MAX else ""
+    titles = ("Partition", "Owner", "From", "For", "Because")
+    behind = tables.table(
+        titles,
+        [tuple(row.values()) for row in rows[:_OWNED_ROWS_MAX]],
+        texts=len(titles),
+    )
+    return [
+        element("h3", "Who owned what"),
+        element("p", said, class_="muted") if said else None,
+        ownership(page),
+        tables.behind(f"The owners as a table{cut}", behind),
+    ]
+
+
+def _details(page: GroupPage) -> Child:
+    parts = [tables.behind("All causes", tables.causes(page.causes), is_open=len(page.causes) > 3)]
+    for title, rows, shown in (
+        ("Members that were waited for", page.slow_members, tables.slow_members),
+        ("How long until members are heard of", page.heartbeat_gaps, tables.heartbeat_gaps),
+        ("Partitions without a reader", page.unavailability, tables.unavailability),
+        ("Partitions that kept changing hands", page.flapping, tables.flapping),
+        ("Rebalances that moved nothing", page.needless, tables.needless),
+    ):
+        if rows.total:
+            parts.append(tables.listed(title, rows, shown(rows.rows)))
+    return parts

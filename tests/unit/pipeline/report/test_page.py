@@ -1,241 +1,236 @@
-"""The page by itself: what is in it, and that a browser can show it."""
+"""The page by itself: what is in it, whatever the rows are."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import time
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from datetime import UTC, datetime
+from html.parser import HTMLParser
 
 import pytest
 
-from kohort.pipeline.advisor.setting import Setting
-from tests.support.processes import java_env
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("jinja2")
-
-from kohort.pipeline.report import plots
-from kohort.pipeline.report.contents import Contents, GroupPage, in_utc
-from kohort.pipeline.report.page import duration, render
-
-BEGUN = datetime(2026, 1, 5, 10, 0, 0)  # noqa: DTZ001 - Spark hands moments out without a zone.
+from kohort.pipeline.plain.history import read_history
+from kohort.pipeline.report.answer import answer, numbered
+from kohort.pipeline.report.contents import Contents, GroupPage, Listed
+from kohort.pipeline.report.from_history import group_page
+from kohort.pipeline.report.page import render
+from kohort.pipeline.report.words import duration
+from tests.unit.pipeline.report.pages import advice, event, page
 
 
-def advice() -> list[dict[str, Any]]:
-    def row(ordinal: int, rebalances: int, stopped_s: int, **more: object) -> dict[str, Any]:
-        flags = {"is_recorded": False, "is_on_front": False, "is_best": False}
-        return {
-            **Setting(static=False).as_dict(),
-            **flags,
-            "ordinal": ordinal,
-            "rebalances": rebalances,
-            "stopped_ms": stopped_s * 1000,
-            "notice_ms": 40_000 + ordinal * 20_000,
-            "text": f"setting {ordinal}",
-            "unknown": ["what nobody has written down"],
-            **more,
-        }
-
-    return [
-        row(0, 41, 310, is_recorded=True),
-        row(1, 20, 200),
-        row(2, 3, 22, is_on_front=True, is_best=True),
-        row(3, 2, 21, is_on_front=True),
-    ]
-
-
-def page(**changes: Any) -> GroupPage:  # noqa: ANN401 - any field.
-    events = [
-        {
-            "sequence": number,
-            "started_at": BEGUN + timedelta(seconds=20 * number),
-            "duration_ms": 4_000,
-            "trigger_kind": ("member_left", "member_added")[number % 2],
-            "trigger_client_id": "billing-1",
-            "stopped_total_ms": 9_000,
-            "outcome": "stable",
-        }
-        for number in range(8)
-    ]
-    storm = {
-        "started_at": BEGUN,
-        "rebalance_count": 8,
-        "duration_ms": 144_000,
-        "started_by": "deploy",
-        "first_cause": "member_left",
-        "first_client_id": "billing-1",
-        "stopped_total_ms": 72_000,
-        "events": events,
-    }
-    made: dict[str, Any] = {
-        "cluster_id": "c",
-        "group": "billing",
-        "rebalances": 41,
-        "needless": 4,
-        "stopped_ms": 310_000,
-        "stopped_longest_ms": 12_000,
-        "first_at": BEGUN,
-        "last_at": BEGUN + timedelta(days=6),
-        "causes": [
-            {"trigger_kind": "member_left", "rebalance_count": 30, "stopped_total_ms": 200_000},
-            {"trigger_kind": "a_new_one", "rebalance_count": 11, "stopped_total_ms": None},
-        ],
-        "by_day": [
-            {"day": date(2026, 1, 5 + number), "rebalances": number, "stopped_ms": 1000 * number}
-            for number in range(7)
-        ],
-        "storms": [storm],
-        "advice": advice(),
-    }
-    return GroupPage(**(made | changes))
-
-
-def html(*pages: GroupPage) -> str:
-    contents = Contents(list(pages), group_count=len(pages))
+def html(*pages: GroupPage, others: Listed | None = None) -> str:
+    contents = Contents(pages, others or Listed())
     return render(contents, "the lake x", datetime(2026, 1, 12, tzinfo=UTC))
+
+
+class _Text(HTMLParser):
+    """The words of a page in their order, and how its elements nest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+
+def words(text: str) -> str:
+    parser = _Text()
+    parser.feed(text)
+    assert not parser.open, "elements that are not closed"
+    return "".join(parser.words)
+
+
+def test_the_first_screen_says_why_who_and_what_to_change() -> None:
+    said = words(html(page()))
+    first = said[: said.index("What other settings would have come to")]
+    assert "Why billing rebalanced, and what to change" in first
+    # The costliest causes, by their stopped seconds.
+    assert "10 deploys, in which members left and came back: 115 of the 141 rebalances" in first
+    places = [first.index(cause) for cause in ("A member joined", "A member left", "A session exp")]
+    assert places == sorted(places)
+    assert "68 rebalances, 3,041 s stopped (47 %)" in first
+    # By name.
+    assert "billing-4: waited for in 114 of 141 rebalances (81 %)" in first
+    assert "takes 14 s to join once it is told, the others 207 ms" in first
+    assert "Sessions expired 14 times" in first
+    assert "16 partitions kept changing hands: billing-events-4 108 times" in first
+    # What to set, and what it would come to.
+    assert "Static membership and a cooperative assignor with a 30 s session" in first
+    assert "seconds stopped 6,500 → 519" in first
+    assert len(first) < 2_500
+
+
+def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
+    text = html(page())
+    said = words(text)
+    for title in ("Setting", "Rebalances", "Stopped, s", "Unread, s", "A crash is noticed after"):
+        assert f">{title}</th>" in text
+    for line in (
+        "group.instance.id=",
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        "partition.assignment.strategy=cooperative-sticky",
+        "session_timeout_ms=30000,",
+        "aiokafka has no cooperative assignor",
+    ):
+        assert line in said
+    assert "what nobody has written down" in said
+
+
+def test_each_rebalance_is_told_in_the_words_of_why() -> None:
+    said = words(html(page()))
+    assert (
+        "Rebalanced Fri 9 Jan 15:30:00, generation 124 → 125, because member billing-0-00000065 "
+        "(host 10.0.7.10) left; 5 members stopped for up to 17.7 s; it waited 16.9 s for member "
+        "billing-4-00000069." in said
+    )
+    assert said.count("ebalanced ") >= 141
+
+
+def test_what_is_found_of_members_and_partitions_is_in_tables() -> None:
+    said = words(html(page()))
+    for title in (
+        "Members that were waited for (6)",
+        "How long until members are heard of (6)",
+        "Partitions without a reader (72)",
+        "Partitions that kept changing hands (16)",
+    ):
+        assert title in said
+    assert "The first 20 of 72 are shown." in said
+    assert "Rebalances that moved nothing (2)" in words(html(page("search")))
 
 
 def test_the_page_needs_nothing_beside_it() -> None:
     text = html(page())
     assert "<script" not in text
+    assert "@import" not in text
+    assert "url(" not in text
     assert not re.findall(r"""(?:src|href)=["'](?!#)[^"']+["']""", text)
 
 
-def test_what_was_found_is_on_the_page_as_text() -> None:
-    text = html(page())
-    for said in ("billing", "setting 2", "gains most", "what nobody has written down", "310.0"):
-        assert said in text
-    assert "Worst storm: Monday 05 January, 10:00:00" in text
-    # Labels of plots are text as well.
-    for label in (">rebalances<", ">member left<", ">a new one<", ">as recorded<"):
-        assert label in text
-    assert text.count("<svg") == 4
+def test_each_link_within_the_page_leads_somewhere() -> None:
+    text = html(page(), page("payments"))
+    for target in re.findall(r'href="#([^"]+)"', text):
+        assert text.count(f'id="{target}"') == 1
 
 
-def test_names_are_shown_and_not_obeyed() -> None:
-    text = html(page(group="<script>alert(1)</script>"))
-    assert "<script" not in text
-    assert "&lt;script&gt;" in text
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "</style></svg></title><b>",
+        "a\x00b\x1b[31m",
+        "txt.\u202eexe\u2066",
+        "\ud800 alone",
+        "x" * 5_000,
+        "{{ 7 * 7 }} & &lt;",
+        "\n\r\t",
+    ],
+)
+def test_names_are_shown_and_not_obeyed(name: str) -> None:
+    events = [event(number, 5 * number, name) for number in (1, 2, 3)]
+    for one in events:
+        one["trigger"] |= {
+            "client_id": name,
+            "host": name,
+            "reason_text": name,
+            "instance_id": name,
+        }
+        one["members"][0] |= {"client_id": name, "host": name}
+        one["protocol"] = one["leader"] = name
+    text = html(group_page(name, read_history(events), advice()))
+    parser = _Text()
+    parser.feed(text)
+    assert not {"script", "img"} & set(parser.names)
+    assert not parser.open
+    assert text.encode()
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", text)
+    assert len(text) < 400_000
 
 
-def test_a_group_without_advice_or_storms_has_a_page_too() -> None:
-    text = html(page(advice=[], storms=[], causes=[]))
-    assert "kohort pipeline advise" in text
-    assert text.count("<svg") == 1
+def test_a_group_of_which_next_to_nothing_is_known_has_a_page_too() -> None:
+    bare = event(1, 0, stopped={}, waited_for={}, members=[], timeline={})
+    said = words(html(group_page("g", read_history([bare]))))
+    assert "No advice was worked out for this group." in said
+    assert "No member made the others wait" in said
+    assert "1 rebalance in 0 ms" in said
+
+
+def test_a_cause_of_a_later_version_is_told_by_its_name() -> None:
+    later = event(1, 0)
+    later["trigger"]["kind"] = "moon_in_taurus"
+    said = words(html(group_page("g", read_history([later]))))
+    assert "moon in taurus" in said
+    assert "because of moon_in_taurus" in said
+
+
+def test_several_groups_have_an_overview_that_answers_for_each() -> None:
+    listed = Listed([{"group": "small", "rebalance_count": 2, "stopped_total_ms": 900}], 188)
+    said = words(html(page(), page("search"), page("payments"), others=listed))
+    first = said[: said.index("141 rebalances in")]
+    assert "Why 191 groups rebalanced, and what to change" in first
+    assert "10 deploys: 115 rebalances" in first
+    assert "billing-4, in 114 of 141" in first
+    assert "6,500 → 519 s stopped" in first
+    assert "Groups that stood still for less (188)" in first
+    assert "The first 1 of 188 are shown." in first
 
 
 def test_the_same_contents_make_the_same_page() -> None:
     assert html(page()) == html(page())
 
 
-def test_the_axis_of_a_storm_spans_the_storm_and_no_more() -> None:
-    kinds = ("member_left", "member_added", "session_expired")
-    events = [
-        {
-            "started_at": BEGUN + timedelta(minutes=minute),
-            # The first one takes longest, and ends behind the last one.
-            "duration_ms": 900_000 if minute == 0 else 5_000,
-            "trigger_kind": kinds[minute % 3],
-        }
-        for minute in (0, 4, 8, 13)
-    ]
-    labels = re.findall(r">(\d\d:\d\d):\d\d<", plots.storm(events))
-    assert labels == sorted(labels)
-    assert labels[0] <= "10:05"
-    assert "10:10" <= labels[-1] <= "10:15"
+def test_a_long_history_makes_a_bounded_page_that_says_what_is_cut() -> None:
+    events = [event(number, 30 * number, f"app-{number % 400}") for number in range(1, 3_001)]
+    made = group_page("g", read_history(events), advice())
+    text = html(made)
+    assert "The 200 costliest of 3,000 rebalances are told; 2,800 are left out here." in words(text)
+    assert "Marks are of the 1,000 costliest of 3,000." in words(text)
+    assert "24 of 400 partitions are drawn." in words(text)
+    assert len(text) < 1_500_000
 
 
-def test_moments_are_those_of_utc_wherever_the_machine_stands(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
-    time.tzset()
-    try:
-        # As Spark hands it out there: half past three in the afternoon, without a zone.
-        here = datetime.fromtimestamp(1_767_607_200)  # noqa: DTZ006 - as above.
-        assert here.hour == 15
-        assert in_utc(here) == BEGUN
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    assert in_utc("10:00") == "10:00"
+def test_settings_are_numbered_in_the_plot_as_in_the_table() -> None:
+    assert [row["ordinal"] for row in numbered(advice())] == [2, 3]
+    text = html(page())
+    assert text.index("1. ") < text.index("2. ")
+    assert ">1 ★</text>" in text
 
 
-def test_settings_are_numbered_in_the_plot_as_in_the_list() -> None:
-    assert [row["ordinal"] for row in plots.numbered(advice())] == [2, 3]
-
-
-@pytest.mark.parametrize("days", [1, 2, 7, 30])
-def test_days_are_named_once_each(days: int) -> None:
-    first = date(2026, 1, 1)
-    rows = [
-        {"day": first + timedelta(days=number), "rebalances": 1, "stopped_ms": 1000}
-        for number in range(days)
-    ]
-    named = re.findall(r">(\w{3} \d\d \w{3})<", plots.by_day(rows))
-    assert 3 <= len(named) <= 12
-    assert len(named) == len(set(named))
-    assert days > 1 or "Thu 01 Jan" in named
-
-
-def test_a_few_costly_settings_do_not_press_the_others_into_a_corner() -> None:
-    rows = advice()
-    assert "logarithmic" not in plots.front(rows[:2])
-    # 21 s and 310 s, 2 rebalances and 41: only these are far apart.
-    assert ">rebalances (logarithmic)<" in plots.front(rows)
-    assert ">seconds stopped, all members<" in plots.front(rows)
-    nothing = {**rows[3], "rebalances": 0, "stopped_ms": 0}
-    assert ">0<" in plots.front([*rows, nothing])
+def test_without_a_best_setting_none_is_called_so() -> None:
+    rows = [{**row, "is_best": False} for row in advice()]
+    found = answer(page(advice=rows))
+    assert found.best is None
+    assert "No choice is better in all: 2 settings to weigh" in words(html(page(advice=rows)))
+    alone = words(html(page(advice=rows[:1])))
+    assert "Nothing that was tried would have been better" in alone
 
 
 @pytest.mark.parametrize(
-    ("ms", "said"), [(900, "0.9 s"), (144_000, "2 min"), (7_200_000, "2.0 h"), (None, "a time")]
+    ("ms", "said"),
+    [
+        (900, "900 ms"),
+        (3_200, "3.2 s"),
+        (45_000, "45 s"),
+        (300_000, "5 min"),
+        (6_500_468, "1 h 48 min"),
+        (7_200_000, "2 h"),
+        (90_000_000, "1 d 1 h"),
+        (544_405_057, "6 d 7 h"),
+        (None, "-"),
+    ],
 )
 def test_durations_are_told_as_people_do(ms: int | None, said: str) -> None:
-    assert duration(ms).startswith(said)
-
-
-def test_a_browser_shows_its_text_and_its_plots(tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        java_env.missing("there is no chromium")
-    from PIL import Image  # noqa: PLC0415 - comes with matplotlib.
-
-    source, picture = tmp_path / "page.html", tmp_path / "page.png"
-    source.write_text(html(page()), encoding="utf-8")
-    subprocess.run(
-        [
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--window-size=1100,2200",
-            f"--screenshot={picture}",
-            source.as_uri(),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=240,
-    )
-    shown = Image.open(picture).convert("RGB")
-    assert shown.size == (1100, 2200)
-    counts = shown.getcolors(shown.size[0] * shown.size[1])
-    assert counts is not None
-    pixels = {colour: count for count, colour in counts}
-    for name, colour in (
-        ("text", plots.INK),
-        ("the setting that was recorded", plots.RECORDED),
-        ("the front", plots.FRONT),
-        ("bars by day", plots.STOPPED),
-        ("a cause", plots.colour("member_left")),
-    ):
-        red_green_blue = tuple(bytes.fromhex(colour[1:]))
-        assert pixels.get(red_green_blue, 0) > 20, f"{name} is not to be seen"
-    white = pixels[255, 255, 255] / (shown.size[0] * shown.size[1])
-    assert 0.5 < white < 0.97
+    assert duration(ms) == said

@@ -1,0 +1,69 @@
+"""The work behind ``kohort groups report``: the records, the advice, the page."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.core.history.wording import counted, listed, shown
+from kohort.cli.errors import UnavailableError, UsageError
+from kohort.cli.groups.advising import records_of, told_of
+from kohort.cli.options import print_json
+from kohort.pipeline.advisor.setting import known_settings
+from kohort.pipeline.advisor.working_out import work_out
+from kohort.pipeline.plain.history import is_event, read_history
+from kohort.pipeline.report.contents import Contents
+from kohort.pipeline.report.from_advice import advice_rows
+from kohort.pipeline.report.from_history import group_page
+from kohort.pipeline.report.page import render
+from kohort.pipeline.whole_file import write_whole
+
+_NAME_CHARS_MAX: Final = 100
+
+
+def ask(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    output = options.output or Path(file_name(options.group))
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"--output {output}: there is no such directory")
+    try:
+        known = known_settings(options.known)
+    except ValueError as error:
+        raise UsageError(f"--known {error}") from error
+    records = records_of(options)
+    events = [record for record in records if is_event(record)]
+    with told_of(options):
+        history = read_history(events)
+        if not history.rebalances:
+            print(
+                f"Group {shown(options.group)} has not rebalanced, as far as its history goes "
+                "back; there is no page."
+            )
+            return
+        page = group_page(
+            options.group, history, advice_rows(work_out(options.group, events, known=known))
+        )
+    source = listed(options.files) if options.files else options.http
+    text = render(Contents([page]), source)
+    try:
+        write_whole(output, text)
+    except OSError as error:
+        raise UnavailableError(f"--output {output}: {error.strerror}") from error
+    _say(options, output, len(history.rebalances), len(records) - len(events))
+
+
+def _say(options: argparse.Namespace, output: Path, rebalances: int, left_out: int) -> None:
+    if options.json:
+        print_json({"page": str(output), "rebalances": rebalances, "left_out": left_out})
+        return
+    print(f"{output}: {counted(rebalances, 'rebalance')} of group {shown(options.group)}")
+    if left_out:
+        print(f"{counted(left_out, 'record')} left out: running, or not of this schema")
+
+
+def file_name(group: str) -> str:
+    """A name for the page of a group, whatever the group is called."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", group)[:_NAME_CHARS_MAX].lstrip(".")
+    return f"{plain or 'group'}.html"

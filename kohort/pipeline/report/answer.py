@@ -1,0 +1,164 @@
+"""Why a group rebalanced, and what to change: the few lines that come first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from kohort.pipeline.report.contents import GroupPage, Row
+from kohort.pipeline.report.words import counted, duration, name, percent, storms_of
+
+CAUSES_FIRST: Final = 3
+MEMBERS_FIRST: Final = 3
+WHO_FIRST: Final = 3
+STORMS_LEAST: Final = 0.2
+"""Share of the rebalances that is in storms, from which on it is said."""
+WAITED_LEAST: Final = 0.02
+"""Share of the longest wait, below which waiting for a member is nobody's concern."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One of the causes that cost most."""
+
+    kind: str
+    rebalances: int
+    stopped_ms: int
+    share: str
+    """Share of the group's stopped time, or of its rebalances where no stopped time is known."""
+    who: str
+    """Whose doing it was, in words; empty if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the first screen says about a group."""
+
+    causes: Sequence[Cause]
+    storms: str
+    """What most of it came from, in words; empty if nothing stands out."""
+    waited: Sequence[Row]
+    """Rows of `slow_members`, the longest waits first."""
+    others_join_ms: int | None
+    """How long members usually take to join that are not waited for."""
+    also: Sequence[str]
+    """What else was found, a sentence each."""
+    recorded: Row | None
+    """The advice's row of what there is, None without advice."""
+    choices: Sequence[Row]
+    """Settings worth a thought, in the order of their numbers."""
+    best: Row | None
+
+
+def answer(page: GroupPage) -> Answer:
+    """From the rows of a group."""
+    recorded = next((row for row in page.advice if row["is_recorded"]), None)
+    choices = numbered(page.advice)
+    waited = list(_waited(page))
+    return Answer(
+        causes=[_cause(page, row) for row in page.causes[:CAUSES_FIRST] if row["rebalance_count"]],
+        storms=_storms(page),
+        waited=waited[:MEMBERS_FIRST],
+        others_join_ms=_others(page, {row["process"] for row in waited[:1]}),
+        also=list(_also(page)),
+        recorded=recorded,
+        choices=choices,
+        best=next((row for row in choices if row["is_best"]), None),
+    )
+
+
+def numbered(rows: Sequence[Row]) -> list[Row]:
+    """The settings that are worth a thought, in the order of their numbers."""
+    chosen = [row for row in rows if row["is_on_front"] and not row["is_recorded"]]
+    return sorted(chosen, key=lambda row: (row["notice_ms"], row["ordinal"]))
+
+
+def _cause(page: GroupPage, row: Row) -> Cause:
+    stopped_ms = _sum(page, "stopped_total_ms")
+    if stopped_ms:
+        share = percent(row["stopped_total_ms"], stopped_ms)
+    else:
+        share = percent(row["rebalance_count"], _sum(page, "rebalance_count"))
+    return Cause(
+        row["trigger_kind"], row["rebalance_count"], row["stopped_total_ms"], share, _who(page, row)
+    )
+
+
+def _sum(page: GroupPage, column: str) -> int:
+    """The sum over all causes: tables may look less far back than the group's own figures."""
+    return sum(int(row[column]) for row in page.causes)
+
+
+def _who(page: GroupPage, row: Row) -> str:
+    """The processes that caused most of it, if they are few or stand out."""
+    culprits = [one for one in page.culprits if one["trigger_kind"] == row["trigger_kind"]]
+    some = [f"{name(one['process'])} ({one['rebalance_count']:,})" for one in culprits[:WHO_FIRST]]
+    left = culprits[0]["processes"] - len(some) if culprits else 0
+    return ", ".join(some) + (f" and {left:,} more" if left > 0 else "")
+
+
+def _storms(page: GroupPage) -> str:
+    if not page.started_by:
+        return ""
+    first, rebalances = page.started_by[0], _sum(page, "rebalance_count")
+    if first["rebalance_count"] < STORMS_LEAST * rebalances:
+        return ""
+    text = (
+        f"{storms_of(first['started_by'], first['storm_count'])}: "
+        f"{first['rebalance_count']:,} of the {counted(rebalances, 'rebalance')}"
+    )
+    if stopped_ms := _sum(page, "stopped_total_ms"):
+        share = percent(first["stopped_total_ms"], stopped_ms)
+        text += f" and {share} of the stopped time"
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _waited(page: GroupPage) -> Iterator[Row]:
+    longest = max((row["waited_for_total_ms"] for row in page.slow_members.rows), default=0)
+    for row in page.slow_members.rows:
+        if row["waited_for_total_ms"] > WAITED_LEAST * longest or row["missed_count"]:
+            yield row
+
+
+def _others(page: GroupPage, slowest: set[str]) -> int | None:
+    known = [
+        row["join_delay_p50_ms"]
+        for row in page.slow_members.rows
+        if row["join_delay_p50_ms"] is not None and row["process"] not in slowest
+    ]
+    return round(median(known)) if known else None
+
+
+def _also(page: GroupPage) -> Iterator[str]:
+    if page.needless.total:
+        stopped_ms = sum(row["stopped_total_ms"] or 0 for row in page.needless.rows)
+        least = "at least " if page.needless.left_out else ""
+        yield (
+            f"{counted(page.needless.total, 'rebalance')} moved no partition, and stopped members "
+            f"for {least}{duration(stopped_ms)}."
+        )
+    expired = [row for row in page.heartbeat_gaps.rows if row["expired_count"]]
+    if expired:
+        most = max(expired, key=lambda row: row["expired_count"])
+        session = duration(most["expired_timeout_ms"])
+        yield (
+            f"Sessions expired {sum(row['expired_count'] for row in expired):,} times, of "
+            f"{name(most['process'])} {most['expired_count']:,} times, which was silent for its "
+            f"session of {session}."
+        )
+    if page.unavailability.rows:
+        row = max(page.unavailability.rows, key=lambda one: one["longest_ms"])
+        partition, longest = f"{name(row['topic'])}-{row['partition']}", duration(row["longest_ms"])
+        yield f"{partition} had no reader for {longest} at a time, the longest of the partitions."
+    if page.flapping.rows:
+        row = page.flapping.rows[0]
+        yield (
+            f"{counted(page.flapping.total, 'partition')} kept changing hands: "
+            f"{name(row['topic'])}-{row['partition']} {row['moves']:,} times, "
+            f"{row['moves_in_window']:,} of them in quick succession."
+        )
+    if page.figures.get("missing_count"):
+        missing = counted(page.figures["missing_count"], "event")
+        yield f"{missing} of the history are missing: figures are too low."

@@ -1,0 +1,160 @@
+"""The first screen of a group: why, who the others waited for, what to change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.pipeline.report.answer import Answer, Cause
+from kohort.pipeline.report.choices import changed
+from kohort.pipeline.report.contents import GroupPage, Row
+from kohort.pipeline.report.markup import Child, Markup, element
+from kohort.pipeline.report.words import (
+    cause,
+    counted,
+    duration,
+    family,
+    moment,
+    name,
+    percent,
+    seconds,
+)
+
+_SLOW_MS: Final = 1_000
+_SLOW: Final = (
+    "From being told to its join, a member finishes the batch that it is at, gives up its "
+    "partitions and commits. Smaller batches (max.poll.records) and a quicker callback for "
+    "revoked partitions help there, whatever the settings."
+)
+
+
+def headline(page: GroupPage) -> str:
+    """What it came to, in a sentence."""
+    figures = page.figures
+    span = duration(figures["last_at_ms"] - figures["first_at_ms"])
+    text = f"{counted(figures['rebalance_count'], 'rebalance')} in {span}"
+    if figures["stopped_total_ms"]:
+        text += (
+            f"; members stood still for {duration(figures['stopped_total_ms'])}, all together, and "
+            f"for up to {duration(figures['stopped_longest_ms'])} at a time"
+        )
+    else:
+        text += "; for how long members stood still is not known, or they did not"
+    if figures["avoided_count"]:
+        text += f"; {counted(figures['avoided_count'], 'rebalance')} avoided"
+    return f"{text}. From {moment(figures['first_at_ms'])} UTC."
+
+
+def first(page: GroupPage, found: Answer, anchor: str) -> Markup:
+    """Three answers side by side, or one below the other where there is no room."""
+    also = [element("li", said) for said in found.also]
+    return element(
+        "div",
+        _answer("Why", _why(page, found)),
+        _answer("Whom the others waited for", _waited(page, found)),
+        _answer("What to change", _change(found, anchor)),
+        _answer("Also seen", element("ul", also), class_="also") if also else None,
+        class_="answers",
+    )
+
+
+def _answer(title: str, content: Child, class_: str | None = None) -> Markup:
+    return element("section", element("h3", title), content, class_=class_)
+
+
+def _why(page: GroupPage, found: Answer) -> Child:
+    most_ms = max((one.stopped_ms for one in found.causes), default=0)
+    items = [_cause(one, most_ms) for one in found.causes]
+    storms = element("p", found.storms) if found.storms else None
+    left = len([row for row in page.causes if row["rebalance_count"]]) - len(items)
+    more = element("p", f"{counted(left, 'further cause')} below.", class_="muted")
+    return [storms, element("ol", items, class_="causes"), more if left > 0 else None]
+
+
+def _cause(one: Cause, most_ms: int) -> Markup:
+    stopped = f", {seconds(one.stopped_ms)} s stopped ({one.share})" if one.stopped_ms else ""
+    bar = (
+        element(
+            "span",
+            class_=f"bar of-{family(one.kind)}",
+            style=f"width:{100 * one.stopped_ms / most_ms:.0f}%",
+            aria_hidden="true",
+        )
+        if one.stopped_ms
+        else None
+    )
+    who = element("small", f"by {one.who}") if one.who else None
+    return element(
+        "li",
+        element("strong", cause(one.kind)),
+        f": {counted(one.rebalances, 'rebalance')}{stopped} ",
+        who,
+        bar,
+    )
+
+
+def _waited(page: GroupPage, found: Answer) -> Child:
+    if not found.waited:
+        return element("p", "No member made the others wait, as far as the history knows.")
+    items = [_waited_for(page, found, row) for row in found.waited]
+    slowest_ms = max((row["join_delay_p50_ms"] or 0 for row in found.waited), default=0)
+    hint = element("p", _SLOW, class_="muted") if slowest_ms >= _SLOW_MS else None
+    return [element("ol", items), hint]
+
+
+def _waited_for(page: GroupPage, found: Answer, row: Row) -> Markup:
+    count, times = page.figures["rebalance_count"], row["waited_for_count"]
+    said = (
+        f": waited for in {times:,} of {counted(count, 'rebalance')} ({percent(times, count)}), "
+        f"{duration(row['waited_for_total_ms'])} in all"
+    )
+    if row["join_delay_p50_ms"] is not None:
+        said += f"; takes {duration(row['join_delay_p50_ms'])} to join once it is told"
+        is_first = row is found.waited[0]
+        if is_first and found.others_join_ms is not None:
+            said += f", the others {duration(found.others_join_ms)}"
+    if row["missed_count"]:
+        said += f"; missed {counted(row['missed_count'], 'rebalance')}"
+    return element("li", element("strong", name(row["process"])), f"{said}.")
+
+
+def _change(found: Answer, anchor: str) -> Child:
+    if found.recorded is None:
+        return element("p", "No advice was worked out for this group.")
+    if not found.choices:
+        return element("p", "Nothing that was tried would have been better than what there is.")
+    best, recorded = found.best, found.recorded
+    if best is None:
+        return element(
+            "p",
+            "No choice is better in all: ",
+            element(
+                "a", f"{counted(len(found.choices), 'setting')} to weigh", href=f"#{anchor}-advice"
+            ),
+            ".",
+        )
+    gains = [
+        element(
+            "li",
+            f"{what} ",
+            element("span", before, class_="before"),
+            " → ",
+            element("strong", after),
+        )
+        for what, before, after in (
+            ("rebalances", f"{recorded['rebalances']:,}", f"{best['rebalances']:,}"),
+            ("seconds stopped", seconds(recorded["stopped_ms"]), seconds(best["stopped_ms"])),
+            ("seconds unread", seconds(recorded["unread_ms"]), seconds(best["unread_ms"])),
+            (
+                "a crash is noticed after",
+                duration(recorded["notice_ms"]),
+                duration(best["notice_ms"]),
+            ),
+        )
+    ]
+    return [
+        element("p", element("strong", changed(recorded, best)), class_="best"),
+        element("ul", gains, class_="gains"),
+        element(
+            "p", element("a", "The lines to paste, and other choices", href=f"#{anchor}-advice")
+        ),
+    ]

@@ -1,0 +1,151 @@
+"""The page of one group out of its history alone, without Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kohort.broker.core.history.told import told_sentence
+from kohort.pipeline.plain.history import History
+from kohort.pipeline.plain.ownership import Partition, flapping, partitions, unavailability
+from kohort.pipeline.plain.storms import storms
+from kohort.pipeline.plain.summaries import by_time, causes, culprits, figures, needless
+from kohort.pipeline.plain.waiting import heartbeat_gaps, slow_members
+from kohort.pipeline.report.contents import (
+    MARKS_MAX,
+    OWNED_PARTITIONS_MAX,
+    OWNED_TIMES_MAX,
+    STORMS_SHOWN,
+    GroupPage,
+    Listed,
+    Ownership,
+    Row,
+    bin_of,
+    costliest,
+    told_max,
+)
+from kohort.pipeline.report.words import clock, moment
+
+_AROUND: float = 0.05
+"""Share of a storm that is drawn before and behind it."""
+
+
+def group_page(
+    group: str, history: History, advice: Sequence[Row] = (), *, cluster_id: str = ""
+) -> GroupPage:
+    """What the page says of a group with a rebalance.
+
+    Args:
+        advice: rows of `advice` of all settings that were tried.
+    """
+    totals = figures(history)
+    bin_ms = bin_of(totals["last_at_ms"] - totals["first_at_ms"])
+    bursts = storms(history)
+    owned = partitions(history)
+    told = costliest(history.rebalances, told_max(1))
+    return GroupPage(
+        cluster_id=cluster_id,
+        group=group,
+        figures=totals,
+        causes=causes(history),
+        culprits=culprits(history),
+        slow_members=Listed.of(slow_members(history)),
+        heartbeat_gaps=Listed.of(heartbeat_gaps(history)),
+        unavailability=Listed.of(unavailability(owned)),
+        flapping=Listed.of(flapping(owned)),
+        needless=Listed.of(needless(history)),
+        storms=Listed.of(
+            sorted(bursts, key=lambda row: -int(row["stopped_total_ms"])), STORMS_SHOWN
+        ),
+        started_by=started_by(bursts),
+        bin_ms=bin_ms,
+        by_time=by_time(history, bin_ms),
+        marks=Listed(costliest(history.rebalances, MARKS_MAX), len(history.rebalances)),
+        told=Listed([in_words(row, row["event"]) for row in told], len(history.rebalances)),
+        ownership=_ownership(owned, totals, bursts),
+        advice=advice,
+    )
+
+
+def in_words(row: Row, event: Mapping[str, Any]) -> Row:
+    """The row of a rebalance with its sentence, the broker's own."""
+    names = ("sequence", "started_at_ms", "trigger_kind", "stopped_total_ms")
+    return {**{name: row[name] for name in names}, "sentence": told_sentence(event, clock)}
+
+
+def started_by(bursts: Sequence[Row]) -> list[Row]:
+    """What storms came from, the costliest first."""
+    by_origin: dict[str, list[Row]] = defaultdict(list)
+    for row in bursts:
+        by_origin[row["started_by"]].append(row)
+    rows = [
+        {
+            "started_by": origin,
+            "storm_count": len(some),
+            "rebalance_count": sum(row["rebalance_count"] for row in some),
+            "stopped_total_ms": sum(row["stopped_total_ms"] for row in some),
+        }
+        for origin, some in by_origin.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["stopped_total_ms"], row["started_by"]))
+
+
+def _ownership(
+    owned: Mapping[Partition, Sequence[Row]], totals: Row, bursts: Sequence[Row]
+) -> Ownership:
+    rows = [
+        {**one, "topic": topic, "partition": number}
+        for (topic, number), times in owned.items()
+        for one in times
+    ]
+    from_ms, until_ms, about = drawn_part(totals, bursts, len(rows))
+    return drawn(rows, from_ms, until_ms, about)
+
+
+def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int, str]:
+    """From when to when owners are drawn: all of a short history, of a long one the storm that
+    cost most, since an hour of a week is a hair's breadth.
+    """
+    from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
+    ended = [row for row in bursts if row["ended_at_ms"] is not None]
+    if times <= OWNED_TIMES_MAX or not ended:
+        return from_ms, until_ms, "From the first rebalance to the last."
+    worst = max(ended, key=lambda row: int(row["stopped_total_ms"]))
+    from_ms, until_ms = worst["started_at_ms"], worst["ended_at_ms"]
+    around_ms = int((until_ms - from_ms) * _AROUND) + 1_000
+    return (
+        from_ms - around_ms,
+        until_ms + around_ms,
+        f"The storm that cost most, from {moment(from_ms)}.",
+    )
+
+
+def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Ownership:
+    """The times of a bounded number of partitions, between two moments."""
+    within = [
+        row
+        for row in rows
+        if row["from_at_ms"] <= until_ms
+        and (row["until_at_ms"] is None or row["until_at_ms"] >= from_ms)
+    ]
+    lines = sorted({(row["topic"], row["partition"]) for row in within})
+    chosen = set(lines[:OWNED_PARTITIONS_MAX])
+    times = [row for row in within if (row["topic"], row["partition"]) in chosen]
+    times.sort(key=lambda row: (row["topic"], row["partition"], row["from_at_ms"]))
+    cut = " The shortest times are left out." if len(times) > OWNED_TIMES_MAX else ""
+    times = _fair(times)
+    return Ownership(times, from_ms, until_ms, len(lines), about + cut)
+
+
+def _fair(times: list[Row]) -> list[Row]:
+    """The times that may be drawn: the longest, which are the ones that can be seen."""
+    if len(times) <= OWNED_TIMES_MAX:
+        return times
+
+    def length_ms(row: Row) -> float:
+        until = row["until_at_ms"]
+        return float("inf") if until is None else until - row["from_at_ms"]
+
+    kept = {id(row) for row in sorted(times, key=length_ms, reverse=True)[:OWNED_TIMES_MAX]}
+    return [row for row in times if id(row) in kept]

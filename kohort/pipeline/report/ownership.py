@@ -1,0 +1,181 @@
+"""The plot of who owned which partition when, and when nobody did."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from kohort.pipeline.report.contents import GroupPage, Row
+from kohort.pipeline.report.markup import Markup, element
+from kohort.pipeline.report.scales import Times
+from kohort.pipeline.report.svg import (
+    LETTER,
+    LINE,
+    WIDE,
+    Drawing,
+    box,
+    figure,
+    line,
+    time_axis,
+    words,
+)
+from kohort.pipeline.report.words import NOTHING, cause, clock, duration, moment, name
+
+COLOURS: Final = 8
+_LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ROW: Final = 18
+_PIXELS_LEAST: Final = 0.4
+"""Times that are shorter are not drawn: another one covers them."""
+
+
+def owners(times: Sequence[Row]) -> dict[str, str]:
+    """What each owner is called: by the client id behind a member id, which is the same after a
+    restart; by both, where members share it at one time.
+    """
+    clients: dict[str, set[str]] = defaultdict(set)
+    for row in times:
+        if row["state"] == "owned":
+            clients[row.get("client_id") or row["owner"]].add(row["owner"])
+    return {
+        owner: f"{name(client)} as {name(owner)}" if _overlap(times, shared) else name(client)
+        for client, shared in clients.items()
+        for owner in shared
+    }
+
+
+def _overlap(times: Sequence[Row], members: set[str]) -> bool:
+    """Whether two of the members owned something at one time."""
+    spans = sorted(
+        (
+            min(row["from_at_ms"] for row in owned),
+            max(
+                float("inf") if row["until_at_ms"] is None else row["until_at_ms"] for row in owned
+            ),
+        )
+        for member in members
+        for owned in [[r for r in times if r["owner"] == member and r["state"] == "owned"]]
+    )
+    return any(before[1] > after[0] for before, after in pairwise(spans))
+
+
+def letters(times: Sequence[Row], called: dict[str, str]) -> dict[str, str]:
+    """The letter by which each owner is known in the plot, by what it is called."""
+    owned = Counter(called[row["owner"]] for row in times if row["state"] == "owned")
+    return {named: _letter(place) for place, named in enumerate(sorted(owned))}
+
+
+def _letter(place: int) -> str:
+    turn, place = divmod(place, len(_LETTERS))
+    return _LETTERS[place] + (str(turn + 1) if turn else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """How owners are told apart."""
+
+    called: dict[str, str]
+    """By member."""
+    letters: dict[str, str]
+    """By what it is called."""
+
+    def letter(self, owner: str) -> str:
+        return self.letters[self.called[owner]]
+
+    def colour(self, owner: str) -> int:
+        return list(self.letters).index(self.called[owner]) % COLOURS
+
+
+def ownership(page: GroupPage) -> Markup:
+    """A line for each partition, coloured and lettered by its owner; dashed while it has none."""
+    times = page.ownership.times
+    called = owners(times)
+    key = _Key(called, letters(times, called))
+    drawn = figure(lambda width: _draw(page, width, key), _alt(page, len(key.letters)))
+    legend = [
+        element("li", element("b", letter, class_=f"key owner-{place % COLOURS}"), " ", named)
+        for place, (named, letter) in enumerate(key.letters.items())
+    ]
+    unread = element("li", element("b", "", class_="key unread"), " no reader")
+    return Markup(drawn + element("ul", legend, unread, class_="legend"))
+
+
+def _alt(page: GroupPage, owner_count: int) -> str:
+    shown = page.ownership
+    partitions = {(row["topic"], row["partition"]) for row in shown.times}
+    unread = [row for row in shown.times if row["state"] == "unavailable"]
+    text = (
+        f"Owners of {len(partitions)} partitions from {moment(shown.from_at_ms)} to "
+        f"{moment(shown.until_at_ms)}: {owner_count} owners."
+    )
+    ended = [row for row in unread if row["until_at_ms"] is not None]
+    if ended:
+        row = max(ended, key=lambda one: one["until_at_ms"] - one["from_at_ms"])
+        took = duration(row["until_at_ms"] - row["from_at_ms"])
+        partition = f"{name(row['topic'])}-{row['partition']}"
+        text += (
+            f" The longest time without a reader is {took}, of {partition} from "
+            f"{clock(row['from_at_ms'])}."
+        )
+    return text
+
+
+def _draw(page: GroupPage, width: int, key: _Key) -> Drawing:
+    shown = page.ownership
+    topics = {row["topic"] for row in shown.times}
+    lines = sorted({(row["topic"], row["partition"]) for row in shown.times})
+    # With one topic, its name is said once, above.
+    names = [
+        str(number) if len(topics) == 1 else f"{name(topic)}-{number}" for topic, number in lines
+    ]
+    left = min(max(map(len, names)) * LETTER + 8, width * 0.35)
+    times = Times(shown.from_at_ms, shown.until_at_ms, left, width - 4)
+    bottom = LINE + len(lines) * _ROW
+    # Behind the times.
+    parts = time_axis(times.ticks(8 if width == WIDE else 4), LINE - 3, bottom + 2, width)
+    for place, named in enumerate(names):
+        most = int(left / LETTER)
+        cut = named if len(named) <= most else f"…{named[1 - most :]}"
+        parts.append(words(left - 6, LINE + place * _ROW + 13, cut, "end"))
+    places = {one: place for place, one in enumerate(lines)}
+    for row in shown.times:
+        top = LINE + places[row["topic"], row["partition"]] * _ROW + 1
+        parts += _time(row, times, top, key)
+    said = f"Partitions of {name(next(iter(topics)))}" if len(topics) == 1 else "Partitions"
+    parts.append(words(0, 13, said, class_="title"))
+    return Drawing(parts, bottom + LINE + 2)
+
+
+def _time(row: Row, times: Times, top: float, key: _Key) -> list[Markup]:
+    until_ms = times.until_ms if row["until_at_ms"] is None else row["until_at_ms"]
+    x, end = times.place(row["from_at_ms"]), times.place(until_ms)
+    across = end - x
+    if across < _PIXELS_LEAST:
+        return []
+    tall = _ROW - 2
+    if row["state"] != "owned":
+        return [line(x, top + tall / 2, end, top + tall / 2, "unread")]
+    parts = [box(x, top, across, tall, f"owner-{key.colour(row['owner'])}")]
+    letter = key.letter(row["owner"])
+    if across > LETTER * len(letter) + 4:
+        parts.append(words(x + across / 2, top + 12, letter, "middle", "letter"))
+    return parts
+
+
+def table_rows(page: GroupPage) -> list[Row]:
+    """What the plot shows, in words, for the table behind it."""
+    called = owners(page.ownership.times)
+    return [
+        {
+            "partition": f"{name(row['topic'])}-{row['partition']}",
+            "owner": called[row["owner"]] if row["state"] == "owned" else "no reader",
+            "from": clock(row["from_at_ms"]),
+            "for": NOTHING
+            if row["until_at_ms"] is None
+            else duration(row["until_at_ms"] - row["from_at_ms"]),
+            "because": cause(row["cause"]) if row.get("cause") else "",
+        }
+        for row in page.ownership.times
+    ]

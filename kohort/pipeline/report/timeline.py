@@ -1,0 +1,119 @@
+"""The plot of a group's history along its time: what it cost, how often, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from kohort.pipeline.report.contents import GroupPage
+from kohort.pipeline.report.markup import Markup
+from kohort.pipeline.report.scales import Times, Values
+from kohort.pipeline.report.svg import (
+    LINE,
+    WIDE,
+    Drawing,
+    box,
+    figure,
+    time_axis,
+    value_axis,
+    words,
+)
+from kohort.pipeline.report.words import cause, counted, duration, family, moment, seconds
+
+_LEFT: Final = 46
+_PANEL: Final = {True: 84, False: 64}
+_LANE: Final = 22
+_MARK_LEAST: Final = 5.0
+
+
+def timeline(page: GroupPage) -> Markup:
+    """Stopped seconds and rebalances as bars, and a line of marks for each cause."""
+    return figure(lambda width: _draw(page, width), alt(page), _caption(page))
+
+
+def alt(page: GroupPage) -> str:
+    figures = page.figures
+    first, last = moment(figures["first_at_ms"]), moment(figures["last_at_ms"])
+    text = (
+        f"{counted(figures['rebalance_count'], 'rebalance')} between {first} and {last}, in steps "
+        f"of {duration(page.bin_ms)}."
+    )
+    if page.by_time:
+        worst = max(page.by_time, key=lambda row: row["stopped_total_ms"])
+        text += (
+            f" Members stood still for longest, {seconds(worst['stopped_total_ms'])} s in "
+            f"{counted(worst['rebalance_count'], 'rebalance')}, from {moment(worst['at_ms'])}."
+        )
+    return text
+
+
+def _caption(page: GroupPage) -> str:
+    figures = page.figures
+    text = (
+        f"{moment(figures['first_at_ms'])} to {moment(figures['last_at_ms'])} UTC, a bar for each "
+        f"{duration(page.bin_ms)}; below, a mark for each rebalance, taller if it cost more."
+    )
+    if page.marks.left_out:
+        text += f" Marks are of the {len(page.marks.rows):,} costliest of {page.marks.total:,}."
+    return text
+
+
+def _draw(page: GroupPage, width: int) -> Drawing:
+    is_wide = width == WIDE
+    first_ms, last_ms = page.figures["first_at_ms"], page.figures["last_at_ms"]
+    # A bar is whole, also the last one.
+    end_ms = max([last_ms, *(row["at_ms"] + page.bin_ms for row in page.by_time)])
+    start_ms = min([first_ms, *(row["at_ms"] for row in page.by_time)])
+    times = Times.around(start_ms, end_ms, _LEFT, width - 4)
+    parts: list[Markup] = []
+    top = 0.0
+    for title, column, scale, style in (
+        ("Seconds that members stood still", "stopped_total_ms", 1_000, "stopped"),
+        ("Rebalances", "rebalance_count", 1, "count"),
+    ):
+        values = [row[column] / scale for row in page.by_time]
+        parts += _panel(page, times, values, top, title, style, _PANEL[is_wide])
+        top += LINE + _PANEL[is_wide] + 14
+    lanes = Counter(row["trigger_kind"] for row in page.marks.rows)
+    bottom = top + len(lanes) * (LINE + _LANE)
+    # Behind the marks.
+    parts[:0] = time_axis(times.ticks(8 if is_wide else 4), 0, bottom, width)
+    for place, (kind, count) in enumerate(lanes.most_common()):
+        parts += _lane(page, times, kind, count, top + place * (LINE + _LANE))
+    return Drawing(parts, bottom + LINE)
+
+
+def _panel(
+    page: GroupPage,
+    times: Times,
+    values: list[float],
+    top: float,
+    title: str,
+    style: str,
+    height: float,
+) -> list[Markup]:
+    bottom = top + LINE + height
+    # From 0 and even: bars are compared by their length.
+    scale = Values(max([*values, 1.0]) * 1.05, bottom, top + LINE)
+    parts = [words(0, top + 13, title, class_="title")]
+    parts += value_axis(scale.ticks(3), times.left, times.right)
+    for row, value in zip(page.by_time, values, strict=True):
+        x = times.place(row["at_ms"])
+        across = max(times.place(row["at_ms"] + page.bin_ms) - x - 1, 1.5)
+        y = scale.place(value)
+        if value:
+            parts.append(box(x, min(y, bottom - 1), across, max(bottom - y, 1), style))
+    return parts
+
+
+def _lane(page: GroupPage, times: Times, kind: str, count: int, top: float) -> list[Markup]:
+    most = max((row["stopped_total_ms"] or 0 for row in page.marks.rows), default=0)
+    base = top + LINE + _LANE - 4
+    parts = [words(0, top + 13, f"{cause(kind)}: {count:,}", class_="title")]
+    for row in page.marks.rows:
+        if row["trigger_kind"] == kind:
+            share = (row["stopped_total_ms"] or 0) / most if most else 0
+            tall = _MARK_LEAST + share * (_LANE - 4 - _MARK_LEAST)
+            x = times.place(row["started_at_ms"])
+            parts.append(box(x - 1, base - tall, 2, tall, f"of-{family(kind)}"))
+    return parts

@@ -1,0 +1,108 @@
+"""A lake and its history make the same page: the findings of Spark and the plain ones agree."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kohort.pipeline.plain.history import read_history
+from kohort.pipeline.plain.ownership import FLAPPING_MOVES, FLAPPING_WINDOW_MS
+from kohort.pipeline.plain.storms import QUIET_MS, SIZE
+from kohort.pipeline.report.contents import GroupPage, Listed, Ownership, Row
+from kohort.pipeline.report.from_history import group_page
+from tests.pipeline.conftest import Pipeline
+from tests.pipeline.events import CLUSTER
+from tests.unit.pipeline.report.pages import week
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.pipeline.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The recorded week, with its findings."""
+    from kohort.pipeline.lake import Lake  # noqa: PLC0415
+    from kohort.pipeline.rebalances.files import Piece  # noqa: PLC0415
+    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+
+    made = Lake(spark, str(tmp_path_factory.mktemp("lake")))
+    records = [record for group in week().values() for record in group]
+    lines = [(number, json.dumps(record).encode()) for number, record in enumerate(records)]
+    Ingest(made).take(Piece("week", lines).frame(spark, CLUSTER))
+    Findings(made, Thresholds()).renew()
+    return made
+
+
+@pytest.mark.long
+def test_a_lake_and_its_history_make_the_same_page(lake: Lake) -> None:
+    from kohort.pipeline.rebalances.pages import TABLES, collect  # noqa: PLC0415
+
+    told: list[str] = []
+    pages = {page.group: page for page in collect(lake, [], told.append).groups}
+    assert list(pages) == ["billing", "search", "payments"]
+    for group, records in week().items():
+        expected = group_page(group, read_history(records), cluster_id=CLUSTER)
+        for field in fields(GroupPage):
+            # Fewer rebalances are told of each of several groups, and not all processes.
+            if field.name not in {"told", "marks", "culprits"}:
+                here, there = (_rows(getattr(one, field.name)) for one in (pages[group], expected))
+                assert _same(here, there), (group, field.name)
+        assert _culprits(pages[group]) <= _culprits(expected)
+        assert len(_culprits(pages[group])) >= len(pages[group].causes) - 1
+    assert told[1] == f"reading causes, table 1 of {TABLES}"
+    assert told[-1] == f"reading partitions, table {TABLES} of {TABLES}"
+
+
+@pytest.mark.long
+def test_a_page_of_a_lake_is_written(pipeline: Pipeline, lake: Lake, tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    assert pipeline("report", "--lake", lake.root, "--output", output, "--group", "search") == 0
+    text = output.read_text(encoding="utf-8")
+    assert "Why search rebalanced, and what to change" in text
+    assert "billing" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_the_plain_findings_have_the_thresholds_of_spark(spark: SparkSession) -> None:
+    from kohort.pipeline.rebalances.findings import Thresholds  # noqa: PLC0415
+
+    assert spark is not None
+    usual = Thresholds()
+    assert (usual.storm_quiet_ms, usual.storm_size) == (QUIET_MS, SIZE)
+    assert (usual.flapping_moves, usual.flapping_window_ms) == (FLAPPING_MOVES, FLAPPING_WINDOW_MS)
+
+
+def _rows(value: Any) -> tuple[list[Row], Any]:  # noqa: ANN401 - any field of a page.
+    if isinstance(value, Listed):
+        return list(value.rows), value.total
+    if isinstance(value, Ownership):
+        rest = (value.from_at_ms, value.until_at_ms, value.partitions, value.about)
+        return list(value.times), rest
+    if isinstance(value, dict):
+        return [value], None
+    return (list(value), None) if isinstance(value, (list, tuple)) else ([], value)
+
+
+def _culprits(page: GroupPage) -> set[tuple[object, ...]]:
+    names = ("trigger_kind", "process", "rebalance_count", "processes")
+    return {tuple(row[name] for name in names) for row in page.culprits}
+
+
+def _same(here: tuple[list[Row], Any], there: tuple[list[Row], Any]) -> bool:
+    """The same rows, as far as both have the columns; the plain ones have what the page needs."""
+    (rows, rest), (expected, expected_rest) = here, there
+    assert len(rows) == len(expected), (len(rows), len(expected))
+    for row, plain in zip(rows, expected, strict=True):
+        both = set(row) & set(plain) - {"event"}
+        assert both
+        differing = {name: (row[name], plain[name]) for name in both if row[name] != plain[name]}
+        assert not differing, differing
+    assert rest == expected_rest
+    return True

@@ -1,0 +1,121 @@
+"""The page in a browser, on a desk and on a telephone, by day and in the dark: what fits, what can
+be read. Chromium measures it; everything that is folded is unfolded for that.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.pipeline.report.contents import Contents
+from kohort.pipeline.report.page import render
+from tests.support.processes import java_env
+from tests.unit.pipeline.report.pages import page
+from tests.unit.pipeline.report.test_contrast import TEXT, ratio
+
+pytestmark = pytest.mark.long
+
+_FRAME = """<!doctype html><meta charset="utf-8"><body style="margin:0"><pre id="found"></pre>
+<iframe id="page" style="border:0;width:{width}px;height:900px" srcdoc="{page}"></iframe>
+<script>
+document.getElementById("page").onload = (event) => {{
+  const view = event.target.contentWindow, doc = view.document;
+  for (const one of doc.querySelectorAll("details")) one.open = true;
+  const texts = [];
+  const walker = doc.createTreeWalker(doc.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {{
+    const parent = walker.currentNode.parentElement;
+    const area = parent.getBoundingClientRect();
+    if (!walker.currentNode.data.trim() || !area.width || !area.height) continue;
+    // On a telephone, heads of tables are for readers that speak: each value has its title.
+    const head = parent.closest("thead");
+    if (head && view.getComputedStyle(head).position === "absolute") continue;
+    const style = view.getComputedStyle(parent), drawn = parent.closest("svg");
+    let ground = "rgba(0, 0, 0, 0)";
+    for (let up = parent; up && ground === "rgba(0, 0, 0, 0)"; up = up.parentElement)
+      ground = view.getComputedStyle(up).backgroundColor;
+    const scale = drawn ? drawn.getBoundingClientRect().width / drawn.viewBox.baseVal.width : 1;
+    texts.push({{
+      text: walker.currentNode.data.slice(0, 40),
+      colour: drawn ? style.fill : style.color,
+      ground: parent.classList.contains("letter") ? null : ground,
+      size: parseFloat(style.fontSize) * scale,
+      right: area.right,
+      scrolls: !!parent.closest("pre"),
+    }});
+  }}
+  const plots = [...doc.querySelectorAll("svg")].filter((one) => one.getClientRects().length);
+  document.getElementById("found").textContent = JSON.stringify({{
+    width: doc.documentElement.scrollWidth,
+    plots: plots.length,
+    answered: doc.querySelector(".answers section:nth-child(3)").getBoundingClientRect().bottom,
+    texts,
+  }});
+}};
+</script>"""
+
+
+def measure(width: int, theme: str, tmp_path: Path) -> dict[str, Any]:
+    """What a browser of this width makes of the page of a group."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        java_env.missing("there is no chromium")
+    contents = Contents([page()])
+    text = render(contents, "the recorded week", datetime(2026, 1, 12, tzinfo=UTC))
+    frame = tmp_path / "frame.html"
+    frame.write_text(_FRAME.format(width=width, page=html.escape(text)), encoding="utf-8")
+    done = subprocess.run(
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--blink-settings=preferredColorScheme={0 if theme == 'dark' else 1}",
+            "--virtual-time-budget=20000",
+            "--dump-dom",
+            frame.as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None, done.stderr
+    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return measured
+
+
+def hexadecimal(colour: str) -> str:
+    red, green, blue = re.findall(r"\d+", colour)[:3]
+    return f"#{int(red):02x}{int(green):02x}{int(blue):02x}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 768, 390, 320])
+def test_everything_fits_and_can_be_read(width: int, theme: str, tmp_path: Path) -> None:
+    found = measure(width, theme, tmp_path)
+    # Nothing has to be moved aside to be seen, but long lines of settings.
+    assert found["width"] <= width
+    outside = [one for one in found["texts"] if one["right"] > width + 1 and not one["scrolls"]]
+    assert not outside, outside[:3]
+    assert found["plots"] == 3
+    assert len(found["texts"]) > 500
+    for one in found["texts"]:
+        assert one["size"] >= 10, one
+        if one["ground"] is not None:
+            assert ratio(hexadecimal(one["colour"]), hexadecimal(one["ground"])) >= TEXT, one
+    (title, *_) = found["texts"]
+    is_dark = title["ground"] == "rgb(18, 24, 30)"
+    assert is_dark == (theme == "dark")
+    # On a desk, the answer is on the first screen.
+    assert found["answered"] < 720 or width < 1000
