@@ -460,8 +460,14 @@ class Broker:
 
     async def _start_http(self, stack: AsyncExitStack) -> HttpServer:
         """Answer probes before the logs are open, which may take a while after a crash."""
-        server = HttpServer(health_pages(lambda: self._not_ready))
         host, port = self.config.kohort_metrics_host, self.config.kohort_metrics_port
+        server = HttpServer(
+            health_pages(lambda: self._not_ready),
+            hosts={
+                name.lower()
+                for name in (host, socket.gethostname(), *self.config.kohort_http_hosts)
+            },
+        )
         if port < 0:
             return server
         # An operator who set a port will look for the metrics there and nowhere else.

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "topics": ("topics: list, describe, create, alter, delete", "kohort.cli.topics"),
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
+    "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
 """Summary and module by name. A module has `add_arguments(parser)`, which sets `run`."""

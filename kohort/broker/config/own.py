@@ -1,6 +1,6 @@
 """Settings that Kafka has not: names begin with ``kohort.``."""
 
-from kohort.broker.config.settings import Int, Long, Settings, String, setting
+from kohort.broker.config.settings import Int, List, Long, Settings, String, setting
 
 
 class KohortSettings(Settings):
@@ -20,6 +20,12 @@ class KohortSettings(Settings):
         at_most=65_535,
         doc="Port of /metrics; 0 takes any free port, -1 turns it off. Where it is not set and "
         "9308 is taken, the first free one of the 19 above it, which the log names.",
+    )
+    kohort_http_hosts: List = setting(
+        (),
+        doc="Names with a dot by which that port may be asked (the Host header), beside addresses, "
+        "names of this machine, and names that nobody can own, such as `.local` and `.svc`. Others "
+        "are refused, so that no web page reads it through its visitor's browser (DNS rebinding).",
     )
     kohort_metrics_partitions_max: Int = setting(
         10_000,

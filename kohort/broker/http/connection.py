@@ -128,7 +128,10 @@ class HttpConnection:
         self._is_head = event.method == b"HEAD"
         path, _, query = event.target.decode("ascii").partition("?")
         accept = [value.decode("latin-1") for name, value in event.headers if name == b"accept"]
-        return HttpRequest(event.method.decode("ascii"), path, query, ",".join(accept))
+        host = [value.decode("latin-1") for name, value in event.headers if name == b"host"]
+        return HttpRequest(
+            event.method.decode("ascii"), path, query, ",".join(accept), host=",".join(host)
+        )
 
     async def _receive(self) -> None:
         self._http.receive_data(await self._reader.read(_READ_BYTES))

@@ -22,6 +22,8 @@ class HttpRequest(NamedTuple):
     """All Accept headers as one list, empty without any."""
     path_values: tuple[str, ...] = ()
     """What stood where the page's path has a name in braces, decoded; in order."""
+    host: str = ""
+    """What the client calls us, with the port if it says one; empty without a Host header."""
 
 
 class HttpResponse(NamedTuple):

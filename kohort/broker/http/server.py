@@ -12,10 +12,11 @@ Starting costs next to nothing: what speaks HTTP is imported when the first conn
 import asyncio
 import errno
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from kohort.broker.http.hosts import may_be_called
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from kohort.broker.http.routes import Routes
 
 logger = logging.getLogger(__name__)
+
+OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})
+"""Pages for everybody, by whatever name: they say no more than yes or no."""
 
 PROTECTED_S: Final = 1.0
 """How long a request that has arrived keeps its place against other connections."""
@@ -36,11 +40,21 @@ _BUSY = (
 class HttpServer:
     """The HTTP port of one broker. Serves GET and HEAD of its pages."""
 
-    def __init__(self, pages: Mapping[str, Page], limits: "HttpLimits | None" = None) -> None:
+    def __init__(
+        self,
+        pages: Mapping[str, Page],
+        limits: "HttpLimits | None" = None,
+        *,
+        hosts: Collection[str] = (),
+    ) -> None:
+        """`hosts` are names of this machine by which it may be asked, beside those that nobody
+        else could own; see `hosts`.
+        """
         self._pages = dict(pages)
         self._routes: Routes | None = None
         """Routes of `_pages`; made by the first request."""
         self._limits = limits
+        self._hosts = frozenset(name.lower() for name in hosts)
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -96,6 +110,11 @@ class HttpServer:
         """Ask the page that a request names."""
         if self._routes is None:
             self._routes = _routes_of(self._pages)
+        if request.path not in OPEN_PAGES and not may_be_called(request.host, self._hosts):
+            return HttpResponse.error(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this is no name of this broker (Host header); kohort.http.hosts adds one",
+            )
         try:
             found = self._routes.find(request.path)
             if found is None:

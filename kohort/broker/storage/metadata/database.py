@@ -148,6 +148,7 @@ class Content(NamedTuple):
         return int(self.properties.get(CHANGES, "0"))
 
 
+_PRIVATE: Final = 0o600
 _HEADER_BYTES: Final = 100
 _WRITE_VERSION_AT: Final = 18
 _WRITE_VERSIONS: Final = frozenset({1, 2})
@@ -182,6 +183,7 @@ class MetadataDatabase:
 
     def _open(self, locking_mode: str) -> None:
         try:
+            _keep_private(self.path)
             # Autocommit, because change() marks its own transactions.
             self._connection = _connect(self.path)
         except sqlite3.Error as error:
@@ -335,6 +337,17 @@ def salvage(path: Path) -> Content:
 def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
     with suppress(*_ERRORS):
         yield from filter(None, map(_decoded, connection.execute(query)))
+
+
+def _keep_private(path: str) -> None:
+    """Let nobody else read a file that has credentials in it; SQLite gives its others this mode."""
+    if path == ":memory:":
+        return
+    # What cannot be done is for SQLite to tell.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, _PRIVATE))
+        if Path(path).stat().st_mode & 0o077:
+            Path(path).chmod(_PRIVATE)
 
 
 def _connect(path: str) -> sqlite3.Connection:

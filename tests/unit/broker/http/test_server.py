@@ -103,6 +103,13 @@ async def test_a_page_gets_path_query_and_accept_apart() -> None:
     assert answer.endswith(b"\r\n\r\n/echo|a=b|text/plain,*/*\n")
 
 
+async def test_a_name_that_somebody_else_could_own_gets_no_page() -> None:
+    async with serving() as server:
+        for host, status in ((b"evil.example", b"421"), (b"127.0.0.1:9308", b"200")):
+            head = b"GET /echo HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+            assert (await exchange(server, head)).startswith(b"HTTP/1.1 " + status)
+
+
 async def test_a_page_gets_what_stands_in_the_places_of_its_path() -> None:
     async with serving() as server:
         request = b"GET /named/a%2Fb/c%20%C3%BC?x HTTP/1.0\r\n\r\n"

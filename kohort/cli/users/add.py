@@ -1,0 +1,32 @@
+"""``kohort users add``: a new user, who can authenticate at once."""
+
+import argparse
+
+from kohort.broker.core.history.wording import shown
+from kohort.cli.errors import RefusedCommandError
+from kohort.cli.users.options import add_password, add_place, place_of, read_password
+from kohort.wire.cluster import RefusedError
+from kohort.wire.users import MECHANISMS, hashed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("user", metavar="NAME")
+    add_password(parser)
+    add_place(parser)
+    parser.set_defaults(ask=ask)
+
+
+def ask(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    with place_of(options) as place:
+        try:
+            if place.users([options.user]):
+                raise RefusedCommandError(
+                    f"there is a user {options.user!r}; `kohort users password` changes it"
+                )
+            password = read_password(options)
+            mechanisms = options.mechanism or list(MECHANISMS)
+            place.set_password(options.user, hashed(password, mechanisms, options.iterations))
+        except RefusedError as error:
+            raise RefusedCommandError(str(error)) from error
+    print(f"{shown(options.user)}: added for {', '.join(mechanisms)}")

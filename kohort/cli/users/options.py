@@ -1,0 +1,128 @@
+"""Options that several commands on users have, and where users are looked for."""
+
+import argparse
+import getpass
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from kohort.cli.errors import UsageError
+from kohort.cli.options import add_kafka, cluster_of
+from kohort.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN
+from kohort.wire.cluster import Cluster
+from kohort.wire.users import (
+    ITERATIONS,
+    MECHANISMS,
+    Password,
+    User,
+    list_users,
+    remove_user,
+    set_password,
+)
+
+PASSWORD_BYTES_MAX: Final = 4096
+
+
+class Place(Protocol):
+    """Where users are kept."""
+
+    def users(self, names: Sequence[str] = ()) -> list[User]:
+        """All of them, or those of `names` that there are."""
+        ...
+
+    def set_password(self, name: str, passwords: Sequence[Password]) -> None: ...
+
+    def remove(self, user: User) -> None: ...
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Where: a running broker, or the data directory of one that is stopped."""
+    add_kafka(parser)
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="the data directory of a broker that is stopped, in place of a running one: how the"
+        " first user comes to be",
+    )
+
+
+def add_password(parser: argparse.ArgumentParser) -> None:
+    """How the password is hashed, and where it is read from."""
+    parser.add_argument(
+        "--password-fd",
+        type=int,
+        metavar="FD",
+        help="read the password from this file descriptor (0 is standard input) and not from the"
+        " terminal",
+    )
+    parser.add_argument(
+        "--mechanism",
+        action="append",
+        choices=[*MECHANISMS],
+        help="for this one alone; may be given twice (both)",
+    )
+    parser.add_argument(
+        "--iterations",
+        type=int,
+        default=ITERATIONS,
+        metavar="N",
+        help=f"how often to hash, {ITERATIONS_MIN} to {ITERATIONS_MAX} (%(default)s)",
+    )
+
+
+def read_password(options: argparse.Namespace) -> str:
+    """The new password, from the terminal or a descriptor. Raises UsageError."""
+    if not ITERATIONS_MIN <= options.iterations <= ITERATIONS_MAX:
+        raise UsageError(f"--iterations is {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    if options.password_fd is None:
+        password = getpass.getpass("New password: ")
+        if getpass.getpass("Once more: ") != password:
+            raise UsageError("the two are not the same")
+    else:
+        password = _from_descriptor(options.password_fd)
+    if not password or "\0" in password:
+        raise UsageError("the password is empty, or has a NUL in it")
+    return password
+
+
+def _from_descriptor(descriptor: int) -> str:
+    try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(PASSWORD_BYTES_MAX + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--password-fd {descriptor} cannot be read: {error}") from None
+    if len(data) > PASSWORD_BYTES_MAX:
+        raise UsageError(f"the password is longer than {PASSWORD_BYTES_MAX} bytes")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+@contextmanager
+def place_of(options: argparse.Namespace) -> Iterator[Place]:
+    """Where the users are. Raises UsageError, UnavailableError."""
+    if options.data is not None:
+        # What reads a data directory is needed by nobody who asks a broker.
+        from kohort.cli.users.stopped import stopped_broker  # noqa: PLC0415
+
+        with stopped_broker(options.data) as place:
+            yield place
+        return
+    with cluster_of(options) as cluster:
+        yield _Running(cluster)
+
+
+class _Running:
+    """A running broker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def users(self, names: Sequence[str] = ()) -> list[User]:
+        return list_users(self._cluster, names)
+
+    def set_password(self, name: str, passwords: Sequence[Password]) -> None:
+        set_password(self._cluster, name, passwords)
+
+    def remove(self, user: User) -> None:
+        remove_user(self._cluster, user)
