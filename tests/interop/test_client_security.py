@@ -1,4 +1,6 @@
-"""TLS and SASL of the client's two kinds of connections, with the listeners of a real Kafka."""
+"""TLS and SASL of the client's two kinds of connections, with the listeners of a real Kafka, and
+with the same ones of a Kohort.
+"""
 
 import asyncio
 import random
@@ -35,6 +37,7 @@ from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest
 from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
+from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.model import Record
 
@@ -44,10 +47,23 @@ AskBrokers = Callable[[str, int, SecurityConfig], Awaitable[set[int]]]
 """Connects and asks for the brokers' ports."""
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    with SecureKafka(tmp_path_factory.mktemp("secure")) as kafka:
-        yield kafka
+Secure = SecureKafka | SecureKohort
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(SecureKafka, id="kafka"),
+        pytest.param(SecureKohort, id="kohort", marks=pytest.mark.long),
+    ],
+)
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secure]:
+    """One with listeners of all kinds: Kafka's, and ours."""
+    start: type[Secure] = request.param
+    with start(tmp_path_factory.mktemp("secure")) as broker:
+        yield broker
 
 
 async def with_loop(host: str, port: int, security: SecurityConfig) -> set[int]:
@@ -82,12 +98,12 @@ def ask_brokers(request: pytest.FixtureRequest) -> AskBrokers:
     return asks
 
 
-def trusting(kafka: SecureKafka) -> ssl.SSLContext:
+def trusting(kafka: Secure) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=kafka.authority.certificate)
 
 
 def security_for(
-    kafka: SecureKafka,
+    kafka: Secure,
     listener: str,
     **settings: Any,  # noqa: ANN401 - of many types.
 ) -> SecurityConfig:
@@ -113,7 +129,7 @@ def security_for(
     ],
 )
 async def test_every_listener_lets_us_in(
-    kafka: SecureKafka, ask_brokers: AskBrokers, listener: str, mechanism: str
+    kafka: Secure, ask_brokers: AskBrokers, listener: str, mechanism: str
 ) -> None:
     security = security_for(kafka, listener, sasl_mechanism=mechanism)
     port = kafka.ports[listener]
@@ -123,7 +139,7 @@ async def test_every_listener_lets_us_in(
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("wrong", ["sasl_plain_username", "sasl_plain_password"])
 async def test_a_wrong_password_or_user_is_told_at_once_without_the_password(
-    kafka: SecureKafka, ask_brokers: AskBrokers, mechanism: str, wrong: str
+    kafka: Secure, ask_brokers: AskBrokers, mechanism: str, wrong: str
 ) -> None:
     security = security_for(
         kafka, "SASL_SSL", sasl_mechanism=mechanism, **{wrong: "some-other-word"}
@@ -138,7 +154,7 @@ async def test_a_wrong_password_or_user_is_told_at_once_without_the_password(
 
 
 async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     security = security_for(kafka, "SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512")
     with pytest.raises(UnsupportedMechanismError, match="PLAIN, SCRAM-SHA-256"):
@@ -146,7 +162,7 @@ async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(
 
 
 async def test_sasl_with_a_listener_that_has_none_is_told(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     security = security_for(kafka, "SASL_PLAINTEXT")
     with pytest.raises(UnsupportedMechanismError, match="must be PLAINTEXT"):
@@ -154,42 +170,42 @@ async def test_sasl_with_a_listener_that_has_none_is_told(
 
 
 async def test_no_sasl_with_a_listener_that_wants_it_gets_a_hint(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises(DisconnectedError, match="SASL_PLAINTEXT or SASL_SSL"):
         await ask_brokers("127.0.0.1", kafka.ports["SASL_PLAINTEXT"], SecurityConfig())
 
 
 async def test_tls_with_a_listener_that_has_none_gets_a_hint(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises((DisconnectedError, TlsError), match="must be PLAINTEXT"):
         await ask_brokers("127.0.0.1", kafka.ports["PLAINTEXT"], security_for(kafka, "SSL"))
 
 
 async def test_no_tls_with_a_listener_that_wants_it_is_told(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises(DisconnectedError, match="must be SSL or SASL_SSL"):
         await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig())
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises(CertificateError, match="ssl_context"):
         await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig("SSL"))
 
 
 async def test_a_certificate_of_another_host_is_refused(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises(CertificateError, match=r"127\.0\.0\.2"):
         await ask_brokers("127.0.0.2", kafka.ports["SSL"], security_for(kafka, "SSL"))
 
 
 async def test_a_listener_that_wants_to_know_the_client_gets_a_certificate(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     context = trusting(kafka)
     context.load_cert_chain(kafka.authority.issue("client", "DNS:client"))
@@ -199,13 +215,13 @@ async def test_a_listener_that_wants_to_know_the_client_gets_a_certificate(
 
 
 async def test_a_listener_that_wants_to_know_the_client_refuses_one_without_certificate(
-    kafka: SecureKafka, ask_brokers: AskBrokers
+    kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises(CertificateError, match="load_cert_chain"):
         await ask_brokers("127.0.0.1", kafka.ports["MUTUAL"], security_for(kafka, "MUTUAL"))
 
 
-async def test_a_session_that_ends_is_replaced_before_it_does(kafka: SecureKafka) -> None:
+async def test_a_session_that_ends_is_replaced_before_it_does(kafka: Secure) -> None:
     """The broker hangs up on a request that comes later; none of ours may be lost so."""
     security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
     config = ConnectionConfig(request_timeout_ms=TIMEOUT_MS, security=security)
@@ -224,7 +240,7 @@ async def test_a_session_that_ends_is_replaced_before_it_does(kafka: SecureKafka
     await cluster.close()
 
 
-async def test_the_thread_knows_when_its_session_ends(kafka: SecureKafka) -> None:
+async def test_the_thread_knows_when_its_session_ends(kafka: Secure) -> None:
     security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
     address = Address("127.0.0.1", kafka.ports["SHORT"])
     connection = BlockingConnection(address, ConnectionConfig(security=security))
@@ -236,7 +252,7 @@ async def test_the_thread_knows_when_its_session_ends(kafka: SecureKafka) -> Non
     connection.close()
 
 
-def consumer_settings(kafka: SecureKafka, listener: str, name: str) -> dict[str, Any]:
+def consumer_settings(kafka: Secure, listener: str, name: str) -> dict[str, Any]:
     security = security_for(kafka, listener, sasl_mechanism="SCRAM-SHA-256")
     return {
         "bootstrap_servers": f"127.0.0.1:{kafka.ports[listener]}",
@@ -251,14 +267,14 @@ def consumer_settings(kafka: SecureKafka, listener: str, name: str) -> dict[str,
     }
 
 
-def fill(kafka: SecureKafka, topic: str, *values: bytes) -> None:
+def fill(kafka: Secure, topic: str, *values: bytes) -> None:
     admin = admin_client(kafka.bootstrap)
     if topic not in admin.list_topics(timeout=10).topics:
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     ConfluentClient(kafka.bootstrap).produce(topic, [Record(value) for value in values])
 
 
-async def test_a_whole_consumer_outlives_its_sessions(kafka: SecureKafka) -> None:
+async def test_a_whole_consumer_outlives_its_sessions(kafka: Secure) -> None:
     """All three of its connections are replaced meanwhile, the heartbeat thread's too."""
     name = f"short-{uuid.uuid4().hex[:12]}"
     await asyncio.to_thread(fill, kafka, name, b"first")
@@ -281,7 +297,7 @@ async def test_a_whole_consumer_outlives_its_sessions(kafka: SecureKafka) -> Non
         assert one.health().is_healthy
 
 
-async def test_a_whole_consumer_speaks_sasl_over_tls(kafka: SecureKafka) -> None:
+async def test_a_whole_consumer_speaks_sasl_over_tls(kafka: Secure) -> None:
     name = f"secure-{uuid.uuid4().hex[:12]}"
     # Many TLS records and many reads long.
     values = [b"small", random.Random(1).randbytes(900_000), b"behind it"]
@@ -294,7 +310,7 @@ async def test_a_whole_consumer_speaks_sasl_over_tls(kafka: SecureKafka) -> None
             await one.poll(0.1)
 
 
-async def test_a_consumer_with_a_wrong_password_does_not_start(kafka: SecureKafka) -> None:
+async def test_a_consumer_with_a_wrong_password_does_not_start(kafka: Secure) -> None:
     settings = consumer_settings(kafka, "SASL_SSL", "any")
     settings["sasl_plain_password"] = "some-other-word"
     async with asyncio.timeout(30):
@@ -312,7 +328,7 @@ async def test_a_consumer_with_a_wrong_password_does_not_start(kafka: SecureKafk
     ],
 )
 async def test_a_consumer_that_does_not_fit_the_listener_says_what_to_change(
-    kafka: SecureKafka, listener: str, protocol: str, hint: str
+    kafka: Secure, listener: str, protocol: str, hint: str
 ) -> None:
     bootstrap = f"127.0.0.1:{kafka.ports[listener]}"
     async with asyncio.timeout(30):
@@ -320,7 +336,7 @@ async def test_a_consumer_that_does_not_fit_the_listener_says_what_to_change(
             await Consumer(bootstrap_servers=bootstrap, security_protocol=protocol).start()
 
 
-async def test_a_consumer_whose_user_goes_away_is_told_by_its_next_poll(kafka: SecureKafka) -> None:
+async def test_a_consumer_whose_user_goes_away_is_told_by_its_next_poll(kafka: Secure) -> None:
     """When its session ends: the heartbeat thread has to find out, or a connection of the loop."""
     name = f"gone-{uuid.uuid4().hex[:12]}"
     await asyncio.to_thread(fill, kafka, name, b"value")
@@ -338,7 +354,7 @@ async def test_a_consumer_whose_user_goes_away_is_told_by_its_next_poll(kafka: S
         await one.stop()
 
 
-def change_user(kafka: SecureKafka, user: str, password: str | None) -> None:
+def change_user(kafka: Secure, user: str, password: str | None) -> None:
     """Make a user, or take one away."""
     admin = admin_client(kafka.bootstrap)
     change: Any = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_256)

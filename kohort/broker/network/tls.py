@@ -13,6 +13,9 @@ from typing import Final, cast
 RECORD_BYTES: Final = 16 * 1024 + 512
 """More than any record of TLS has with its header."""
 
+_ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2, 80))
+"""A fatal alert, internal_error."""
+
 WRITE_SLICE_BYTES: Final = 64 * 1024
 """Plaintext that is encrypted at a time."""
 
@@ -50,6 +53,9 @@ class TlsPump:
         except ssl.SSLWantReadError:
             return
         except (ssl.SSLError, OSError) as error:
+            if not self._outgoing.pending:
+                # OpenSSL says nothing to who speaks no TLS at all; Kafka does, and clients hint.
+                self._outgoing.write(_ALERT)
             raise TlsError(reason_of(error)) from None
         self.is_established = True
 

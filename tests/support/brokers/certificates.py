@@ -6,6 +6,9 @@ from pathlib import Path
 
 from tests.support.processes import java_env
 
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+"""Made in a moment, and what a broker should have."""
+
 
 class Authority:
     """A certificate authority of one's own under `directory`."""
@@ -17,7 +20,7 @@ class Authority:
         self._key = directory / "ca.key"
         self._openssl = shutil.which("openssl") or java_env.missing("openssl is not installed")
         self._run(
-            *("req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", "2"),
+            *("req", "-x509", *NEW_KEY, "-noenc", "-days", "2"),
             *("-subj", "/CN=authority of the tests"),
             *("-keyout", str(self._key), "-out", str(self.certificate)),
         )
@@ -30,7 +33,7 @@ class Authority:
         extensions = self.directory / f"{name}.ext"
         extensions.write_text(f"subjectAltName={alternatives}\n")
         self._run(
-            *("req", "-newkey", "rsa:2048", "-noenc", "-subj", f"/CN={name}"),
+            *("req", *NEW_KEY, "-noenc", "-subj", f"/CN={name}"),
             *("-keyout", str(key), "-out", str(request)),
         )
         self._run(

@@ -1,5 +1,6 @@
 """A real Kafka with a listener for every way to be secure, and the users that may use them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -39,38 +40,44 @@ class SecureKafka(KafkaServer):
         self.authority = Authority(directory / "certificates")
         self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
         controller = self.properties["controller.quorum.voters"].partition("@")[2]
-        # The certificate is for 127.0.0.1; 127.0.0.2 reaches the same listeners.
-        listeners = [f"{name}://0.0.0.0:{port}" for name, port in self.ports.items()]
-        advertised = [f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()]
-        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **LISTENERS}
-        self.properties |= {
-            "listeners": ",".join([*listeners, f"CONTROLLER://{controller}"]),
-            "advertised.listeners": ",".join(advertised),
-            "listener.security.protocol.map": ",".join(
-                f"{name}:{protocol}" for name, protocol in protocols.items()
-            ),
-            # Who asks first waits until all are made.
-            "offsets.topic.num.partitions": "5",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.authority.issue("broker", "IP:127.0.0.1")),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority.certificate),
-            "listener.name.mutual.ssl.client.auth": "required",
-            "listener.name.short.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
-        }
-        for listener, mechanisms in _MECHANISMS.items():
-            self._enable(listener, mechanisms)
+        secure = secure_properties(self.ports, self.authority)
+        secure["listeners"] += f",CONTROLLER://{controller}"
+        secure["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+        self.properties |= secure
         self.format_arguments = [
             word
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
             for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
         ]
 
-    def _enable(self, listener: str, mechanisms: tuple[str, ...]) -> None:
+
+def secure_properties(ports: Mapping[str, int], authority: Authority) -> dict[str, str]:
+    """Settings of a broker with these listeners."""
+    # The certificate is for 127.0.0.1; 127.0.0.2 reaches the same listeners.
+    listeners = [f"{name}://0.0.0.0:{port}" for name, port in ports.items()]
+    advertised = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]
+    protocols = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
+    found = {
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in protocols.items()
+        ),
+        # Who asks first waits until all are made.
+        "offsets.topic.num.partitions": "5",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.short.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
+    }
+    for listener, mechanisms in _MECHANISMS.items():
         prefix = f"listener.name.{listener.lower()}"
-        self.properties[f"{prefix}.sasl.enabled.mechanisms"] = ",".join(mechanisms)
+        found[f"{prefix}.sasl.enabled.mechanisms"] = ",".join(mechanisms)
         for mechanism in mechanisms:
             module = f"{_MODULES}.scram.ScramLoginModule required"
             if mechanism == "PLAIN":
                 module = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}"'
-            self.properties[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{module};"
+            found[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{module};"
+    return found

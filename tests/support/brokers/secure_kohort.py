@@ -1,0 +1,22 @@
+"""Kohort with the listeners, settings and users of `SecureKafka`."""
+
+from pathlib import Path
+
+from kohort.cli.users.stopped import stopped_broker
+from kohort.wire.users import hashed
+from tests.support.brokers.certificates import Authority
+from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, USER, secure_properties
+from tests.support.brokers.server_process import free_port
+
+
+class SecureKohort(KohortServer):
+    """`ports` has that of each listener, PLAINTEXT included."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.authority = Authority(directory / "certificates")
+        self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
+        self.overrides |= secure_properties(self.ports, self.authority)
+        with stopped_broker(str(self.data)) as place:
+            place.set_password(USER, hashed(PASSWORD, ["SCRAM-SHA-256", "SCRAM-SHA-512"], 4_096))
