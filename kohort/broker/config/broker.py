@@ -3,6 +3,7 @@
 from functools import cached_property
 from pathlib import Path
 
+from kohort.broker.config.access import AccessSettings
 from kohort.broker.config.endpoints import (
     Endpoint,
     parse_endpoints,
@@ -43,6 +44,7 @@ class BrokerConfig(
     LogSettings,
     TopicSettings,
     SecuritySettings,
+    AccessSettings,
     NetworkSettings,
     IdentitySettings,
 ):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.config.current import BROKER_SETTINGS
-from kohort.broker.config.ignored import IGNORED, IGNORED_PREFIXES, REFUSED
+from kohort.broker.config.ignored import IGNORED, IGNORED_PREFIXES
 from kohort.broker.config.settings import ConfigType, Setting
 from kohort.broker.config.topic import TOPIC_SETTINGS
 from kohort.broker.config.unused import unused_settings
@@ -101,8 +101,6 @@ def _topic_tables() -> Iterator[str]:
 
 def _ignored_lists() -> Iterator[str]:
     yield _IGNORED_HEAD
-    for name, why in REFUSED.items():
-        yield f"- `{name}`: {why}."
     by_reason: dict[str, list[str]] = {}
     unused_at_run_time = {
         name for name, one in unused_settings().items() if one.setting.declared.dynamic

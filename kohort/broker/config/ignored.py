@@ -1,7 +1,7 @@
 """Broker settings that Kafka 4.4 has and that change nothing here, each with the reason.
 
 They are accepted, so that a server.properties made for Kafka can be used as it is, and named once
-in the log at start when they are set. What it would be wrong to pass over is in `REFUSED`.
+in the log at start when they are set.
 
 Behind a name stand its type and default, ``null`` for none and ``""`` for an empty one; then, where
 Kafka changes it at run time, the values it takes, ``dynamic``, and a rule of `Rule`. A name that
@@ -337,11 +337,6 @@ IGNORED_PREFIXES: Final = {
     "zookeeper.ssl.": "Ended with Kafka 4.0.",
 }
 """Families of settings whose names are not fixed."""
-
-REFUSED: Final[Mapping[str, str]] = {
-    "authorizer.class.name": "there is no authorizer, so everybody would be let in; leave it empty",
-}
-"""Settings that may only be empty: to ignore a value would be to promise what is not kept."""
 
 
 def why_ignored(name: str) -> str | None:

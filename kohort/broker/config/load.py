@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
-from kohort.broker.config.ignored import IGNORED, REFUSED, why_ignored
+from kohort.broker.config.ignored import IGNORED, why_ignored
 from kohort.broker.config.listeners import PREFIX, of_listener, own_problems
 from kohort.broker.config.settings import InvalidValueError, Value, settings_of
 from kohort.properties import parse_properties
@@ -112,9 +112,7 @@ def load(
             given[one.name] = one
         elif one.name.startswith(PREFIX):
             own[one.name] = one.text
-        elif one.name in REFUSED and one.text.strip():
-            wrong.append(f"{one.origin}: {one.name} is not supported: {REFUSED[one.name]}")
-        elif one.name in REFUSED or why_ignored(one.name):
+        elif why_ignored(one.name):
             ignored[one.name] = one
         else:
             wrong.append(f"{one.origin}: there is no setting {one.name}{_near(one.name)}")
@@ -176,7 +174,7 @@ def _from_environment(
         if name is None or _tells_of_a_service(variable, text):
             continue
         origin = f"environment variable {variable}"
-        if name in known or name in REFUSED or name.startswith(PREFIX) or why_ignored(name):
+        if name in known or name.startswith(PREFIX) or why_ignored(name):
             yield Given(name, text, origin)
         elif _is_misspelt(name):
             wrong.append(f"{origin}: there is no setting {name}{_near(name)}")

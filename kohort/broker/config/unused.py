@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Final, NamedTuple
 
-from kohort.broker.config.ignored import LINES, REFUSED
+from kohort.broker.config.ignored import LINES
 from kohort.broker.config.settings import ConfigType, Declaration, Setting, Value
 
 
@@ -45,7 +45,6 @@ _REPLICATION_RATES: Final = (
 def unused_settings() -> Mapping[str, Unused]:
     """All that Kafka describes, or takes at run time, by name."""
     found = [_read(line, reason) for reason, lines in LINES.items() for line in lines]
-    found += [_read(f'{name} STRING ""', f"{why}.") for name, why in REFUSED.items()]
     found += [
         _read(line, "Nothing is replicated.", only_where_set=True) for line in _REPLICATION_RATES
     ]

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
+from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Tasks
+from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.schema import VersionRange
 
@@ -73,6 +76,10 @@ class BrokerServices:
     """The answer that lists `apis` and `features`, by version."""
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
     """What Metadata was answered of late."""
+    access: Access | None = None
+    """The rights of clients; None where everybody may do everything. Handlers look here before they
+    ask `RequestContext.may` or `RequestContext.require`, so that to ask costs nothing where there
+    is nobody to be asked."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +102,25 @@ class RequestContext:
     def session(self) -> Session:
         """The principal that asks, and where it comes from."""
         return self.connection.session
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the principal may do this to a resource, be there one or not."""
+        access = self.broker.access
+        return access is None or access.may(
+            self.connection.session, self.header.api_key, operation, kind, name
+        )
+
+    def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Go on only if the principal may do this. Raises KafkaError, with which the request as a
+        whole is answered, each of its items as it is named.
+        """
+        if not self.may(operation, kind, name):
+            raise KafkaError(DENIED[kind], TEXTS[kind])
+
+    def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the principal may know of a resource that it has not named; never logged."""
+        access = self.broker.access
+        return access is None or access.sees(self.connection.session, operation, kind, name)
 
     @property
     def client(self) -> Client:

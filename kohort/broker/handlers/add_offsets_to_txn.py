@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
@@ -28,6 +29,9 @@ def add_offsets_to_txn(
     ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
     """Answered when the partition is durably in the transaction."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     index = ctx.broker.groups.offsets_partition(request.group_id)
     asked = AddRequest(
         request.producer_id,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
@@ -55,7 +56,14 @@ def add_partitions_to_txn(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
     """Answered when the partitions are durably in the transaction."""
-    if ctx.api_version >= SEVERAL_SINCE:
+    several = ctx.api_version >= SEVERAL_SINCE
+    if ctx.broker.access is not None:
+        if several:
+            ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        else:
+            name = request.v3_and_below_transactional_id
+            ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    if several:
         return Later.of(_several(ctx, request), ctx.broker.tasks, name="AddPartitionsToTxn")
     topics = request.v3_and_below_topics
     refusals = _refusals(ctx, topics, allows_internal=False)
@@ -137,7 +145,11 @@ def _refusals(
     refusals: dict[TopicPartition, ErrorCode] = {}
     for place in _places(topics):
         topic = ctx.broker.topics.get(place.topic)
-        if place.topic in INTERNAL_TOPICS and not allows_internal:
+        is_denied = not allows_internal and (
+            place.topic in INTERNAL_TOPICS
+            or not ctx.may(Operation.WRITE, ResourceType.TOPIC, place.topic)
+        )
+        if is_denied:
             refusals[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or not 0 <= place.partition < len(topic.partitions):
             refusals[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,6 +5,7 @@ v0-1 as in Kafka 4.4. Other assignments are refused as Kafka refuses brokers tha
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,8 @@ def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """One outcome per partition; they fail alone."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     if not request.topics:
         # Kafka's answer to nothing does not come from its controller, and looks different.
         return AlterPartitionReassignmentsResponse(

@@ -5,6 +5,7 @@ v1-2 as in Kafka 4.4: to move a partition to the directory that it is in changes
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
@@ -35,6 +36,8 @@ def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """One outcome per partition; the last directory that is named for it counts."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
@@ -50,8 +51,21 @@ async def alter_user_scram_credentials(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """One result per user, when what changed is on disk."""
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _denied(request)
     # A change goes on when its client is gone: half of it is no state.
     return await asyncio.shield(asyncio.ensure_future(_alter(ctx, request)))
+
+
+def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    names = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
+            for name in dict.fromkeys(names)
+        ]
+    )
 
 
 async def _alter(

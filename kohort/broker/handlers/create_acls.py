@@ -1,15 +1,20 @@
-"""CreateAcls (key 30): there is no authorizer that a rule could be given to.
+"""CreateAcls (key 30): add access rules, each on its own.
 
-v1-3 as in Kafka 4.4 without an authorizer.
+v1-3 as in Kafka 4.4; the pattern came with v1 (KIP-290). A rule that is there already is a success.
+What Kafka answers UNKNOWN_SERVER_ERROR, or closes the connection for, is INVALID_REQUEST here.
 """
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import InvalidRuleError, Operation, Rule, rule_of
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.handlers.shared.access_rules import rules_in_force
+from kohort.broker.security.rules import TooManyRulesError
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_acls import (
+    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -21,15 +26,32 @@ from kohort.protocol.messages.create_acls import (
     versions="1-3",
     on_error=OnError(Mirror(response="results", request="creations", copied={})),
 )
-def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Say so of each rule."""
-    del ctx
-    return CreateAclsResponse(
-        results=[
-            AclCreationResult(
-                error_code=ErrorCode.SECURITY_DISABLED,
-                error_message="No Authorizer is configured.",
-            )
-            for _ in request.creations
-        ]
+async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """For those who may alter the cluster; answered when the rules are durable and in force."""
+    rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
+    results = []
+    new: list[Rule] = []
+    for creation in request.creations:
+        result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+        results.append(result)
+        try:
+            new.append(_rule(creation))
+        except InvalidRuleError as error:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+    try:
+        await rules.create(new)
+    except TooManyRulesError as error:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from None
+    return CreateAclsResponse(results=results)
+
+
+def _rule(creation: AclCreation) -> Rule:
+    return rule_of(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
     )

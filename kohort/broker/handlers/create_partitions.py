@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -39,6 +40,8 @@ async def create_partitions(
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if not ctx.may(Operation.ALTER, ResourceType.TOPIC, topic.name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if request.timeout_ms < 0:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
             await _enlarge(ctx, topic, validate_only=request.validate_only)

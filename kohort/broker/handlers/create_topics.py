@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -39,11 +40,16 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     outcomes: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
     times = Counter(topic.name for topic in request.topics)
+    may_all = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     too_many = _partitions_asked(request.topics) > PARTITIONS_PER_REQUEST_MAX
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if topic.name == CLUSTER_METADATA:
+                raise _prohibited(topic.name)
+            if not may_all and not ctx.may(Operation.CREATE, ResourceType.TOPIC, topic.name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             if request.timeout_ms < 0:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
             if too_many:
@@ -70,10 +76,8 @@ def _partitions_asked(topics: list[CreatableTopic]) -> int:
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:
-    if topic.name == CLUSTER_METADATA or topic.name in INTERNAL_TOPICS:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
-        )
+    if topic.name in INTERNAL_TOPICS:
+        raise _prohibited(topic.name)
     configs = {}
     for config in topic.configs:
         if config.value is None:
@@ -91,11 +95,27 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
     )
 
 
+def _prohibited(name: str) -> KafkaError:
+    text = f"Creation of internal topic {name} is prohibited."
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
 def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
 def _created(ctx: RequestContext, topic: PlannedTopic) -> CreatableTopicResult:
+    if not ctx.sees(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
+        )
     entries = ctx.broker.topics.settings.describe_topic(topic.overrides)
     return CreatableTopicResult(
         name=topic.name,

@@ -1,16 +1,21 @@
-"""DeleteAcls (key 31): there is no authorizer, hence no rules.
+"""DeleteAcls (key 31): remove the access rules that filters find, all together.
 
-v1-3 as in Kafka 4.4 without an authorizer.
+v1-3 as in Kafka 4.4. A rule that several filters find is told by each.
 """
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.handlers.shared.access_rules import rules_in_force
+from kohort.broker.security.rules import TooManyRulesError
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
@@ -21,16 +26,52 @@ from kohort.protocol.messages.delete_acls import (
     versions="1-3",
     on_error=OnError(Mirror(response="filter_results", request="filters", copied={})),
 )
-def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Say so of each filter."""
-    del ctx
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(
-                error_code=ErrorCode.SECURITY_DISABLED,
-                error_message="No Authorizer is configured.",
-                matching_acls=[],
-            )
-            for _ in request.filters
-        ]
+async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """For those who may alter the cluster; answered when the rules are gone for good."""
+    rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
+    results = []
+    sound: list[tuple[RuleFilter, DeleteAclsFilterResult]] = []
+    for asked in request.filters:
+        result = DeleteAclsFilterResult(
+            error_code=ErrorCode.NONE, error_message=None, matching_acls=[]
+        )
+        results.append(result)
+        try:
+            sound.append((_filter(asked), result))
+        except UnknownFilterError as error:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+    try:
+        found = await rules.delete([wanted for wanted, _ in sound])
+    except TooManyRulesError as error:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from None
+    for (_, result), of_filter in zip(sound, found, strict=True):
+        result.matching_acls = [_removed(rule) for rule in of_filter]
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _filter(asked: DeleteAclsFilter) -> RuleFilter:
+    wanted = RuleFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+    wanted.check()
+    return wanted
+
+
+def _removed(rule: Rule) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
     )

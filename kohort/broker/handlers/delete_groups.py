@@ -5,10 +5,11 @@ v0-3. v2 flexible, v3 a message per group. An id that is named twice is answered
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.protocol.errors import KafkaError
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -26,11 +27,18 @@ from kohort.protocol.messages.delete_groups import (
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Answered when all that could be deleted is gone for good."""
     group_ids = list(dict.fromkeys(request.groups_names))
-    tickets = [ctx.broker.groups.delete_group(group_id) for group_id in group_ids]
+    tickets = [
+        ctx.broker.groups.delete_group(group_id)
+        if ctx.may(Operation.DELETE, ResourceType.GROUP, group_id)
+        else None
+        for group_id in group_ids
+    ]
     results: list[DeletableGroupResult] = []
     for group_id, ticket in zip(group_ids, tickets, strict=True):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         try:
-            error = await ticket
+            if ticket is not None:
+                error = await ticket
         except KafkaError as failure:
             error = failure.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -75,6 +76,8 @@ def _delete(
 
 
 def _new_start(ctx: RequestContext, name: str, asked: DeleteRecordsPartition) -> int:
+    if not ctx.may(Operation.DELETE, ResourceType.TOPIC, name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = ctx.broker.topics.get(name)
     if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
@@ -65,6 +66,11 @@ async def _answer(
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
+        if ctx.broker.access is not None and not _may(ctx, Operation.DELETE, topic.name):
+            # Who may describe it is told its name; of a topic that was named the id is not.
+            if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
+                answer.name = topic.name
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         by_both = any(one.name == topic.name for one in asked) and any(
             one.topic_id == topic.topic_id for one in asked
         )
@@ -83,6 +89,13 @@ async def _answer(
     return answer
 
 
+def _may(ctx: RequestContext, operation: Operation, name: str) -> bool:
+    """Deleting the cluster's topics is another way to be allowed either."""
+    return ctx.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
+        operation, ResourceType.TOPIC, name
+    )
+
+
 def _find(ctx: RequestContext, name: str | None, topic_id: bytes, *, is_repeated: bool) -> Topic:
     if name is not None and topic_id != ZERO_UUID:
         raise KafkaError(
@@ -98,6 +111,8 @@ def _find(ctx: RequestContext, name: str | None, topic_id: bytes, *, is_repeated
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return topic
+    if ctx.broker.access is not None and not _may(ctx, Operation.DESCRIBE, name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = ctx.broker.topics.get(name)
     if topic is None:
         raise KafkaError(

@@ -1,22 +1,65 @@
-"""DescribeAcls (key 29): there is no authorizer, hence no rules.
+"""DescribeAcls (key 29): the access rules that a filter finds, by resource.
 
-v1-3 as in Kafka 4.4 without an authorizer.
+v1-3 as in Kafka 4.4. A number that stands for nothing finds nothing.
 """
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.access_rules import rules_in_force
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kohort.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 
 @handles(DescribeAclsRequest, versions="1-3")
-def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Say so."""
-    del ctx, request
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED,
-        error_message="No Authorizer is configured on the broker",
-        resources=[],
+async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """For those who may describe the cluster."""
+    text = "No Authorizer is configured on the broker"
+    rules = rules_in_force(ctx, Operation.DESCRIBE, text=text)
+    wanted = RuleFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
     )
+    found: list[Rule] = []
+    try:
+        wanted.check()
+        found = await rules.find(wanted)
+    except UnknownFilterError:
+        found = []
+    return DescribeAclsResponse(
+        error_code=ErrorCode.NONE, error_message=None, resources=_by_resource(found)
+    )
+
+
+def _by_resource(rules: list[Rule]) -> list[DescribeAclsResource]:
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for rule in rules:
+        resource = rule.resource_type, rule.resource_name, rule.pattern
+        if resource not in resources:
+            resources[resource] = DescribeAclsResource(
+                resource_type=rule.resource_type,
+                resource_name=rule.resource_name,
+                pattern_type=rule.pattern,
+                acls=[],
+            )
+        resources[resource].acls.append(
+            AclDescription(
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+        )
+    return list(resources.values())

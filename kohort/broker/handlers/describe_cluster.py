@@ -9,7 +9,7 @@ from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.authorized_operations import CLUSTER_OPERATIONS, NOT_COMPUTED
+from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, cluster_operations
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -52,7 +52,7 @@ def describe_cluster(
                 rack=broker.config.broker_rack,
             )
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_COMPUTED,
+        cluster_authorized_operations=cluster_operations(ctx) if with_operations else NOT_COMPUTED,
     )
 
 

@@ -12,10 +12,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from kohort.broker.config.current import ConfigEntry, ConfigSource
+from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.config_resources import ResourceType, check_broker_id
+from kohort.broker.handlers.shared.config_resources import (
+    ResourceType,
+    check_allowed,
+    check_broker_id,
+)
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
@@ -61,6 +66,12 @@ def _describe(
     )
     wanted = set(resource.configuration_keys or ())
     try:
+        check_allowed(
+            ctx,
+            resource.resource_type,
+            resource.resource_name,
+            operation=Operation.DESCRIBE_CONFIGS,
+        )
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             result.configs = _loggers(ctx, resource.resource_name)
         else:

@@ -10,9 +10,11 @@ from typing import Final
 
 from kohort.broker.core.group.requests import GroupDescription
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -23,11 +25,6 @@ from kohort.protocol.messages.describe_groups import (
 
 NOT_FOUND_SINCE: Final = 6
 
-OPERATIONS_NOT_ASKED_FOR: Final = -0x8000_0000
-ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe configs, alter configs: all there are for groups. No client is
-kept from any of them yet."""
-
 
 @handles(
     DescribeGroupsRequest,
@@ -36,15 +33,18 @@ kept from any of them yet."""
 )
 def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """One description per group, in the order of the request."""
-    operations = OPERATIONS_NOT_ASKED_FOR
-    if request.include_authorized_operations:
-        operations = ALL_OPERATIONS
+    with_operations = request.include_authorized_operations
     return DescribeGroupsResponse(
-        groups=[_describe(ctx, group_id, operations) for group_id in request.groups]
+        groups=[
+            _describe(ctx, group_id, with_operations=with_operations) for group_id in request.groups
+        ]
     )
 
 
-def _describe(ctx: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+def _describe(ctx: RequestContext, group_id: str, *, with_operations: bool) -> DescribedGroup:
+    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _without_group(group_id, "", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    operations = group_operations(ctx, group_id) if with_operations else NOT_COMPUTED
     groups = ctx.broker.groups
     error = groups.read_error(group_id)
     if error:
@@ -69,7 +69,7 @@ def _without_group(group_id: str, state: str, error: ErrorCode) -> DescribedGrou
         protocol_type="",
         protocol_data="",
         members=[],
-        authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+        authorized_operations=NOT_COMPUTED,
     )
 
 

@@ -6,6 +6,7 @@ may be asked about as well.
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -57,6 +58,7 @@ def _describe(ctx: RequestContext, name: str, index: int) -> PartitionResponse:
     try:
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        ctx.require(Operation.READ, ResourceType.TOPIC, name)
         producers = _producers(ctx, name, index)
     except KafkaError as failure:
         error, message = failure.code, failure.message

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
@@ -32,6 +33,8 @@ END: Final = 0
 @handles(DescribeQuorumRequest, versions="0-2")
 def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """The one partition of the metadata, if that alone is asked for; else an error for each."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     if _is_the_metadata(request.topics):
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,

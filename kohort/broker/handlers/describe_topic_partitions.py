@@ -6,11 +6,12 @@ max.request.partition.size.limit allow; its cursor says where the next one begin
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.metadata import NO_LEADER
-from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, TOPIC_OPERATIONS
+from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, topic_operations
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
@@ -41,8 +42,16 @@ def describe_topic_partitions(
     names = sorted(asked or (topic.name for topic in ctx.broker.topics.all()))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
+    denied: list[str] = []
+    if ctx.broker.access is not None:
+        ask = ctx.may if asked else ctx.sees
+        allowed = [name for name in names if ask(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+        denied = sorted(set(names).difference(allowed)) if asked else []
+        names = allowed
     limit = ctx.broker.topics.settings.config.max_request_partition_size_limit
-    return _page(ctx, names, cursor, max(1, min(request.response_partition_limit, limit)))
+    page = _page(ctx, names, cursor, max(1, min(request.response_partition_limit, limit)))
+    page.topics += [_missing(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in denied]
+    return page
 
 
 def _is_impossible(cursor: Cursor, asked: list[str]) -> bool:
@@ -65,7 +74,7 @@ def _page(
                 if is_legal
                 else ErrorCode.INVALID_TOPIC_EXCEPTION
             )
-            response.topics.append(_missing(code, name, operations=TOPIC_OPERATIONS))
+            response.topics.append(_missing(code, name, operations=topic_operations(ctx, name)))
             continue
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
         shown = range(len(topic.partitions))[first : first + left]
@@ -77,7 +86,7 @@ def _page(
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_describe(topic, index, ctx.broker.node_id) for index in shown],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=topic_operations(ctx, name),
             )
         )
         after = first + len(shown)

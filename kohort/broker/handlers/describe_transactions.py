@@ -6,6 +6,7 @@ are told; after that none.
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.encoding import by_topic
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
@@ -37,12 +38,14 @@ def describe_transactions(
     """One answer for each id, in order, repeats repeated."""
     host = ctx.broker.transactions.host
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(host, name) for name in request.transactional_ids]
+        transaction_states=[_describe(ctx, host, name) for name in request.transactional_ids]
     )
 
 
-def _describe(host: TransactionHost, name: str) -> TransactionState:
+def _describe(ctx: RequestContext, host: TransactionHost, name: str) -> TransactionState:
     error = host.error(name)
+    if not ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     found = None if error else host.transactional_id(name)
     if found is None or found.record is None:
         return TransactionState(
@@ -67,5 +70,6 @@ def _describe(host: TransactionHost, name: str) -> TransactionState:
         topics=[
             TopicData(topic=topic, partitions=indexes)
             for topic, indexes in by_topic(found.unmarked).items()
+            if ctx.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ],
     )

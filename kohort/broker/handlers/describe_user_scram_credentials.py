@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.security.users import Users
@@ -26,6 +27,13 @@ def describe_user_scram_credentials(
     """One result per user; all users where none is named."""
     users = ctx.broker.users
     assert users is not None
+    if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        # Once per user, too, and without saying which.
+        code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+        denied = [_failed("", code, text) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=text, results=denied
+        )
     if not request.users:
         results = [_described(users, name) for name in users.names()]
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -17,10 +18,12 @@ from kohort.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+TOP_LEVEL_ERROR_SINCE: Final = 1
 
 
 @handles(
@@ -40,6 +43,8 @@ UNCLEAN: Final = 1
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """One outcome per partition; of all partitions none, as no leader changes."""
     wanted = request.topic_partitions
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _denied(ctx, wanted or [])
     is_known = request.election_type in {PREFERRED, UNCLEAN}
     response = ElectLeadersResponse(replica_election_results=[])
     if not is_known and wanted != []:
@@ -76,6 +81,24 @@ def _outcome(ctx: RequestContext, name: str, index: int) -> PartitionResult:
         code = ErrorCode.ELECTION_NOT_NEEDED
         text = "Leader election not needed for topic partition."
     return PartitionResult(partition_id=index, error_code=code, error_message=text)
+
+
+def _denied(ctx: RequestContext, wanted: list[TopicPartitions]) -> ElectLeadersResponse:
+    """At the top, and once more of each partition."""
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    return ElectLeadersResponse(
+        error_code=code if ctx.api_version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=one.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=text)
+                    for index in one.partitions
+                ],
+            )
+            for one in wanted
+        ],
+    )
 
 
 def _unknown_type(election_type: int, index: int) -> PartitionResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import ClientVersion, EndRequest, EndResult
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
@@ -25,6 +26,8 @@ RAISES_EPOCH_SINCE: Final = 5
 @handles(EndTxnRequest, versions="0-5")
 def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Later[EndTxnResponse]:
     """Answered when the outcome is decided, and if need be with the next epoch."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
     raises_epoch = version >= RAISES_EPOCH_SINCE
     asked = EndRequest(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, cast
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -62,12 +63,18 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    denied = () if ctx.broker.access is None else _denied(ctx, request)
     reads = [
         (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
+        if not denied or (topic.topic, topic.topic_id) not in denied
+        else (topic, [_refused(asked) for asked in topic.partitions])
         for topic in request.topics
         if topic.partitions
     ]
     flat = [read for _, of_topic in reads for read in of_topic]
+    if denied:
+        # Nobody waits for these; what else is asked for is waited for as if they were not there.
+        flat = [read for read in flat if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     first = FetchPass(flat, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
     if not first.read_at_hand():
         rest = _finish(_Reading(ctx, request, reads, flat), first)
@@ -149,6 +156,31 @@ class _Reading:
             answer.fail(rest.error)
         else:
             answer.give(_response(self.reads))
+
+
+def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]]:
+    """Topics as they are named that the principal may not read; an id without a topic is not."""
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        if ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return set()
+        return {(topic.topic, topic.topic_id) for topic in request.topics}
+    denied = set()
+    for asked in request.topics:
+        name = asked.topic
+        if ctx.api_version >= TOPIC_IDS_SINCE:
+            topic = ctx.broker.topics.get_by_id(asked.topic_id)
+            if topic is None:
+                continue
+            name = topic.name
+        if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
+            denied.add((asked.topic, asked.topic_id))
+    return denied
+
+
+def _refused(asked: FetchPartition) -> PartitionRead:
+    read = PartitionRead(asked.partition, None, asked.fetch_offset, 0)
+    read.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return read
 
 
 def _plan(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.dispatch.access import DENIED
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
@@ -21,7 +23,7 @@ from kohort.protocol.messages.find_coordinator import (
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-KINDS_SERVED: Final = frozenset({GROUP, TRANSACTION})
+_KINDS: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 SEVERAL_KEYS_SINCE: Final = 4
 
 
@@ -47,6 +49,8 @@ def find_coordinator(
     if several:
         found = [_find(ctx, key, request.key_type) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
+    if ctx.broker.access is not None and request.key_type in _KINDS:
+        ctx.require(Operation.DESCRIBE, _KINDS[request.key_type], request.key)
     only = _find(ctx, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=only.error_code,
@@ -59,7 +63,7 @@ def find_coordinator(
 
 
 def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
-    if key_type not in KINDS_SERVED:
+    if key_type not in _KINDS:
         return Coordinator(
             key=key,
             node_id=-1,
@@ -67,6 +71,11 @@ def _find(ctx: RequestContext, key: str, key_type: int) -> Coordinator:
             port=-1,
             error_code=ErrorCode.INVALID_REQUEST,
             error_message=f"Keys of type {key_type} have no coordinator here.",
+        )
+    kind = _KINDS[key_type]
+    if not ctx.may(Operation.DESCRIBE, kind, key):
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=DENIED[kind], error_message=""
         )
     host, port = ctx.advertised
     return Coordinator(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import handles
@@ -20,6 +21,8 @@ def heartbeat(
     ctx: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | EncodedResponse:
     """REBALANCE_IN_PROGRESS while joins are collected."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     error = ctx.broker.groups.heartbeat(
         request.group_id,
         request.member_id,

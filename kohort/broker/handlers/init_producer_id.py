@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.transaction.requests import InitRequest, InitResult
+from kohort.broker.dispatch.access import Access
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
 from kohort.broker.runtime.later import Later
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FENCED_SINCE: Final = 4
@@ -30,6 +32,8 @@ def init_producer_id(
     ctx: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
     """Hand out an id and its epoch."""
+    if ctx.broker.access is not None:
+        _check_allowed(ctx, ctx.broker.access, request.transactional_id)
     if request.transactional_id == "":
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -41,6 +45,18 @@ def init_producer_id(
         producer_id=ctx.broker.topics.next_producer_id(),
         producer_epoch=0,
     )
+
+
+def _check_allowed(ctx: RequestContext, access: Access, transactional_id: str | None) -> None:
+    """Raise KafkaError unless the principal may have an id. Without a transactional one it may
+    where it may write to anything at all.
+    """
+    if transactional_id is not None:
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not ctx.sees(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        key = ctx.header.api_key
+        if not access.may_some(ctx.session, key, Operation.WRITE, ResourceType.TOPIC):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _of_transactional_id(

@@ -12,6 +12,7 @@ from typing import Final
 
 from kohort.broker.core.group.reasons import state_reason
 from kohort.broker.core.group.requests import JoinRequest, JoinResult
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
@@ -29,6 +30,8 @@ def join_group(
     ctx: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     """Usually held back until the join phase of the rebalance ends."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     version = ctx.api_version
     ticket = ctx.broker.groups.join(
         request.group_id,

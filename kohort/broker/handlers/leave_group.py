@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from kohort.broker.core.group.requests import LeaveEntry, LeaveResult
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
@@ -29,6 +30,8 @@ def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
     """One result per member, in the order of the request; before v3 there is one member."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
     ticket = ctx.broker.groups.leave(

@@ -6,6 +6,8 @@ are all that v0 lists, and of groups with configs there are none.
 
 from __future__ import annotations
 
+from kohort.broker.core.security import acls
+from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.config_resources import ResourceType
@@ -22,6 +24,8 @@ def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """All resources of the kinds that are asked for, of every kind if none is named."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
     if ctx.api_version == 0:
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
     every = set(ResourceType)

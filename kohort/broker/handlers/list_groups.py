@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
@@ -22,6 +23,7 @@ CLASSIC: Final = "classic"
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """In no order that means anything."""
     groups = ctx.broker.groups.host.groups() if _matches(CLASSIC, request.types_filter) else ()
+    sees_all = ctx.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
@@ -33,6 +35,7 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsRe
             )
             for group in groups
             if _matches(group.state.value, request.states_filter)
+            and (sees_all or ctx.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
         ],
     )
 

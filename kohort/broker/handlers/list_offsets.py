@@ -8,8 +8,10 @@ there are none of.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -93,15 +95,20 @@ def list_offsets(
         partitions = asked.setdefault(topic.name, {})
         for partition in topic.partitions:
             partitions.setdefault(partition.partition_index, []).append(partition)
+    denied = () if ctx.broker.access is None else _denied(ctx, asked)
     searches: list[_Search] = []
     response = ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=name,
                 partitions=[
+                    _failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in partitions
+                ]
+                if name in denied
+                else [
                     _answer(ctx, request.isolation_level, name, times[0], searches)
                     if len(times) == 1
-                    else _repeated(index)
+                    else _failed(index, ErrorCode.INVALID_REQUEST)
                     for index, times in partitions.items()
                 ],
             )
@@ -144,8 +151,14 @@ def _answer(
     return answer
 
 
-def _repeated(index: int) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+def _denied(ctx: RequestContext, names: Iterable[str]) -> frozenset[str]:
+    return frozenset(
+        name for name in names if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    )
+
+
+def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=error)
 
 
 def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _Found:

@@ -5,6 +5,7 @@ v0 as in Kafka 4.4. There is one broker, and a move to it is over when it is ask
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
@@ -19,7 +20,9 @@ def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Nothing; Kafka passes over topics and partitions that there are not."""
-    del ctx, request
+    if ctx.broker.access is not None:
+        ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
+    del request
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE, error_message=None, topics=[]
     )

@@ -7,6 +7,7 @@ v0-2. v1 those whose transaction began long ago (KIP-994), v2 those whose id mat
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.listing import STATE_NAMES, ListFilter
 from kohort.broker.core.transaction.patterns import Pattern, PatternError
 from kohort.broker.dispatch.context import RequestContext
@@ -39,6 +40,8 @@ async def list_transactions(
         await piece.pause()
         one = host.transactional_id(name)
         if one is None or one.record is None or not wanted.accepts(one.record, wall_ms):
+            continue
+        if not ctx.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
             continue
         found.append(
             TransactionState(

@@ -8,16 +8,17 @@ controller is elsewhere; here the topic is in the same answer, which saves the c
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import (
-    CLUSTER_OPERATIONS,
     NOT_COMPUTED,
-    TOPIC_OPERATIONS,
+    cluster_operations,
+    topic_operations,
 )
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.creation import NewTopic
@@ -39,6 +40,11 @@ LOOKUP_BY_ID_SINCE: Final = 12
 """v10 and v11 have the field, and Kafka refuses to be asked by it."""
 EMPTY_IS_NONE_SINCE: Final = 1
 NO_LEADER: Final = -1
+_DESCRIBE: Final = Operation.DESCRIBE
+_TOPIC: Final = ResourceType.TOPIC
+_NOT_ALLOWED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_Denied: TypeAlias = dict[str | bytes | None, MetadataResponseTopic]
+"""By name or id, as they are asked for."""
 TOPICS_REMEMBERED_MAX: Final = 50
 """In a question whose answer is kept; each is of up to 249 characters."""
 
@@ -54,19 +60,22 @@ def metadata(
     """Describe what is asked for; waits only where topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
-        topics = [_found(ctx, topic) for topic in ctx.broker.topics.all()]
-        return _respond(ctx, request, topics)
+        every = ctx.broker.topics.all()
+        if ctx.broker.access is not None:
+            every = [one for one in every if ctx.sees(_DESCRIBE, _TOPIC, one.name)]
+        return _respond(ctx, request, [_found(ctx, topic) for topic in every])
     question = _question(ctx, request, asked)
     known = ctx.broker.topic_answers.find(question, ctx.broker.topics)
     if known is not None:
         return known
     if ctx.api_version < LOOKUP_BY_ID_SINCE and any(_is_by_id(topic) for topic in asked):
         return _refused(asked)
-    missing = _to_be_created(ctx, request, asked)
+    denied = {} if ctx.broker.access is None else _denied(ctx, request, asked)
+    missing = _to_be_created(ctx, request, asked, denied)
     if missing:
-        answer = _create_and_respond(ctx, request, asked, missing)
+        answer = _create_and_respond(ctx, request, asked, missing, denied)
         return Later.of(answer, ctx.broker.tasks, name="create topics")
-    response = _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
+    response = _respond(ctx, request, _look_up_all(ctx, asked, denied))
     return response if question is None else _keep(ctx, question, response)
 
 
@@ -79,6 +88,7 @@ def _question(
     return (
         ctx.api_version,
         ctx.advertised,
+        None if ctx.broker.access is None else ctx.broker.access.asker(ctx.session),
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
         *[_named(topic) for topic in asked],
@@ -104,22 +114,56 @@ async def _create_and_respond(
     request: MetadataRequest,
     asked: list[MetadataRequestTopic],
     missing: list[str],
+    denied: _Denied,
 ) -> MetadataResponse:
     # What cannot be created is answered like a topic that is not there, as Kafka does.
     await ctx.broker.topics.changes.create_topics([NewTopic(name=name) for name in missing])
-    return _respond(ctx, request, [_look_up(ctx, topic) for topic in _distinct(asked)])
+    return _respond(ctx, request, _look_up_all(ctx, asked, denied))
+
+
+def _denied(
+    ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
+) -> _Denied:
+    """What is told of topics that the principal may not know of, or that it may not create."""
+    told: _Denied = {}
+    for one in _distinct(asked):
+        name = one.name
+        if one.topic_id != ZERO_UUID:
+            topic = ctx.broker.topics.get_by_id(one.topic_id)
+            if topic is not None and not ctx.may(_DESCRIBE, _TOPIC, topic.name):
+                told[one.topic_id] = _missing(_NOT_ALLOWED, None, one.topic_id)
+        elif name is None:
+            continue
+        elif not ctx.may(_DESCRIBE, _TOPIC, name):
+            told[name] = _missing(_NOT_ALLOWED, name)
+            told[name].is_internal = False
+        elif _creates(ctx, request) and ctx.broker.topics.get(name) is None:
+            may = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
+                Operation.CREATE, _TOPIC, name
+            )
+            if not may:
+                told[name] = _missing(_NOT_ALLOWED, name)
+    return told
+
+
+def _creates(ctx: RequestContext, request: MetadataRequest) -> bool:
+    may_create = ctx.broker.topics.settings.config.auto_create_topics_enable
+    return request.allow_auto_topic_creation and may_create
 
 
 def _to_be_created(
-    ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
+    ctx: RequestContext,
+    request: MetadataRequest,
+    asked: list[MetadataRequestTopic],
+    denied: _Denied,
 ) -> list[str]:
-    may_create = ctx.broker.topics.settings.config.auto_create_topics_enable
-    if not (request.allow_auto_topic_creation and may_create):
+    if not _creates(ctx, request):
         return []
     return [
         topic.name
         for topic in _distinct(asked)
         if topic.topic_id == ZERO_UUID
+        and topic.name not in denied
         and topic.name is not None
         and ctx.broker.topics.get(topic.name) is None
         and name_problem(topic.name) is None
@@ -142,6 +186,15 @@ def _named(topic: MetadataRequestTopic) -> str | bytes | None:
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
+
+
+def _look_up_all(
+    ctx: RequestContext, asked: list[MetadataRequestTopic], denied: _Denied
+) -> list[MetadataResponseTopic]:
+    return [
+        denied[_named(topic)] if _named(topic) in denied else _look_up(ctx, topic)
+        for topic in _distinct(asked)
+    ]
 
 
 def _look_up(ctx: RequestContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -217,7 +270,8 @@ def _respond(
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.error_code is not _NOT_ALLOWED:
+                topic.topic_authorized_operations = topic_operations(ctx, topic.name or "")
     broker = ctx.broker
     host, port = ctx.advertised
     return MetadataResponse(
@@ -233,6 +287,8 @@ def _respond(
         controller_id=broker.node_id,
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_COMPUTED
+            cluster_operations(ctx)
+            if request.include_cluster_authorized_operations
+            else NOT_COMPUTED
         ),
     )

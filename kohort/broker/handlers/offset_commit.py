@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
@@ -60,6 +61,8 @@ def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
     """Answered when the offsets that could be stored are durable."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []
     errors: list[ErrorCode] = []
@@ -115,6 +118,12 @@ def look_up(
     else:
         topic = ctx.broker.topics.get(requested.name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if ctx.broker.access is not None and (topic is not None or not by_id):
+        # An id that means nothing is no secret.
+        name = requested.name if topic is None else topic.name
+        if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
+            errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
+            return
     if topic is None:
         errors += [error] * len(requested.partitions)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
@@ -45,6 +46,8 @@ def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
     """Answered when what could be deleted is gone for good."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
     draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
     for topic in request.topics:
         _add_topic(ctx, draft, topic)
@@ -55,6 +58,9 @@ def offset_delete(
 def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetDeleteRequestTopic) -> None:
     topic = ctx.broker.topics.get(asked.name)
     count = 0 if topic is None else len(topic.partitions)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not ctx.may(Operation.READ, ResourceType.TOPIC, asked.name):
+        count, error = 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     answers = OffsetDeleteResponseTopic(name=asked.name, partitions=[])
     if asked.partitions:
         draft.response.topics.append(answers)
@@ -66,4 +72,4 @@ def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetDeleteRequestTop
             draft.open.append(answer)
             draft.partitions.append(TopicPartition(asked.name, index))
         else:
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.error_code = error

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from kohort.broker.core.group.group import Group
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -85,10 +86,17 @@ def _fetch_group(
     ctx: RequestContext, asked: OffsetFetchRequestGroup, *, stable: bool
 ) -> OffsetFetchResponseGroup:
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
+    if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+        answer.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return answer
     answer.error_code = ctx.broker.groups.read_error(asked.group_id)
     if answer.error_code:
         return answer
     group = ctx.broker.groups.host.group(asked.group_id)
+
+    def may_be_told(name: str | None) -> bool:
+        return name is None or ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
     if asked.topics is None:
         wanted = list(_all_topics(ctx, group))
     else:
@@ -98,7 +106,10 @@ def _fetch_group(
             name=name or "",
             topic_id=topic_id,
             partitions=[
-                _position(group, name, index, asked_id, stable=stable) for index in partitions
+                _position(group, name, index, asked_id, stable=stable)
+                if may_be_told(name)
+                else _without_position(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for index in partitions
             ],
         )
         for name, topic_id, asked_id, partitions in wanted
@@ -120,6 +131,8 @@ def _all_topics(ctx: RequestContext, group: Group | None) -> Iterator[_Wanted]:
     if group is None:
         return
     for name, partitions in group.offsets.topics().items():
+        if not ctx.sees(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            continue
         topic = ctx.broker.topics.get(name)
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         if topic is None and ctx.api_version >= TOPIC_IDS_SINCE:
@@ -140,9 +153,7 @@ def _position(
     elif group is not None:
         committed = group.committed(topic, index, topic_id)
     if committed is None:
-        return OffsetFetchResponsePartitions(
-            partition_index=index, committed_offset=-1, metadata="", error_code=error
-        )
+        return _without_position(index, error)
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,
@@ -152,15 +163,16 @@ def _position(
     )
 
 
+def _without_position(index: int, error: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, metadata="", error_code=error
+    )
+
+
 def _failed_topic(asked: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=asked.name,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=-1, metadata="", error_code=error
-            )
-            for index in asked.partition_indexes
-        ],
+        partitions=[_without_position(index, error) for index in asked.partition_indexes],
     )
 
 

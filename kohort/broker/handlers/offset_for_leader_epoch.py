@@ -6,6 +6,7 @@ over from a cluster has those of its leaders there as well. A later one has no e
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -40,15 +41,29 @@ def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_look_up(ctx, topic.topic, asked) for asked in topic.partitions],
+                partitions=[
+                    _look_up(ctx, topic.topic, asked, is_denied=is_denied)
+                    for asked in topic.partitions
+                ],
             )
             for topic in request.topics
+            for is_denied in (_is_denied(ctx, topic.topic),)
         ]
     )
 
 
-def _look_up(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _is_denied(ctx: RequestContext, topic: str) -> bool:
+    is_broker = ctx.sees(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    return not is_broker and not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _look_up(
+    ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition, *, is_denied: bool
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE)
+    if is_denied:
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return answer
     try:
         partition = current_partition(ctx, topic, asked.partition, asked.current_leader_epoch)
         found = partition.end_of_epoch(asked.leader_epoch)

@@ -27,6 +27,7 @@ from kohort.broker.core.partition.verdict import (
     ValidBatch,
     Verdict,
 )
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -57,6 +58,9 @@ from kohort.protocol.records.batch import TRANSACTIONAL_BIT
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
+
+_ATTRIBUTES: Final = slice(21, 23)
+"""Where a batch of the present format has them: behind offset, length, epoch, magic and CRC."""
 
 TURN_MS: Final = 5
 """How long a request appends batches before the loop gets to its other connections."""
@@ -112,6 +116,10 @@ def produce(
     ctx: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Later[ProduceResponse] | Later[ProduceResponse | None] | None:
     """Append at once; what takes long is continued in a task."""
+    if ctx.broker.access is not None and any(map(_is_transactional, request.topic_data)):
+        if request.transactional_id is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     steps = _append_steps(ctx, request)
     try:
         pause = next(steps)
@@ -165,6 +173,7 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
         if not topic_data.partition_data:
             continue
         topic = _find_topic(ctx, topic_data)
+        is_denied = ctx.broker.access is not None and _is_denied(ctx, topic_data, topic)
         answers: list[PartitionProduceResponse] = []
         outcome.response.responses.append(
             TopicProduceResponse(
@@ -181,6 +190,9 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
                 index=data.index, error_code=ErrorCode.NONE, base_offset=-1
             )
             answers.append(answer)
+            if is_denied:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             try:
                 partition = _find_partition(ctx, topic, data.index)
                 yield from _append(ctx, request, partition, data, answer, outcome)
@@ -189,6 +201,23 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     if outcome.in_transaction:
         yield from _append_in_transaction(ctx, request, outcome)
     return outcome
+
+
+def _is_denied(ctx: RequestContext, data: TopicProduceData, topic: Topic | None) -> bool:
+    if ctx.api_version < TOPIC_IDS_SINCE:
+        return not ctx.may(Operation.WRITE, ResourceType.TOPIC, data.name)
+    # An id that means nothing is no secret.
+    return topic is not None and not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
+
+
+def _is_transactional(data: TopicProduceData) -> bool:
+    """Whether any of its batches says so; those that cannot be read do not."""
+    return any(
+        one.records is not None
+        and len(one.records) > _ATTRIBUTES.stop
+        and int.from_bytes(one.records[_ATTRIBUTES], "big") & TRANSACTIONAL_BIT
+        for one in data.partition_data
+    )
 
 
 def _append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.group.requests import SyncRequest, SyncResult
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
@@ -27,6 +28,8 @@ def sync_group(
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
         return _respond(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if ctx.broker.access is not None:
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     ticket = ctx.broker.groups.sync(
         request.group_id,
         SyncRequest(

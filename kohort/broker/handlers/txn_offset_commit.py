@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from kohort.broker.core.group.requests import CommitRequest, EnclosingTransaction, OffsetToCommit
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
@@ -73,6 +74,9 @@ async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Answered when what could be stored is durable."""
+    if ctx.broker.access is not None:
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     version = ctx.api_version

@@ -6,6 +6,7 @@ broker supports, it always does.
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
@@ -15,7 +16,8 @@ from kohort.protocol.messages.update_features import UpdateFeaturesRequest, Upda
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Refuse them together, as one that fails fails all."""
-    del ctx
+    if ctx.broker.access is not None:
+        ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     if not request.feature_updates:
         return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     update = request.feature_updates[0]

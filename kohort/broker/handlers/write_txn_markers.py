@@ -9,6 +9,7 @@ committed for groups is decided as well.
 
 from __future__ import annotations
 
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -52,6 +53,8 @@ async def write_txn_markers(
     """Answered when all markers are durable: once per producer and partition, of several markers
     for the last.
     """
+    if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     markers = ctx.broker.transactions.markers
     results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:

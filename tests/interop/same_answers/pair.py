@@ -145,12 +145,14 @@ class Pending:
 class Line:
     """One connection to each broker, reopened where a broker has closed it."""
 
-    def __init__(self, pair: "Pair", *, timeout_s: float, client_id: str) -> None:
+    def __init__(self, pair: "Pair", *, timeout_s: float, client_id: str, source: str = "") -> None:
+        """`source` is the address to come from."""
         self.pair = pair
         self.awaited = 0
         """Requests for whose answers nobody has asked yet."""
         self.timeout_s = timeout_s
         self._client_id = client_id.encode()
+        self._source = source
         self._clients: dict[str, RawClient] = {}
 
     def send(
@@ -210,7 +212,9 @@ class Line:
 
     def _client(self, side: Side) -> RawClient:
         if side.name not in self._clients:
-            self._clients[side.name] = RawClient(side.port, timeout_s=self.timeout_s)
+            self._clients[side.name] = RawClient(
+                side.port, timeout_s=self.timeout_s, source=self._source
+            )
         return self._clients[side.name]
 
     def _receive(self, side: Side, response: type, version: int) -> Value:
@@ -262,9 +266,9 @@ class Pair:
         for line in self._lines:
             line.close()
 
-    def open(self, *, timeout_s: float = 20, client_id: str = "test") -> Line:
-        """One more connection to each."""
-        line = Line(self, timeout_s=timeout_s, client_id=client_id)
+    def open(self, *, timeout_s: float = 20, client_id: str = "test", source: str = "") -> Line:
+        """One more connection to each, from the address `source` where it matters."""
+        line = Line(self, timeout_s=timeout_s, client_id=client_id, source=source)
         self._lines.append(line)
         return line
 

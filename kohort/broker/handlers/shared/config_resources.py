@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from kohort.broker.core.security import acls
+from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
@@ -25,6 +27,20 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+def check_allowed(ctx: RequestContext, kind: int, name: str, *, operation: Operation) -> None:
+    """Raise KafkaError unless the principal may describe or alter the configs of a resource."""
+    match kind:
+        case ResourceType.TOPIC:
+            ctx.require(operation, acls.ResourceType.TOPIC, name)
+        case ResourceType.GROUP:
+            ctx.require(operation, acls.ResourceType.GROUP, name)
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
+            ctx.require(operation, acls.ResourceType.CLUSTER)
+        case _:
+            # Unknown kinds are told so before anybody asks.
+            pass
 
 
 class Resource(Protocol):
@@ -77,6 +93,9 @@ async def alter(
     ctx: RequestContext, resource: Resource, alteration: Alteration, *, validate_only: bool
 ) -> None:
     """Change what is set on a resource, or only find out whether it could be. Raises KafkaError."""
+    check_allowed(
+        ctx, resource.resource_type, resource.resource_name, operation=Operation.ALTER_CONFIGS
+    )
     match resource.resource_type:
         case ResourceType.TOPIC:
             await _alter_topic(ctx, resource.resource_name, alteration, validate_only=validate_only)

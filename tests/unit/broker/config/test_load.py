@@ -127,19 +127,19 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_left_alone() -> None:
 
 
 def test_a_setting_of_kafka_that_changes_nothing_is_accepted_and_named(file: Path) -> None:
-    file.write_text("num.io.threads=8\nzookeeper.connect=localhost:2181\nauthorizer.class.name=\n")
+    file.write_text("num.io.threads=8\nzookeeper.connect=localhost:2181\n")
     loaded = load(file=file, environment={"KAFKA_PROCESS_ROLES": "broker,controller"})
     assert {given.name for given in loaded.ignored} == {
         "num.io.threads",
         "zookeeper.connect",
-        "authorizer.class.name",
         "process.roles",
     }
 
 
-def test_an_authorizer_is_refused_because_there_is_none() -> None:
+def test_an_authorizer_that_there_is_not_is_refused() -> None:
     text = refusal(overrides=["authorizer.class.name=org.example.Authorizer"])
-    assert "authorizer.class.name is not supported" in text
+    assert "String must be one of: , org.apache.kafka.metadata.authorizer" in text
+    assert "has no type" in refusal(overrides=["super.users=admin"])
 
 
 def test_a_file_that_cannot_be_read_is_named(file: Path) -> None:

@@ -1,0 +1,187 @@
+"""Access rules, as clients write and list them: what a rule is, what filters find.
+
+A rule (Kafka: ACL binding) lets or forbids a principal, from a host, an operation on the resources
+of a type that a pattern names. Numbers are those of the protocol (KIP-11, KIP-290).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+WILDCARD: Final = "*"
+"""The literal name of all resources of a type; as a host, every host."""
+EVERYBODY: Final = "User:*"
+"""The principal of rules for everybody, clients without a name included."""
+CLUSTER_NAME: Final = "kafka-cluster"
+"""Name of the one resource of type CLUSTER."""
+
+
+class ResourceType(IntEnum):
+    """Kinds of what may be protected."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How a rule names resources."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What may be done to a resource."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """What a rule does."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+class Rule(NamedTuple):
+    """One rule. Equal ones are one."""
+
+    resource_type: ResourceType
+    resource_name: str
+    pattern: PatternType
+    principal: str
+    """The text ``User:alice``, compared letter by letter; `EVERYBODY` for all."""
+    host: str
+    """A numeric address, compared as text, or ``*``."""
+    operation: Operation
+    permission: Permission
+
+    def __str__(self) -> str:
+        """One line for people: ``ALLOW User:a READ on prefixed TOPIC "in-" from *``."""
+        return (
+            f"{self.permission.name} {self.principal} {self.operation.name} on "
+            f'{self.pattern.name.lower()} {self.resource_type.name} "{self.resource_name}" '
+            f"from {self.host}"
+        )
+
+
+ANY: Final = 1
+MATCH: Final = 2
+"""Pattern type of a filter: every rule that would apply to the name."""
+
+
+class UnknownFilterError(Exception):
+    """A number in a filter that stands for nothing; the text is Kafka's."""
+
+
+class RuleFilter(NamedTuple):
+    """Which rules are meant. None is any text; numbers are those of the protocol, 1 is any."""
+
+    resource_type: int = ANY
+    resource_name: str | None = None
+    pattern: int = ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission: int = ANY
+
+    def check(self) -> None:
+        """Raise UnknownFilterError for a number that stands for nothing."""
+        if self.resource_type not in _TYPES or self.pattern not in _PATTERNS:
+            raise UnknownFilterError("Unknown patternFilter.")
+        if self.operation not in _OPERATIONS or self.permission not in _PERMISSIONS:
+            raise UnknownFilterError("Unknown entryFilter.")
+
+    def finds(self, rule: Rule) -> bool:
+        """Whether the rule is meant. The operation ALL means rules for ALL, not all rules."""
+        return (
+            self.resource_type in {ANY, rule.resource_type}
+            and self.operation in {ANY, rule.operation}
+            and self.permission in {ANY, rule.permission}
+            and self.principal in {None, rule.principal}
+            and self.host in {None, rule.host}
+            and self._names(rule)
+        )
+
+    def _names(self, rule: Rule) -> bool:
+        name = self.resource_name
+        if self.pattern not in {ANY, MATCH, rule.pattern}:
+            return False
+        if name is None or rule.resource_name == name:
+            return True
+        if self.pattern != MATCH:
+            return False
+        if rule.pattern is PatternType.PREFIXED:
+            return name.startswith(rule.resource_name)
+        return rule.resource_name == WILDCARD
+
+
+_TYPES: Final = frozenset({ANY, *ResourceType})
+_PATTERNS: Final = frozenset({ANY, MATCH, *PatternType})
+_OPERATIONS: Final = frozenset({ANY, *Operation})
+_PERMISSIONS: Final = frozenset({ANY, *Permission})
+
+
+class InvalidRuleError(Exception):
+    """A rule that cannot be; the text is for who asked for it."""
+
+
+def rule_of(
+    resource_type: int,
+    resource_name: str,
+    pattern: int,
+    principal: str,
+    host: str,
+    operation: int,
+    permission: int,
+) -> Rule:
+    """A rule from what a client sends. Raises InvalidRuleError.
+
+    Rules that can never match are rules all the same: an operation that the type does not know, a
+    host that is no address, a principal of another type.
+    """
+    if resource_type == ResourceType.CLUSTER and resource_name not in {CLUSTER_NAME, ""}:
+        raise InvalidRuleError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not resource_name:
+        raise InvalidRuleError("Invalid empty resource name")
+    try:
+        kinds = (
+            ResourceType(resource_type),
+            PatternType(pattern),
+            Operation(operation),
+            Permission(permission),
+        )
+    except ValueError as error:
+        raise InvalidRuleError(f"Invalid {_what(error)}") from None
+    if ":" not in principal:
+        raise InvalidRuleError(
+            f"Could not parse principal from `{principal[:100]}` (no colon is present separating "
+            "the principal type from the principal name)"
+        )
+    if not host:
+        raise InvalidRuleError("Invalid empty host")
+    return Rule(kinds[0], resource_name, kinds[1], principal, host, kinds[2], kinds[3])
+
+
+def _what(error: ValueError) -> str:
+    """The words of an enum about a number that it has not: ``99 is not a valid Operation``."""
+    number, _, kind = str(error).partition(" is not a valid ")
+    return f"{kind} {number}"

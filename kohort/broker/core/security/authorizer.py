@@ -1,0 +1,159 @@
+"""The authorizer: may this principal, from this host, do that to this resource (KIP-11).
+
+The rules are Kafka's: those of `StandardAuthorizer`. Super users may do everything, whatever is
+denied them. Of the rules of all patterns that match the name one that denies comes before those
+that allow; where none applies the answer is no, unless no pattern matches at all and
+`allow.everyone.if.no.acl.found` says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.acls import (
+    MATCH,
+    Operation,
+    Permission,
+    ResourceType,
+    Rule,
+    RuleFilter,
+)
+from kohort.broker.core.security.rule_index import RuleIndex
+from kohort.broker.core.security.session import Principal, Session
+
+ANSWERS_MAX: Final = 10_000
+"""Decisions that are remembered; beyond that all are forgotten, and made again in microseconds."""
+NAME_LENGTH_MAX: Final = 300
+"""Longer names are no topics; what they are answered is not worth the memory."""
+_PROBE: Final = "hardcode"
+"""The name that Kafka asks about first, to see whether rules count at all for a principal."""
+
+
+_Question = tuple[Principal, str, Operation, ResourceType, str]
+
+
+class Verdict(NamedTuple):
+    """A decision, and why it is so."""
+
+    allowed: bool
+    reason: str
+    """The rule that decided, or what did in its place, for logs and people."""
+
+
+class Authorizer:
+    """The rules in force, and what they say."""
+
+    def __init__(
+        self,
+        *,
+        super_users: Iterable[str] = (),
+        allow_everyone_if_no_acl_found: bool = False,
+        rules: Iterable[Rule] = (),
+    ) -> None:
+        self.super_users = frozenset(super_users)
+        """Their texts, ``User:admin``."""
+        self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
+        self._index = RuleIndex()
+        for rule in rules:
+            self._index.add(rule)
+        self._answers: dict[_Question, bool] = {}
+        self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
+        self.revision = 0
+        """Grows with every change of rules, for those who keep what depends on them."""
+
+    @property
+    def rule_count(self) -> int:
+        """How many rules there are."""
+        return len(self._index)
+
+    def change(self, *, added: Iterable[Rule] = (), removed: Iterable[Rule] = ()) -> None:
+        """Take rules in and others out; holds for the next question."""
+        for rule in removed:
+            self._index.remove(rule)
+        for rule in added:
+            self._index.add(rule)
+        self._answers = {}
+        self._some = {}
+        self.revision += 1
+
+    def rules(self) -> list[Rule]:
+        """All rules as they are now, oldest first."""
+        return list(self._index)
+
+    def found(self, wanted: RuleFilter) -> list[Rule]:
+        """The rules that a filter finds, oldest first."""
+        return [rule for rule in self._index if wanted.finds(rule)]
+
+    def has(self, rule: Rule) -> bool:
+        """Whether the very rule is there."""
+        return rule in self._index
+
+    def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the principal of a session may do this to the resource, be there one or not."""
+        question = (session.principal, session.host, operation, kind, name)
+        known = self._answers.get(question)
+        if known is None:
+            allowed = self.verdict(*question).allowed
+            if len(name) > NAME_LENGTH_MAX:
+                return allowed
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers = {}
+            known = self._answers[question] = allowed
+        return known
+
+    def verdict(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+    ) -> Verdict:
+        """The same decision with its reason, never from memory."""
+        who = str(principal)
+        if who in self.super_users:
+            return Verdict(True, "super user")
+        rule, has_matched = self._index.decide(who, host, operation, kind, name)
+        if rule is not None:
+            return Verdict(rule.permission is Permission.ALLOW, str(rule))
+        if has_matched:
+            return Verdict(False, "no rule of the matching patterns applies")
+        if self.allow_everyone_if_no_acl_found:
+            return Verdict(True, "no pattern matches, and allow.everyone.if.no.acl.found is set")
+        return Verdict(False, "no pattern matches")
+
+    def allows_some(self, session: Session, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the principal may do this to some resource of a type, be there one or not."""
+        question = (session.principal, session.host, operation, kind)
+        known = self._some.get(question)
+        if known is None:
+            known = self.allows(session, operation, kind, _PROBE) or (
+                self._index.allows_some(str(session.principal), session.host, operation, kind)
+                is not None
+            )
+            if len(self._some) >= ANSWERS_MAX:
+                self._some = {}
+            self._some[question] = known
+        return known
+
+    def operations(
+        self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
+    ) -> int:
+        """What the principal may do to a resource, as the protocol's bit field (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in applicable
+            if self.allows(session, operation, kind, name)
+        )
+
+    def readers(self, name: str, kind: ResourceType = ResourceType.TOPIC) -> list[Rule]:
+        """The rules that let somebody read a resource, for warnings about internal topics."""
+        reading = {Operation.READ, Operation.ALL}
+        return [
+            rule
+            for rule in self.found(
+                RuleFilter(resource_type=kind, resource_name=name, pattern=MATCH)
+            )
+            if rule.permission is Permission.ALLOW and rule.operation in reading
+        ]

@@ -1,0 +1,163 @@
+"""The one door through which handlers ask whether something is allowed, and its log.
+
+There is one only where an authorizer is configured. Handlers look for `BrokerServices.access`
+first, so that without one a request costs what it would cost if there were no rules at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.config.access import parse_super_users
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.core.security.session import Session
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.security.rules import AccessRules
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.errors import ErrorCode
+
+logger = logging.getLogger("kohort.authorizer")
+
+DENIED: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""What a client is told of a resource that it may not have."""
+
+TEXTS: Final = {
+    ResourceType.TOPIC: "Topic authorization failed.",
+    ResourceType.GROUP: "Group authorization failed.",
+    ResourceType.CLUSTER: "Cluster authorization failed.",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+    ResourceType.DELEGATION_TOKEN: "Delegation Token authorization failed.",
+}
+"""The same in Kafka's words."""
+
+LINES_PER_SECOND: Final = 200
+"""Denials that are logged; a peer may be denied fifty thousand names with each request."""
+NAME_SHOWN_MAX: Final = 250
+
+_SHOWN: Final = {
+    kind: "".join(word.capitalize() for word in kind.name.split("_")) for kind in ResourceType
+}
+"""Types as Kafka writes them: TransactionalId."""
+
+
+def make_access(
+    config: BrokerConfig, topics: TopicManager, api_names: Mapping[int, str], clock: Clock
+) -> Access | None:
+    """The door, where an authorizer is configured."""
+    if not config.authorizer_class_name:
+        return None
+    authorizer = Authorizer(
+        super_users=parse_super_users(config.super_users),
+        allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
+    )
+    rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
+    return Access(rules, clock, api_names)
+
+
+class Access:
+    """Asks the authorizer, and notes what it denies."""
+
+    def __init__(self, rules: AccessRules, clock: Clock, api_names: Mapping[int, str]) -> None:
+        """``api_names`` are those of APIs by key, for the log and metrics."""
+        self.rules = rules
+        self.denied: dict[tuple[str, ResourceType], int] = {}
+        """How often, by API and type of resource."""
+        self._authorizer = rules.authorizer
+        self._clock = clock
+        self._api_names = api_names
+        self._second = 0
+        self._lines = 0
+
+    def may(
+        self, session: Session, api: int, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the principal may; a denial is logged and counted."""
+        if self._authorizer.allows(session, operation, kind, name):
+            if logger.isEnabledFor(logging.DEBUG):
+                self._write(logging.DEBUG, session, api, operation, kind, name)
+            return True
+        self._note_denial(session, api, operation, kind, name)
+        return False
+
+    def sees(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """The same for what is left out of a list, which nobody has asked for by name."""
+        return self._authorizer.allows(session, operation, kind, name)
+
+    def may_some(
+        self, session: Session, api: int, operation: Operation, kind: ResourceType
+    ) -> bool:
+        """Whether the principal may do this to some resource of a type."""
+        if self._authorizer.allows_some(session, operation, kind):
+            return True
+        self._note_denial(session, api, operation, kind, "*")
+        return False
+
+    def asker(self, session: Session) -> tuple[object, ...]:
+        """All that decisions depend on beside the questions: who asks, and the rules in force."""
+        return session.principal, session.host, self._authorizer.revision
+
+    def operations(
+        self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
+    ) -> int:
+        """Bit field of those that the principal may do (KIP-430)."""
+        return self._authorizer.operations(session, kind, name, applicable)
+
+    def cluster_operations(self, session: Session, applicable: Sequence[Operation]) -> int:
+        """The same of the cluster; nothing for those who may not describe it."""
+        allowed = self.operations(session, ResourceType.CLUSTER, CLUSTER_NAME, applicable)
+        return allowed if allowed & (1 << Operation.DESCRIBE) else 0
+
+    def _note_denial(
+        self, session: Session, api: int, operation: Operation, kind: ResourceType, name: str
+    ) -> None:
+        counted = self._api_names.get(api, str(api)), kind
+        self.denied[counted] = self.denied.get(counted, 0) + 1
+        second = self._clock.monotonic_ms() // 1_000
+        if second != self._second:
+            left_out = self._lines - LINES_PER_SECOND
+            if left_out > 0:
+                logger.info("%d more denials were not logged", left_out)
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines <= LINES_PER_SECOND:
+            self._write(logging.INFO, session, api, operation, kind, name)
+
+    def _write(
+        self,
+        level: int,
+        session: Session,
+        api: int,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+    ) -> None:
+        """One line, as Kafka's authorizer writes it."""
+        verdict = self._authorizer.verdict(session.principal, session.host, operation, kind, name)
+        logger.log(
+            level,
+            "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s"
+            " for request = %s based on rule %s",
+            _plain(str(session.principal)),
+            "Allowed" if verdict.allowed else "Denied",
+            operation.name,
+            session.host,
+            _SHOWN[kind],
+            _plain(name),
+            self._api_names.get(api, api),
+            verdict.reason,
+        )
+
+
+def _plain(text: str) -> str:
+    """A text that a client chose, on one line and not too long."""
+    return text[:NAME_SHOWN_MAX].encode("unicode_escape").decode("ascii")

@@ -1,0 +1,21 @@
+"""What the APIs about access rules have in common. Not an API of its own."""
+
+from __future__ import annotations
+
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.security.rules import AccessRules
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+
+def rules_in_force(ctx: RequestContext, operation: Operation, *, text: str) -> AccessRules:
+    """The rules, for who may do this to the cluster.
+
+    Raises KafkaError: SECURITY_DISABLED with this text where there is no authorizer, or
+    CLUSTER_AUTHORIZATION_FAILED.
+    """
+    access = ctx.broker.access
+    if access is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, text)
+    ctx.require(operation, ResourceType.CLUSTER)
+    return access.rules

@@ -1,0 +1,115 @@
+"""The access rules while the broker runs: kept in the metadata store, asked by handlers.
+
+A change is stored, in both copies and forced to disk, before the authorizer knows it and before it
+is answered; so what was acknowledged is there after a crash, and holds for the next request of any
+connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from kohort.broker.core.security.acls import Rule, RuleFilter, rule_of
+from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
+from kohort.broker.storage.metadata.store import MetadataStore
+
+ACCESS_RULE: Final = "access_rule:"
+"""Begins the names of properties that are rules."""
+RULES_MAX: Final = 100_000
+RULES_BYTES_MAX: Final = 64 << 20
+"""Bound on the texts of all rules together; one name may have 32 kB."""
+CHANGES_MAX: Final = 10_000
+"""Rules that one request may make or remove, as in Kafka."""
+
+
+class TooManyRulesError(Exception):
+    """A change that would go beyond a bound, and was not made; the text says which."""
+
+
+class Disk(Protocol):
+    """Runs what blocks on another thread."""
+
+    async def run(self, work: Callable[..., None], *args: object) -> None: ...
+
+
+class AccessRules:
+    """See the module. For the loop's thread."""
+
+    def __init__(
+        self, authorizer: Authorizer, store: MetadataStore, disk: Disk, clock: Clock
+    ) -> None:
+        self.authorizer = authorizer
+        self._store = store
+        self._disk = disk
+        self._clock = clock
+        self._under_way = asyncio.Lock()
+        rules = [_rule(key) for key in store.properties(ACCESS_RULE)]
+        authorizer.change(added=rules)
+        self._bytes = sum(_size(rule) for rule in rules)
+
+    async def find(self, wanted: RuleFilter) -> list[Rule]:
+        """The rules that a filter finds, oldest first; over several turns, as there may be many."""
+        found, piece = [], Slice(self._clock)
+        for rule in self.authorizer.rules():
+            await piece.pause()
+            if wanted.finds(rule):
+                found.append(rule)
+        return found
+
+    async def create(self, rules: Iterable[Rule]) -> None:
+        """Add rules; those that are there already stay. Raises TooManyRulesError, StorageError."""
+        await asyncio.shield(self._create(list(dict.fromkeys(rules))))
+
+    async def delete(self, filters: Sequence[RuleFilter]) -> list[list[Rule]]:
+        """Remove what any of the filters finds, all together; what each has found.
+
+        Raises TooManyRulesError or StorageError, and has then removed nothing.
+        """
+        return await asyncio.shield(self._delete(filters))
+
+    async def _create(self, rules: list[Rule]) -> None:
+        async with self._under_way:
+            new = [rule for rule in rules if not self.authorizer.has(rule)]
+            size = sum(_size(rule) for rule in new)
+            if len(new) > CHANGES_MAX:
+                raise TooManyRulesError(f"At most {CHANGES_MAX} rules can be made at once.")
+            if self.authorizer.rule_count + len(new) > RULES_MAX:
+                raise TooManyRulesError(f"At most {RULES_MAX} rules can be there at once.")
+            if self._bytes + size > RULES_BYTES_MAX:
+                raise TooManyRulesError(f"All rules may have at most {RULES_BYTES_MAX} bytes.")
+            if new:
+                put = dict.fromkeys(map(_key, new), "")
+                await self._disk.run(self._store.set_properties, put)
+                self._bytes += size
+                self.authorizer.change(added=new)
+
+    async def _delete(self, filters: Sequence[RuleFilter]) -> list[list[Rule]]:
+        async with self._under_way:
+            found = [await self.find(one) for one in filters]
+            gone = list(dict.fromkeys(rule for of_one in found for rule in of_one))
+            if len(gone) > CHANGES_MAX:
+                raise TooManyRulesError(f"At most {CHANGES_MAX} rules can be removed at once.")
+            if gone:
+                taken = dict.fromkeys(map(_key, gone))
+                await self._disk.run(self._store.set_properties, taken)
+                self._bytes -= sum(_size(rule) for rule in gone)
+                self.authorizer.change(removed=gone)
+            return found
+
+
+def _key(rule: Rule) -> str:
+    """The name under which a rule is kept; there is nothing else to it."""
+    return ACCESS_RULE + json.dumps(rule)
+
+
+def _rule(key: str) -> Rule:
+    return rule_of(*json.loads(key.removeprefix(ACCESS_RULE)))
+
+
+def _size(rule: Rule) -> int:
+    return len(rule.resource_name) + len(rule.principal) + len(rule.host)

@@ -1,0 +1,252 @@
+"""Rights in a whole broker: who is denied, what is kept, what a restart remembers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.core.security.acls import (
+    CLUSTER_NAME,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    Rule,
+)
+from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.message import RESPONSES, Struct, schema_of
+from kohort.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kohort.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.interop.same_answers.questions import questions
+from tests.interop.same_answers.scenes import Topic
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient
+
+SETTINGS = {
+    "authorizer.class.name": "kohort",
+    "super.users": "User:root",
+}
+ADMIN, NOBODY = "127.0.0.1", "127.0.0.3"
+EVERYTHING = [
+    Rule(kind, name, PatternType.LITERAL, "User:*", ADMIN, Operation.ALL, Permission.ALLOW)
+    for kind, name in (
+        (ResourceType.TOPIC, "*"),
+        (ResourceType.GROUP, "*"),
+        (ResourceType.TRANSACTIONAL_ID, "*"),
+        (ResourceType.CLUSTER, CLUSTER_NAME),
+    )
+]
+OPEN_TO_ALL = {
+    *("ApiVersions", "SaslHandshake", "SaslAuthenticate"),
+    *("DescribeCluster", "ListGroups", "ListTransactions"),
+}
+"""APIs that nobody is denied: they leave out what is not to be seen."""
+NO_WORD_FOR_IT = {"DescribeLogDirs"}
+"""In version 1 an empty answer says it."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path, overrides=SETTINGS) as made:
+        made.call(lambda: authorizer(made).change(added=EVERYTHING))
+        yield made
+
+
+def authorizer(broker: BrokerThread) -> Authorizer:
+    access = broker.broker.services.access
+    assert access is not None
+    return access.rules.authorizer
+
+
+def creation(principal: str, operation: Operation, name: str, **other: int) -> AclCreation:
+    values = {
+        "resource_type": ResourceType.TOPIC,
+        "resource_pattern_type": PatternType.LITERAL,
+        "permission_type": Permission.ALLOW,
+        **other,
+    }
+    return AclCreation(
+        resource_name=name, principal=principal, host="*", operation=operation, **values
+    )
+
+
+def create(client: RawClient, *creations: AclCreation) -> list[int]:
+    answer = client.call(CreateAclsRequest(creations=list(creations)), 3, CreateAclsResponse)
+    return [result.error_code for result in answer.results]
+
+
+def described(client: RawClient, **wanted: object) -> list[tuple[str, str]]:
+    """(Resource, principal) of the rules that a filter finds."""
+    values = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": "*",
+        "operation": 1,
+        "permission_type": 1,
+        **wanted,
+    }
+    answer = client.call(DescribeAclsRequest(**values), 3, DescribeAclsResponse)  # type: ignore[arg-type]
+    assert answer.error_code == ErrorCode.NONE
+    return [
+        (resource.resource_name, acl.principal)
+        for resource in answer.resources
+        for acl in resource.acls
+    ]
+
+
+def test_rules_are_created_found_and_removed(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        good = creation("User:a", Operation.READ, "t")
+        prefixed = creation(
+            "User:b", Operation.READ, "t-", resource_pattern_type=PatternType.PREFIXED
+        )
+        bad = creation("nobody", Operation.READ, "t")
+        assert create(client, good, bad, prefixed, good) == [0, ErrorCode.INVALID_REQUEST, 0, 0]
+        assert described(client) == [("t", "User:a"), ("t-", "User:b")]
+        assert described(client, resource_name_filter="t-1", pattern_type_filter=2) == [
+            ("t-", "User:b")
+        ]
+        assert described(client, operation=99) == []
+        remove = DeleteAclsFilter(
+            resource_type_filter=2,
+            resource_name_filter="t",
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        unknown = DeleteAclsFilter(
+            resource_type_filter=99,
+            resource_name_filter="t",
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        request = DeleteAclsRequest(filters=[remove, unknown, remove])
+        results = client.call(request, 3, DeleteAclsResponse).filter_results
+        assert [one.error_code for one in results] == [0, ErrorCode.INVALID_REQUEST, 0]
+        assert [len(one.matching_acls) for one in results] == [1, 0, 1]
+        assert described(client) == [("t-", "User:b")]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"name": ""}, "Invalid empty resource name"),
+        ({"resource_type": 4}, "The only valid name for the CLUSTER resource is kafka-cluster"),
+        ({"resource_type": 99}, "Invalid ResourceType 99"),
+        ({"resource_pattern_type": 2}, "Invalid PatternType 2"),
+        ({"operation": 1}, "Invalid Operation 1"),
+        ({"permission_type": 0}, "Invalid Permission 0"),
+    ],
+    ids=["no name", "another cluster", "type", "pattern", "operation", "permission"],
+)
+def test_a_rule_that_cannot_be_is_refused(
+    broker: BrokerThread, change: dict[str, int], text: str
+) -> None:
+    name = str(change.pop("name", "t"))
+    made = creation("User:a", Operation.READ, name)
+    for field, value in change.items():
+        setattr(made, field, value)
+    with RawClient(broker.port) as client:
+        request = CreateAclsRequest(creations=[made])
+        (result,) = client.call(request, 3, CreateAclsResponse).results
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, text)
+
+
+def test_rules_are_there_after_a_restart(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path, overrides=SETTINGS) as broker:
+        broker.call(lambda: authorizer(broker).change(added=EVERYTHING))
+        with RawClient(broker.port) as client:
+            rules = [creation("User:a", Operation.READ, f"t\n\u00e4{n}") for n in range(3)]
+            assert create(client, *rules) == [0, 0, 0]
+            remove = DeleteAclsFilter(
+                resource_type_filter=1,
+                resource_name_filter="t\n\u00e41",
+                pattern_type_filter=1,
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            )
+            client.call(DeleteAclsRequest(filters=[remove]), 3, DeleteAclsResponse)
+    with BrokerThread(tmp_path, overrides=SETTINGS) as broker:
+        names = broker.call(lambda: [rule.resource_name for rule in authorizer(broker).rules()])
+        assert names == ["t\n\u00e40", "t\n\u00e42"]
+
+
+def metadata(client: RawClient) -> tuple[int, int]:
+    """Error of one topic, and what may be done to it."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="t")], include_topic_authorized_operations=True
+    )
+    (topic,) = client.call(request, 12, MetadataResponse).topics
+    return topic.error_code, topic.topic_authorized_operations
+
+
+def test_an_answer_that_is_kept_is_for_nobody_else_and_no_longer_than_the_rules(
+    broker: BrokerThread,
+) -> None:
+    with RawClient(broker.port) as admin, RawClient(broker.port, source=NOBODY) as nobody:
+        everything = metadata(admin)
+        assert everything[0] == ErrorCode.NONE
+        assert metadata(nobody)[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert create(admin, creation("User:*", Operation.DESCRIBE, "t")) == [0]
+        for _ in range(2):
+            assert metadata(admin) == everything
+            assert metadata(nobody) == (ErrorCode.NONE, 1 << Operation.DESCRIBE)
+        broker.call(lambda: authorizer(broker).change(removed=authorizer(broker).rules()))
+        assert metadata(admin)[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def errors_in(answer: object) -> set[int]:
+    """All error codes of a message, zeros included."""
+    if isinstance(answer, list):
+        return {code for one in answer for code in errors_in(one)}
+    if not isinstance(answer, Struct):
+        return set()
+    found: set[int] = set()
+    for field in schema_of(type(answer)).fields:
+        value = getattr(answer, field.name)
+        found |= {value} if field.name.endswith("error_code") else errors_in(value)
+    return found
+
+
+def test_every_api_denies_who_may_do_nothing(broker: BrokerThread) -> None:
+    """Also where what is asked for does not exist, and with nothing but the denial."""
+    denials = {0, *(code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED"))}
+    asked = set()
+    with RawClient(broker.port, source=NOBODY) as nobody:
+        for question in questions(Topic("missing", b"\x55" * 16), "g", "x"):
+            for version in question.versions:
+                key = next(api.key for api in load_handlers().values() if api.name == question.name)
+                answer: object = nobody.call(question.request, version, RESPONSES[key])
+                codes = errors_in(answer)
+                asked.add(question.name)
+                ids = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST}
+                assert codes <= denials | ids, (question, version, codes)
+                if question.name not in OPEN_TO_ALL | NO_WORD_FOR_IT:
+                    assert codes - {0}, (question, version)
+    missing = {api.name for api in load_handlers().values()} - asked - OPEN_TO_ALL
+    assert missing <= {"DeleteTopics"}, "add a question about it"

@@ -1,0 +1,206 @@
+import random
+
+import pytest
+
+from kohort.broker.core.security.acls import (
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    Rule,
+    RuleFilter,
+)
+from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.core.security.session import ANONYMOUS, Principal, Session
+from tests.unit.broker.core.security import oracle
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+
+
+def rule(
+    who: str,
+    operation: Operation,
+    name: str,
+    *,
+    kind: ResourceType = TOPIC,
+    prefixed: bool = False,
+    deny: bool = False,
+    host: str = "*",
+) -> Rule:
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    permission = Permission.DENY if deny else Permission.ALLOW
+    return Rule(kind, name, pattern, f"User:{who}", host, operation, permission)
+
+
+def session(who: str = "alice", host: str = "10.0.0.1") -> Session:
+    return Session(Principal("User", who), host, "PLAINTEXT")
+
+
+def allows(
+    authorizer: Authorizer, operation: Operation, name: str, *, who: str = "alice", host: str = ""
+) -> bool:
+    return authorizer.allows(session(who, host or "10.0.0.1"), operation, TOPIC, name)
+
+
+def test_without_rules_nobody_may_do_anything_but_super_users() -> None:
+    authorizer = Authorizer(super_users=["User:root"])
+    assert not allows(authorizer, READ, "t")
+    assert allows(authorizer, READ, "t", who="root")
+
+
+def test_a_super_user_is_not_held_back_by_a_denial() -> None:
+    authorizer = Authorizer(
+        super_users=["User:root"], rules=[rule("*", Operation.ALL, "*", deny=True)]
+    )
+    assert allows(authorizer, READ, "t", who="root")
+    assert not allows(authorizer, READ, "t")
+
+
+@pytest.mark.parametrize("operation", [READ, WRITE, Operation.DELETE, Operation.ALTER])
+def test_who_may_do_something_may_describe(operation: Operation) -> None:
+    assert allows(Authorizer(rules=[rule("alice", operation, "t")]), DESCRIBE, "t")
+
+
+def test_altering_configs_implies_describing_them_and_creating_implies_nothing() -> None:
+    altering = Authorizer(rules=[rule("alice", Operation.ALTER_CONFIGS, "t")])
+    assert allows(altering, Operation.DESCRIBE_CONFIGS, "t")
+    assert not allows(altering, DESCRIBE, "t")
+    assert not allows(Authorizer(rules=[rule("alice", Operation.CREATE, "t")]), DESCRIBE, "t")
+
+
+def test_a_denied_read_leaves_the_describing_that_follows_from_all() -> None:
+    authorizer = Authorizer(
+        rules=[rule("alice", Operation.ALL, "t"), rule("alice", READ, "t", deny=True)]
+    )
+    assert not allows(authorizer, READ, "t")
+    assert allows(authorizer, DESCRIBE, "t")
+
+
+def test_a_denial_of_any_matching_pattern_wins() -> None:
+    authorizer = Authorizer(
+        rules=[rule("alice", READ, "in-1"), rule("*", READ, "in-", prefixed=True, deny=True)]
+    )
+    assert not allows(authorizer, READ, "in-1")
+
+
+def test_a_prefixed_star_is_the_prefix_and_not_everything() -> None:
+    assert not allows(Authorizer(rules=[rule("alice", READ, "*", prefixed=True)]), READ, "t")
+    assert allows(Authorizer(rules=[rule("alice", READ, "*")]), READ, "t")
+
+
+def test_hosts_are_compared_as_text() -> None:
+    authorizer = Authorizer(rules=[rule("alice", READ, "t", host="10.0.0.1")])
+    assert allows(authorizer, READ, "t", host="10.0.0.1")
+    assert not allows(authorizer, READ, "t", host="10.0.0.2")
+    assert not allows(Authorizer(rules=[rule("alice", READ, "t", host="10.0.0.0/8")]), READ, "t")
+
+
+def test_rules_for_everybody_are_for_clients_without_a_name_too() -> None:
+    authorizer = Authorizer(rules=[rule("*", READ, "t")])
+    assert authorizer.allows(Session(ANONYMOUS, "::1", "PLAINTEXT"), READ, TOPIC, "t")
+
+
+@pytest.mark.parametrize(("name", "prefixed"), [("foo", False), ("fo", True), ("*", False)])
+def test_rules_of_others_count_as_a_match_where_everyone_may_do_what_no_rule_speaks_of(
+    name: str, prefixed: bool
+) -> None:
+    authorizer = Authorizer(allow_everyone_if_no_acl_found=True)
+    assert allows(authorizer, READ, "foo")
+    authorizer.change(added=[rule("bob", READ, name, prefixed=prefixed)])
+    assert not allows(authorizer, READ, "foo")
+
+
+def test_what_is_remembered_is_never_older_than_the_rules() -> None:
+    authorizer, read = Authorizer(), rule("alice", READ, "t")
+    for _ in range(3):
+        assert not allows(authorizer, READ, "t")
+        authorizer.change(added=[read])
+        assert allows(authorizer, READ, "t")
+        authorizer.change(removed=[read])
+
+
+def test_some_topic_may_be_written_though_one_is_denied() -> None:
+    authorizer = Authorizer(rules=[rule("alice", WRITE, "*"), rule("alice", WRITE, "t", deny=True)])
+    assert authorizer.allows_some(session(), WRITE, TOPIC)
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        rule("alice", WRITE, "in-1", deny=True),
+        rule("alice", Operation.ALL, "in-", prefixed=True, deny=True),
+        rule("*", WRITE, "*", deny=True),
+    ],
+    ids=["the same", "a prefix", "everything"],
+)
+def test_no_topic_may_be_written_where_a_denial_covers_the_one_that_may(denial: Rule) -> None:
+    authorizer = Authorizer(rules=[rule("alice", WRITE, "in-1")])
+    assert authorizer.allows_some(session(), WRITE, TOPIC)
+    authorizer.change(added=[denial])
+    assert not authorizer.allows_some(session(), WRITE, TOPIC)
+
+
+def test_one_of_several_rules_of_a_name_is_removed_and_the_denial_stays() -> None:
+    read, denied = rule("alice", READ, "t"), rule("alice", WRITE, "t", deny=True)
+    authorizer = Authorizer(rules=[read, denied, rule("alice", Operation.ALL, "*")])
+    authorizer.change(removed=[read])
+    assert not allows(authorizer, WRITE, "t")
+    assert authorizer.found(RuleFilter(resource_name="t")) == [denied]
+
+
+def test_a_decision_names_its_rule() -> None:
+    authorizer = Authorizer(rules=[rule("alice", READ, "in-", prefixed=True)])
+    question = (Principal("User", "alice"), "::1", READ, TOPIC, "in-1")
+    assert authorizer.verdict(*question).reason == (
+        'ALLOW User:alice READ on prefixed TOPIC "in-" from *'
+    )
+
+
+class RandomRules:
+    """Rules and questions over so few names that they often meet."""
+
+    names = ("a", "ab", "abc", "abd", "b", "ba", "*", "*a")
+    users = ("User:u", "User:v", "User:*")
+    hosts = ("*", "h", "i")
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def rule(self) -> Rule:
+        choose = self.random.choice
+        return Rule(
+            choose((TOPIC, GROUP)),
+            choose(self.names),
+            choose(list(PatternType)),
+            choose(self.users),
+            choose(self.hosts),
+            choose(list(Operation)),
+            choose((Permission.ALLOW, Permission.ALLOW, Permission.DENY)),
+        )
+
+
+def test_decisions_are_those_of_the_plain_list(long_form: bool) -> None:
+    decisions, at_once = (1_000_000 if long_form else 20_000), 200
+    for seed in range(decisions // at_once):
+        dealer = RandomRules(seed)
+        choose, otherwise = dealer.random.choice, seed % 2 == 0
+        rules = list(dict.fromkeys(dealer.rule() for _ in range(dealer.random.randrange(12))))
+        authorizer = Authorizer(rules=rules, allow_everyone_if_no_acl_found=otherwise)
+        if rules and seed % 3 == 0:
+            gone = dealer.random.sample(rules, len(rules) // 2)
+            authorizer.change(removed=gone)
+            rules = [one for one in rules if one not in gone]
+        for _ in range(at_once):
+            who, host = choose(("u", "v", "w")), choose(("h", "i", "j"))
+            operation, kind = choose(list(Operation)), choose((TOPIC, GROUP))
+            name = choose((*dealer.names[:6], "c", "abcd", "*ab"))
+            asked = session(who, host)
+            question = f"User:{who}", host, operation, kind
+            expected = oracle.allows(rules, *question, name, otherwise=otherwise)
+            assert authorizer.allows(asked, operation, kind, name) is expected, seed
+            if not otherwise:
+                some = oracle.allows_some(rules, *question) or oracle.allows(
+                    rules, *question, "hardcode"
+                )
+                assert authorizer.allows_some(asked, operation, kind) is some, seed
