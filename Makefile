@@ -40,7 +40,7 @@ SUITES := $(wildcard $(addprefix tests/,unit property simulation integration int
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: help run test test-long lint types imports format unit property simulation simulate integration \
-        interop crash fuzz pipeline pipeline-demo bench docs check ci clean setup
+        interop crash fuzz pipeline pipeline-demo bench docs pictures check ci clean setup
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ bench: $(STAMPS)/test $(STAMPS)/java ## speed and memory in one table, beside a 
 
 docs: $(STAMPS)/test ## rewrite the documents that are derived from the sources
 	$(BIN)/python -m scripts.derived_docs
+
+pictures: $(STAMPS)/test ## take the pictures of docs/report.md again; needs chromium
+	$(BIN)/python -m scripts.report_pictures
 
 check: lint types imports unit ## all that is quick, for before a commit
 

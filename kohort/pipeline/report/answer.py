@@ -142,12 +142,11 @@ def _also(page: GroupPage) -> Iterator[str]:
     expired = [row for row in page.heartbeat_gaps.rows if row["expired_count"]]
     if expired:
         most = max(expired, key=lambda row: row["expired_count"])
-        session = duration(most["expired_timeout_ms"])
-        yield (
-            f"Sessions expired {sum(row['expired_count'] for row in expired):,} times, of "
-            f"{name(most['process'])} {most['expired_count']:,} times, which was silent for its "
-            f"session of {session}."
-        )
+        count = sum(row["expired_count"] for row in expired)
+        which = f", {most['expired_count']:,} of them of" if len(expired) > 1 else " of"
+        timeout_ms = most["expired_timeout_ms"]
+        silent = "" if timeout_ms is None else f", which was silent for {duration(timeout_ms)}"
+        yield f"{counted(count, 'session')} expired{which} {name(most['process'])}{silent}."
     if page.unavailability.rows:
         row = max(page.unavailability.rows, key=lambda one: one["longest_ms"])
         partition, longest = f"{name(row['topic'])}-{row['partition']}", duration(row["longest_ms"])

@@ -9,11 +9,11 @@ from kohort.pipeline.report.choices import changed
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Child, Markup, element
 from kohort.pipeline.report.words import (
+    NOTHING,
     cause,
     counted,
     duration,
     family,
-    moment,
     name,
     percent,
     seconds,
@@ -41,7 +41,53 @@ def headline(page: GroupPage) -> str:
         text += "; for how long members stood still is not known, or they did not"
     if figures["avoided_count"]:
         text += f"; {counted(figures['avoided_count'], 'rebalance')} avoided"
-    return f"{text}. From {moment(figures['first_at_ms'])} UTC."
+    return f"{text}."
+
+
+def in_short(page: GroupPage, found: Answer) -> Markup:
+    """The three answers in a line each, for screens that have no room for more."""
+    said = [("Mostly", mostly(page, found)), ("Waited for", slowest(page, found))]
+    if found.best is not None:
+        said.append(("To change", change(found)))
+    return element(
+        "p",
+        [[element("strong", f"{what}: "), words, element("br")] for what, words in said],
+        class_="short",
+    )
+
+
+def mostly(page: GroupPage, found: Answer) -> str:
+    """What caused most of it, in a few words."""
+    if not found.causes:
+        return NOTHING
+    if found.storms and page.started_by[0]["started_by"] == "deploy":
+        storms = page.started_by[0]
+        return (
+            f"{counted(storms['storm_count'], 'deploy')}: {storms['rebalance_count']:,} rebalances"
+        )
+    most = found.causes[0]
+    return f"{cause(most.kind)}: {most.rebalances:,} times ({most.share})"
+
+
+def slowest(page: GroupPage, found: Answer) -> str:
+    """Whom the others waited for longest, in a few words."""
+    if not found.waited:
+        return NOTHING
+    row, count = found.waited[0], page.figures["rebalance_count"]
+    return f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}"
+
+
+def change(found: Answer) -> str:
+    """What would have helped most, in a few words."""
+    recorded, best = found.recorded, found.best
+    if recorded is None:
+        return NOTHING
+    if best is None:
+        return "nothing" if not found.choices else "to be weighed"
+    return (
+        f"{changed(recorded, best)}: {seconds(recorded['stopped_ms'])} → "
+        f"{seconds(best['stopped_ms'])} s stopped"
+    )
 
 
 def first(page: GroupPage, found: Answer, anchor: str) -> Markup:

@@ -8,14 +8,14 @@ from typing import Final
 
 from kohort.pipeline.report import tables
 from kohort.pipeline.report.answer import Answer, answer
-from kohort.pipeline.report.choices import changed, choices
+from kohort.pipeline.report.choices import choices
 from kohort.pipeline.report.contents import Contents, GroupPage
-from kohort.pipeline.report.first import first, headline
+from kohort.pipeline.report.first import change, first, headline, in_short, mostly, slowest
 from kohort.pipeline.report.markup import Child, Markup, element, join
 from kohort.pipeline.report.ownership import ownership, table_rows
 from kohort.pipeline.report.timeline import timeline
 from kohort.pipeline.report.told import told
-from kohort.pipeline.report.words import NOTHING, cause, counted, name, seconds
+from kohort.pipeline.report.words import counted, name, seconds
 
 STYLE: Final = "page.css"
 _OWNED_ROWS_MAX: Final = 100
@@ -81,9 +81,9 @@ def _overview(contents: Contents, answers: list[Answer]) -> Markup:
         rows.append(
             (
                 link,
-                _costliest(page, found),
-                _waited(page, found),
-                _best(found),
+                mostly(page, found),
+                slowest(page, found),
+                change(found),
                 f"{page.figures['rebalance_count']:,}",
                 seconds(page.figures["stopped_total_ms"]),
             )
@@ -99,37 +99,6 @@ def _overview(contents: Contents, answers: list[Answer]) -> Markup:
     return join((tables.table(titles, rows, texts=4), more))
 
 
-def _costliest(page: GroupPage, found: Answer) -> str:
-    if not found.causes:
-        return NOTHING
-    if found.storms and page.started_by[0]["started_by"] == "deploy":
-        storms = page.started_by[0]
-        return (
-            f"{counted(storms['storm_count'], 'deploy')}: {storms['rebalance_count']:,} rebalances"
-        )
-    most = found.causes[0]
-    return f"{cause(most.kind)}: {most.rebalances:,} times ({most.share})"
-
-
-def _waited(page: GroupPage, found: Answer) -> str:
-    if not found.waited:
-        return NOTHING
-    row, count = found.waited[0], page.figures["rebalance_count"]
-    return f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}"
-
-
-def _best(found: Answer) -> str:
-    recorded, best = found.recorded, found.best
-    if recorded is None:
-        return NOTHING
-    if best is None:
-        return "nothing" if not found.choices else "to be weighed"
-    return (
-        f"{changed(recorded, best)}: {seconds(recorded['stopped_ms'])} → "
-        f"{seconds(best['stopped_ms'])} s stopped"
-    )
-
-
 def _group(page: GroupPage, found: Answer, place: int, *, is_alone: bool) -> Markup:
     anchor = f"g{place}"
     advice = choices(page, found)
@@ -137,6 +106,7 @@ def _group(page: GroupPage, found: Answer, place: int, *, is_alone: bool) -> Mar
         "main" if is_alone else "article",
         None if is_alone else element("h2", name(page.group)),
         element("p", headline(page), class_="headline"),
+        in_short(page, found) if is_alone else None,
         first(page, found, anchor),
         element("h3", "What other settings would have come to", id=f"{anchor}-advice"),
         advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),

@@ -21,6 +21,11 @@ from kohort.pipeline.report.svg import (
 from kohort.pipeline.report.words import cause, counted, duration, family, moment, seconds
 
 _LEFT: Final = 46
+_TITLE: Final = 26
+_PANELS: Final = (
+    ("Seconds that members stood still", "stopped_total_ms", 1_000, "stopped"),
+    ("Rebalances", "rebalance_count", 1, "count"),
+)
 _PANEL: Final = {True: 84, False: 64}
 _LANE: Final = 22
 _MARK_LEAST: Final = 5.0
@@ -40,10 +45,11 @@ def alt(page: GroupPage) -> str:
     )
     if page.by_time:
         worst = max(page.by_time, key=lambda row: row["stopped_total_ms"])
-        text += (
-            f" Members stood still for longest, {seconds(worst['stopped_total_ms'])} s in "
-            f"{counted(worst['rebalance_count'], 'rebalance')}, from {moment(worst['at_ms'])}."
-        )
+        if worst["stopped_total_ms"]:
+            text += (
+                f" Members stood still for longest, {seconds(worst['stopped_total_ms'])} s in "
+                f"{counted(worst['rebalance_count'], 'rebalance')}, from {moment(worst['at_ms'])}."
+            )
     return text
 
 
@@ -67,13 +73,13 @@ def _draw(page: GroupPage, width: int) -> Drawing:
     times = Times.around(start_ms, end_ms, _LEFT, width - 4)
     parts: list[Markup] = []
     top = 0.0
-    for title, column, scale, style in (
-        ("Seconds that members stood still", "stopped_total_ms", 1_000, "stopped"),
-        ("Rebalances", "rebalance_count", 1, "count"),
-    ):
+    for title, column, scale, style in _PANELS:
+        if not any(row[column] for row in page.by_time):
+            # A log does not know for how long members stood still.
+            continue
         values = [row[column] / scale for row in page.by_time]
         parts += _panel(page, times, values, top, title, style, _PANEL[is_wide])
-        top += LINE + _PANEL[is_wide] + 14
+        top += _TITLE + _PANEL[is_wide] + 14
     lanes = Counter(row["trigger_kind"] for row in page.marks.rows)
     bottom = top + len(lanes) * (LINE + _LANE)
     # Behind the marks.
@@ -92,9 +98,9 @@ def _panel(
     style: str,
     height: float,
 ) -> list[Markup]:
-    bottom = top + LINE + height
+    bottom = top + _TITLE + height
     # From 0 and even: bars are compared by their length.
-    scale = Values(max([*values, 1.0]) * 1.05, bottom, top + LINE)
+    scale = Values(max([*values, 1.0]) * 1.05, bottom, top + _TITLE)
     parts = [words(0, top + 13, title, class_="title")]
     parts += value_axis(scale.ticks(3), times.left, times.right)
     for row, value in zip(page.by_time, values, strict=True):
@@ -112,7 +118,7 @@ def _lane(page: GroupPage, times: Times, kind: str, count: int, top: float) -> l
     parts = [words(0, top + 13, f"{cause(kind)}: {count:,}", class_="title")]
     for row in page.marks.rows:
         if row["trigger_kind"] == kind:
-            share = (row["stopped_total_ms"] or 0) / most if most else 0
+            share = (row["stopped_total_ms"] or 0) / most if most else 0.5
             tall = _MARK_LEAST + share * (_LANE - 4 - _MARK_LEAST)
             x = times.place(row["started_at_ms"])
             parts.append(box(x - 1, base - tall, 2, tall, f"of-{family(kind)}"))

@@ -45,19 +45,22 @@ def _single(rows: list[Row], *, is_open: bool) -> list[Markup]:
     if not rows:
         return []
     stopped_ms = sum(row["stopped_total_ms"] or 0 for row in rows)
-    summary = (
-        f"{clock(rows[0]['started_at_ms'])}: {counted(len(rows), 'single rebalance')}, "
-        f"{seconds(stopped_ms)} s stopped"
-    )
+    summary = f"{clock(rows[0]['started_at_ms'])}: {counted(len(rows), 'single rebalance')}"
+    summary += _stopped(stopped_ms)
     return [behind(summary, _sentences(rows), is_open=is_open)]
 
 
 def _summary(storm: Row) -> str:
     took = "" if storm["duration_ms"] is None else f" in {duration(storm['duration_ms'])}"
     return (
-        f"{clock(storm['started_at_ms'])}: {counted(storm['rebalance_count'], 'rebalance')}{took}, "
-        f"{seconds(storm['stopped_total_ms'])} s stopped: {storms_of(storm['started_by'], 1)}"
+        f"{clock(storm['started_at_ms'])}: {counted(storm['rebalance_count'], 'rebalance')}{took}"
+        f"{_stopped(storm['stopped_total_ms'])}: {storms_of(storm['started_by'], 1)}"
     )
+
+
+def _stopped(ms: int) -> str:
+    """Nothing where nothing is known of it, as of a log."""
+    return f", {seconds(ms)} s stopped" if ms else ""
 
 
 def _sentences(rows: list[Row]) -> Markup:

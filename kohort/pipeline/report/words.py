@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from kohort.broker.core.history.wording import shown
+
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -96,6 +98,8 @@ def seconds(ms: int | None) -> str:
     if ms is None:
         return NOTHING
     value = ms / SECOND_MS
+    if 0 < value < 0.05:
+        return "< 0.1"
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
 
 
@@ -113,7 +117,10 @@ def percent(part: int, whole: int) -> str:
 
 
 def name(value: str) -> str:
-    """The name of a group or a member; of a long one, both ends, which tell it from others."""
+    """The name of a group or a member, with what is not printable written out; of a long one, both
+    ends, which tell it from others.
+    """
+    value = shown(value)
     if len(value) <= NAME_CHARS_MAX:
         return value
     half = NAME_CHARS_MAX // 2

@@ -64,7 +64,7 @@ def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     # By name.
     assert "billing-4: waited for in 114 of 141 rebalances (81 %)" in first
     assert "takes 14 s to join once it is told, the others 207 ms" in first
-    assert "Sessions expired 14 times" in first
+    assert "14 sessions expired, 4 of them of billing-5, which was silent for 10 s." in first
     assert "16 partitions kept changing hands: billing-events-4 108 times" in first
     # What to set, and what it would come to.
     assert "Static membership and a cooperative assignor with a 30 s session" in first

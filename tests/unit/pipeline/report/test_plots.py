@@ -50,6 +50,13 @@ def test_a_history_of_minutes_is_drawn_in_minutes() -> None:
     assert "a bar for each 5 s" in drawn
 
 
+def test_where_no_stopped_time_is_known_none_is_drawn() -> None:
+    made = group_page("g", read_history([event(n, n, stopped={}) for n in (1, 2, 3)]))
+    drawn = timeline(made)
+    assert ">Rebalances<" in drawn
+    assert "stood still" not in drawn
+
+
 def test_one_rebalance_is_a_plot_too() -> None:
     drawn = timeline(group_page("g", read_history([event(1, 0)])))
     assert drawn.count("<svg") == 2
