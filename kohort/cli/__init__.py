@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
     "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),
+    "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
 """Summary and module by name. A module has `add_arguments(parser)`, which sets `run`."""

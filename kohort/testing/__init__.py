@@ -16,10 +16,11 @@ _HOMES: Final = {
     "Kafka": "kohort.testing.kafka",
     "KafkaFault": "kohort.testing.kafka",
     "KafkaGroup": "kohort.testing.kafka",
+    "VirtualKafka": "kohort.testing.virtual_kafka",
     "kafka_settings": "kohort.testing.markers",
 }
 
-__all__ = ["Kafka", "KafkaFault", "KafkaGroup", "kafka_settings"]
+__all__ = ["Kafka", "KafkaFault", "KafkaGroup", "VirtualKafka", "kafka_settings"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, or a marker.
@@ -36,3 +37,4 @@ if TYPE_CHECKING:
     from kohort.testing.kafka import KafkaFault as KafkaFault
     from kohort.testing.kafka import KafkaGroup as KafkaGroup
     from kohort.testing.markers import kafka_settings as kafka_settings
+    from kohort.testing.virtual_kafka import VirtualKafka as VirtualKafka

@@ -260,6 +260,8 @@ class Kafka:
         """Do something to requests of one api, such as "Heartbeat", as long as the context lasts.
 
         Args:
+            api: its name in Kafka's protocol; "*" for all: with `client_id` and `drop`, a client
+                whose machine has gone without a word.
             client_id, group, topic: requests of this client, that name this group, this topic.
             when: called with the request, on the broker's thread; True for those that are meant.
             drop: the broker never sees them and never answers; what their connections send

@@ -6,6 +6,8 @@ and does nothing to tests that ask for none.
 
 from __future__ import annotations
 
+import inspect
+import random
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,19 @@ import pytest
 
 if TYPE_CHECKING:
     from kohort.testing.kafka import Kafka
+    from kohort.testing.virtual_kafka import VirtualKafka
 
 FIXTURES = ("kafka", "kafka_module", "kafka_session", "virtual_kafka")
 MARKER = "kafka_settings"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("kohort").addoption(
+        "--kafka-seed",
+        type=int,
+        metavar="SEED",
+        help="repeat what virtual_kafka did with this seed, which a failed test tells",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +63,38 @@ def kafka_session(
     yield from _running(request, kafka_session_settings)
 
 
+@pytest.fixture
+def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
+    """A broker on virtual time. A test that is a coroutine runs on the same loop; another one gives
+    coroutines to its `run`.
+    """
+    from kohort.testing.virtual_kafka import VirtualKafka  # noqa: PLC0415 - see the module.
+
+    seed = request.config.getoption("--kafka-seed")
+    if seed is None:
+        # Not from the numbers that other plugins seed alike for each test.
+        seed = random.SystemRandom().getrandbits(32)
+    given, _ = settings_of(request.node)
+    running = VirtualKafka(given, seed=seed)
+    yield running
+    running.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs coroutines that asked for `virtual_kafka` on its loop, whatever runs the others."""
+    running: VirtualKafka | None = pyfuncitem.funcargs.get("virtual_kafka")  # type: ignore[assignment]
+    if running is None:
+        return None
+    test = inspect.unwrap(pyfuncitem.obj)
+    if not inspect.iscoroutinefunction(test):
+        return None
+    wanted = inspect.signature(test).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
+    running.run(test(**arguments))
+    return True
+
+
 def _running(
     request: pytest.FixtureRequest, settings: dict[str, object] | None = None
 ) -> Iterator[Kafka]:
@@ -84,9 +128,12 @@ def pytest_runtest_makereport(
     report = yield
     if call.when == "call" and report.failed:
         for name in FIXTURES:
-            running = getattr(item, "funcargs", {}).get(name)
+            running: Any = getattr(item, "funcargs", {}).get(name)
             if hasattr(running, "why"):
                 _tell(report, name, running)
+            if hasattr(running, "seed"):
+                text = f"--kafka-seed={running.seed} repeats it"
+                report.sections.append((f"seed of {name}", text))
     return report
 
 

@@ -13,26 +13,42 @@ from kohort.testing.virtual_clock import VirtualClock
 class _Selector(selectors.DefaultSelector):
     """Looks at the sockets without waiting, and lets the clock do the waiting."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, busy_turns_per_ms: int | None) -> None:
         super().__init__()
         self._clock = clock
+        self._busy_turns_per_ms = busy_turns_per_ms
+        self._busy_turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             # No timer is set: only a socket or another thread can go on.
             return super().select(None)
         ready = super().select(0)
-        if not ready and timeout > 0:
-            self._clock.advance(math.ceil(timeout * 1000 - 1e-6))
+        # A timer that comes a fraction of a nanosecond later comes now.
+        wait_ms = 0 if ready else max(0, math.ceil(timeout * 1000 - 1e-6))
+        if wait_ms:
+            self._busy_turns = 0
+            self._clock.advance(wait_ms)
+        elif self._busy_turns_per_ms is not None:
+            self._busy_turns += 1
+            if self._busy_turns >= self._busy_turns_per_ms:
+                self._busy_turns = 0
+                self._clock.advance(1)
         return ready
 
 
 class VirtualClockLoop(asyncio.SelectorEventLoop):
     """`asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock))` runs a test on it."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, *, busy_turns_per_ms: int | None = None) -> None:
+        """
+        Args:
+            busy_turns_per_ms: after so many turns in a row in which something was ready, a
+                millisecond passes; none ever, by default. For code that asks again and again until
+                a moment is over, and counts on the time that this takes.
+        """
         self._virtual_clock = clock
-        super().__init__(_Selector(clock))
+        super().__init__(_Selector(clock, busy_turns_per_ms))
 
     def time(self) -> float:
         return self._virtual_clock.monotonic_ms() / 1000

@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from kohort.client.clock import monotonic_ms
@@ -356,3 +357,10 @@ class HeartbeatThread:
     @property
     def _timeout_s(self) -> float:
         return self._config.request_timeout_ms / 1000
+
+
+heartbeats_are_sent_by: Final[ContextVar[Any]] = ContextVar(
+    "heartbeats_are_sent_by", default=HeartbeatThread
+)
+"""What consumers made in this context send their heartbeats by, in the place of a thread: for tests
+on virtual time, of which a thread knows nothing."""

@@ -44,7 +44,11 @@ from kohort.client.core.group.steps import (
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.goodbye import Goodbye
-from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThreadConfig
+from kohort.client.group.heartbeat_thread import (
+    HeartbeatThread,
+    HeartbeatThreadConfig,
+    heartbeats_are_sent_by,
+)
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataKeeper
@@ -117,7 +121,7 @@ class MembershipShell:
         """When `advance` may have something to do without anything happening before."""
         # Half a session for one answer leaves time for another attempt.
         answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
-        self.heartbeats = HeartbeatThread(
+        self.heartbeats: HeartbeatThread = heartbeats_are_sent_by.get()(
             HeartbeatThreadConfig(
                 group_id=config.membership.group_id,
                 group_instance_id=config.group_instance_id,

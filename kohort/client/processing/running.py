@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic
@@ -155,6 +156,8 @@ class Runs(Generic[K, V]):
             commit_interval_ms=(
                 config.auto_commit_interval_ms if interval_ms is None else interval_ms
             ),
+            # Looked up now, as tests on virtual time replace it.
+            clock=time.monotonic,
         )
 
     async def _end_run(self, timeout_s: float) -> None:

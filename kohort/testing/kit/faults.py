@@ -27,6 +27,9 @@ SESSION_ERRORS: Final = frozenset(
 )
 """What a Fetch is told as a whole; anything else is about a partition."""
 
+EVERY: Final = "*"
+"""In the place of an api: all of them."""
+
 When = Callable[[Any], bool]
 
 
@@ -71,7 +74,7 @@ class Faults:
     """All faults of one broker, and of those that follow it on the same machine."""
 
     def __init__(self) -> None:
-        self._by_api: dict[str, list[Fault]] = {}
+        self._all: list[Fault] = []
         self._dropped: list[Later[Any]] = []
         self._router: Router | None = None
         self.on_request: Callable[[RequestContext, Api], None] | None = None
@@ -90,32 +93,29 @@ class Faults:
             one.cancel()
 
     def add(self, fault: Fault) -> None:
-        self._by_api.setdefault(fault.api, []).append(fault)
+        self._all.append(fault)
         self._intercept()
 
     def remove(self, fault: Fault) -> None:
         """Requests that it holds go on; what it dropped stays unanswered."""
         fault.ended.set()
-        faults = self._by_api.get(fault.api, [])
-        if fault in faults:
-            faults.remove(fault)
-        if not faults:
-            self._by_api.pop(fault.api, None)
+        self._all.remove(fault)
         self._intercept()
 
     def _intercept(self) -> None:
         if self._router is not None:
-            is_any = bool(self._by_api) or self.on_request is not None
+            is_any = bool(self._all) or self.on_request is not None
             self._router.intercept(self._handler_of if is_any else None)
 
     def _handler_of(self, api: Api) -> Handler:
-        if api.name not in self._by_api and self.on_request is None:
+        faults = [one for one in self._all if one.api in {api.name, EVERY}]
+        if not faults and self.on_request is None:
             return api.handler
 
         def handle(ctx: RequestContext, request: Any) -> Any:  # noqa: ANN401 - as handlers do.
             if self.on_request is not None:
                 self.on_request(ctx, api)
-            return self._handle(api, ctx, request, iter(list(self._by_api.get(api.name, ()))))
+            return self._handle(api, ctx, request, iter(faults))
 
         return handle
 
@@ -180,7 +180,7 @@ def _refuse(api: Api, ctx: RequestContext, request: object, code: ErrorCode) -> 
 def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: ANN401 - of any type.
     """Raises ValueError for what cannot be meant."""
     names = {one.name for one in load_handlers().values()}
-    if api not in names:
+    if api not in {EVERY, *names}:
         raise ValueError(f"there is no request {api!r}; there are {', '.join(sorted(names))}")
     try:
         code = ErrorCode.NONE if error is None else ErrorCode[error]

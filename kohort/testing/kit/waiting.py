@@ -7,19 +7,23 @@ from collections.abc import Callable
 from typing import Final
 
 FIRST_LOOK_S: Final = 0.001
-LOOKS_S_MAX: Final = 0.05
-"""Soon at first, as most waits are short; twenty times a second later on."""
+PAUSE_S_MAX: Final = 0.05
+LATENESS: Final = 0.01
+"""Soon at first, as most waits are short; then twenty times a second, and when a wait gets long (on
+virtual time hours are nothing), so that it ends a hundredth later at most than it could."""
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Whether it holds within that time, on the loop's clock."""
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + timeout_s
+    began_s = loop.time()
+    deadline_s = began_s + timeout_s
     pause_s = FIRST_LOOK_S
     while not condition():
-        left_s = deadline_s - loop.time()
+        now_s = loop.time()
+        left_s = deadline_s - now_s
         if left_s <= 0:
             return False
         await asyncio.sleep(min(pause_s, left_s))
-        pause_s = min(pause_s * 2, LOOKS_S_MAX)
+        pause_s = min(pause_s * 2, max(PAUSE_S_MAX, (now_s - began_s) * LATENESS))
     return True

@@ -1,0 +1,57 @@
+"""``kohort testing``: the test kit for other languages."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from contextlib import closing
+
+from kohort.broker.app import StartError
+from kohort.broker.config import ConfigError
+from kohort.testing.control import Control
+from kohort.testing.kit.machine import HOST
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One command so far."""
+    commands = parser.add_subparsers(dest="testing", required=True, metavar="COMMAND")
+    serve = commands.add_parser(
+        "serve",
+        help="brokers in memory, and an HTTP port that makes, watches and disturbs them",
+        description="Brokers in memory for tests in any language: docs/testing-your-service.md.",
+    )
+    serve.add_argument("--control", type=int, default=0, metavar="PORT", help="0 is any free one")
+    serve.add_argument(
+        "--port", type=int, default=0, metavar="PORT", help="of the first broker; 0 is any free one"
+    )
+    serve.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the first broker; may be repeated",
+    )
+    serve.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    settings = dict(given.partition("=")[::2] for given in options.override)
+    try:
+        control = Control(options.control, settings, kafka_port=options.port)
+    except (OSError, StartError, ConfigError) as error:
+        print(f"kohort: {error}", file=sys.stderr)  # noqa: T201 - to the user of a command.
+        return 3
+    with closing(control):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Not from the handler itself, which interrupts the thread that serves.
+            signal.signal(
+                number, lambda *_: threading.Thread(target=control.shutdown, daemon=True).start()
+            )
+        where = control.first.bootstrap_servers
+        text = f"bootstrap.servers {where}, control http://{HOST}:{control.port}"
+        print(text, flush=True)  # noqa: T201 - it is what the caller waits for.
+        control.serve()
+    return 0

@@ -1,0 +1,361 @@
+"""`VirtualKafka`: broker, clients and test on one loop, whose clock jumps when nothing is ready.
+
+Hours take moments, and a run does the same each time: what is left to chance comes from the seed
+(delays on the network, ids, `random`). Only the order of sets differs from process to process,
+unless PYTHONHASHSEED is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import copy_context
+from socket import socket
+from typing import Any, Final, TypeVar, cast
+
+from kohort.broker.core.history.model import RebalanceRecord
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import Api
+from kohort.client.core.records import RawRecord
+from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
+from kohort.testing.kit.broker import KitBroker
+from kohort.testing.kit.faults import Fault, When, new_fault, wait_hits
+from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
+from kohort.testing.kit.machine import HOST, MemoryMachine
+from kohort.testing.kit.topics import Content, Headers, Produced
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_network import VirtualNetwork
+from kohort.testing.virtual_time import LIMIT_S, VirtualLoop, virtual_time
+from kohort.wire.groups import Member
+
+T = TypeVar("T")
+
+PORT: Final = 92
+"""One at which no real broker listens: whoever strays off the virtual network is refused."""
+
+TIMEOUT_S: Final = 3_600.0
+"""Waits cost nothing, so they are patient."""
+
+TRACE_LINES_MAX: Final = 1_000_000
+
+
+class _Machine(MemoryMachine):
+    """Its sockets are ports of the virtual network."""
+
+    clock: VirtualClock
+
+    def __init__(self, network: VirtualNetwork, clock: VirtualClock, chance: random.Random) -> None:
+        super().__init__(clock, chance)
+        self._network = network
+
+    def bind(
+        self, host: str, port: int, *, send_buffer_bytes: int, receive_buffer_bytes: int
+    ) -> list[socket]:
+        del send_buffer_bytes, receive_buffer_bytes
+        return [cast(socket, self._network.bind(host, port))]
+
+    def lose(self, *, unsynced: bool, random: random.Random) -> MemoryMachine:
+        assert self._random is not None
+        other = _Machine(self._network, self.clock, self._random)
+        self._copy_to(other)
+        if unsynced:
+            other.files.lose_power(random.randrange)
+        return other
+
+
+class VirtualKafka:
+    """What it has is what `Kafka` has, in coroutines where something may have to be waited for."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        seed: int = 0,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        """
+        Args:
+            settings: as those of `Kafka`.
+            limit_s: a run that lasts longer is ended by VirtualTimeError; a day by default.
+        """
+        self.limit_s = limit_s
+        self.seed = seed
+        """Repeats the run."""
+        # Clients that are compiled ask the system for the time of their records, which must not be
+        # far in the broker's future.
+        self.clock = VirtualClock(wall_ms=time.time_ns() // 1_000_000)
+        self.trace: list[str] = []
+        """Every request that the broker was sent, with the time in milliseconds."""
+        chance = random.Random(seed)
+        self._network = VirtualNetwork(random.Random(chance.getrandbits(64)))
+        machine = _Machine(self._network, self.clock, random.Random(chance.getrandbits(64)))
+        crashes = random.Random(chance.getrandbits(64))
+        self._kit = KitBroker(settings or {}, machine, PORT, crashes)
+        self._kit.faults.on_request = self._note
+        self._began_ms = self.clock.monotonic_ms()
+        self._why: dict[str, list[str]] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address on the virtual network, which clients on the loop of `run` can reach."""
+        return f"{HOST}:{PORT}"
+
+    @property
+    def now_ms(self) -> int:
+        """How much virtual time has passed."""
+        return self.clock.monotonic_ms() - self._began_ms
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns that runs beside the broker, on virtual time.
+
+        The broker runs as long as it; the next run goes on with what was stored.
+        """
+        context = copy_context()
+        context.run(heartbeats_are_sent_by.set, LoopHeartbeats)
+        state = random.getstate()
+        random.seed(self.seed)
+        try:
+            with (
+                virtual_time(self.clock),
+                asyncio.Runner(
+                    loop_factory=lambda: VirtualLoop(self.clock, self._network, self.limit_s)
+                ) as runner,
+            ):
+                return runner.run(self._beside(work), context=context)
+        finally:
+            random.setstate(state)
+
+    async def _beside(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            await self._kit.start()
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return await work
+        except BaseException:
+            if self._kit.is_running:
+                groups = self._kit.groups
+                self._why = {name: await groups.why(name) for name in groups.ids()}
+            raise
+        finally:
+            await self._kit.stop()
+
+    def why(self) -> dict[str, list[str]]:
+        """What `kohort groups why` said of each group when the last run failed."""
+        return self._why
+
+    def close(self) -> None:
+        """After the last run."""
+        self._kit.machine.close()
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        """See `Kafka.create_topic`."""
+        count = self._kit.broker.config.num_partitions if partitions is None else partitions
+        await self._kit.topics.create(name, count, configs or {})
+
+    async def produce(
+        self,
+        topic: str,
+        value: Content,
+        *,
+        key: Content = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Produced:
+        """See `Kafka.produce`."""
+        return await self._kit.topics.produce(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+
+    async def records(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        count: int | None = None,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+        committed: bool = False,
+    ) -> list[RawRecord]:
+        """See `Kafka.records`."""
+        return await self._kit.topics.wait_records(
+            topic, partition, count=count, timeout_s=timeout, committed=committed
+        )
+
+    def group(self, name: str) -> VirtualGroup:
+        """See `Kafka.group`."""
+        return VirtualGroup(self._kit, name)
+
+    # Faults.
+
+    @contextmanager
+    def fault(
+        self,
+        api: str,
+        *,
+        client_id: str | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+        when: When | None = None,
+        drop: bool = False,
+        delay_ms: int = 0,
+        error: str | None = None,
+        disconnect: bool = False,
+        observe: bool = False,
+        times: int | None = None,
+    ) -> Iterator[VirtualFault]:
+        """See `Kafka.fault`."""
+        fault = new_fault(
+            api,
+            error=error,
+            client_id=client_id,
+            group=group,
+            topic=topic,
+            when=when,
+            drop=drop,
+            delay_ms=delay_ms,
+            disconnect=disconnect,
+            observe=observe,
+            times=times,
+        )
+        with _set(self._kit, fault) as handle:
+            yield handle
+
+    # The broker as a whole; see `Kafka`.
+
+    async def stop(self) -> None:
+        await self._kit.stop()
+
+    async def start(self) -> None:
+        await self._kit.start()
+
+    async def restart(self) -> None:
+        await self._kit.restart()
+
+    async def crash(self, *, lose_unsynced: bool = False) -> None:
+        await self._kit.crash(lose_unsynced=lose_unsynced)
+
+    def fill_disk(self, *, bytes_left: int = 0) -> None:
+        self._kit.fill_disk(bytes_left)
+
+    def free_disk(self) -> None:
+        self._kit.fill_disk(None)
+
+    # Within.
+
+    def _note(self, ctx: RequestContext, api: Api) -> None:
+        if len(self.trace) < TRACE_LINES_MAX:
+            client = ctx.header.client_id or "-"
+            self.trace.append(f"{self.now_ms} {client} {api.name} v{ctx.api_version}")
+
+
+class VirtualGroup:
+    """One consumer group; see `KafkaGroup`."""
+
+    def __init__(self, kit: KitBroker, name: str) -> None:
+        self._kit = kit
+        self.name = name
+
+    async def wait(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+    ) -> None:
+        """See `KafkaGroup.wait`; the seconds are virtual."""
+        await self._kit.groups.wait(
+            self.name, state=state, members=members, lag=lag, timeout_s=timeout
+        )
+
+    @property
+    def state(self) -> str | None:
+        return self._kit.groups.state(self.name)
+
+    @property
+    def members(self) -> list[Member]:
+        return self._kit.groups.members(self.name)
+
+    @property
+    def lag(self) -> int:
+        return self._kit.groups.lag(self.name)
+
+    async def rebalances(self) -> list[RebalanceRecord]:
+        return await self._kit.groups.rebalances(self.name)
+
+    async def why(self) -> list[str]:
+        return await self._kit.groups.why(self.name)
+
+    async def expire(
+        self,
+        *,
+        client_id: str | None = None,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+    ) -> list[str]:
+        return await self._kit.groups.expire(
+            self.name, client_id=client_id, member_id=member_id, instance_id=instance_id
+        )
+
+    async def remove(
+        self,
+        *,
+        client_id: str | None = None,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+    ) -> list[str]:
+        return await self._kit.groups.remove(
+            self.name, client_id=client_id, member_id=member_id, instance_id=instance_id
+        )
+
+    async def enforce(self) -> None:
+        await self._kit.groups.enforce(self.name)
+
+    @contextmanager
+    def hold_join(self, *, client_id: str | None = None) -> Iterator[VirtualFault]:
+        fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
+        with _set(self._kit, fault) as handle:
+            yield handle
+
+
+class VirtualFault:
+    """A fault that is set."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    @property
+    def hits(self) -> int:
+        """Requests that it has taken, or seen."""
+        return self._fault.hits
+
+    async def wait(
+        self,
+        hits: int = 1,
+        *,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
+    ) -> None:
+        """Until it has taken so many. Raises TimeoutError."""
+        await wait_hits(self._fault, hits, timeout)
+
+
+@contextmanager
+def _set(kit: KitBroker, fault: Fault) -> Iterator[VirtualFault]:
+    kit.faults.add(fault)
+    try:
+        yield VirtualFault(fault)
+    finally:
+        kit.faults.remove(fault)

@@ -1,0 +1,127 @@
+"""A loop and a process clock on virtual time, for code that was not written to be given a clock.
+
+Inside `virtual_time` the functions of `time` tell the virtual clock's time to the thread that
+entered it, and to no other. What has bound such a function to a name of its own before, or asks the
+system otherwise (`datetime.now`), sees the real time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
+from kohort.testing.virtual_network import VirtualNetwork, VirtualPort
+
+T = TypeVar("T")
+
+LIMIT_S: Final = 86_400.0
+
+BUSY_TURNS_PER_MS: Final = 100
+"""aiokafka, for one, waits for no time at all until its deadline is not now, but over."""
+
+
+class VirtualTimeError(Exception):
+    """So much time has passed: what the test waits for will not come."""
+
+
+class VirtualLoop(VirtualClockLoop):
+    """Connections to virtual ports stay in memory; what blocks is done on the loop, at once."""
+
+    def __init__(
+        self, clock: VirtualClock, network: VirtualNetwork, limit_s: float = LIMIT_S
+    ) -> None:
+        """VirtualTimeError ends what still runs after `limit_s`."""
+        self._network = network
+        self._lasts_s = limit_s
+        self._limit_s = clock.monotonic_ms() / 1_000 + limit_s
+        super().__init__(clock, busy_turns_per_ms=BUSY_TURNS_PER_MS)
+
+    def time(self) -> float:
+        now_s = super().time()
+        if now_s > self._limit_s:
+            self._limit_s = math.inf
+            raise VirtualTimeError(
+                f"{self._lasts_s:g} s have passed, and the test still waits for something"
+            )
+        return now_s
+
+    async def create_server(
+        self,
+        protocol_factory: Any,  # noqa: ANN401 - as in asyncio.
+        host: Any = None,  # noqa: ANN401 - as above.
+        port: Any = None,  # noqa: ANN401 - as above.
+        *,
+        sock: Any = None,  # noqa: ANN401 - as above.
+        **options: Any,  # noqa: ANN401 - as above.
+    ) -> Any:  # noqa: ANN401 - as above.
+        if isinstance(sock, VirtualPort):
+            sock.factory = protocol_factory
+            return sock
+        return await super().create_server(protocol_factory, host, port, sock=sock, **options)
+
+    async def create_connection(
+        self,
+        protocol_factory: Any,  # noqa: ANN401 - as above.
+        host: Any = None,  # noqa: ANN401 - as above.
+        port: Any = None,  # noqa: ANN401 - as above.
+        *,
+        ssl: Any = None,  # noqa: ANN401 - as above.
+        **options: Any,  # noqa: ANN401 - as above.
+    ) -> Any:  # noqa: ANN401 - as above.
+        if not self._network.is_here(host, port):
+            return await super().create_connection(protocol_factory, host, port, ssl=ssl, **options)
+        if ssl:
+            raise ConnectionError("there is no TLS on the virtual network")
+        return await self._network.connect(protocol_factory, port)
+
+    def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
+        self,
+        executor: Executor | None,
+        func: Callable[..., T],
+        *args: Any,  # noqa: ANN401 - as in asyncio.
+    ) -> asyncio.Future[T]:
+        del executor
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it is the future's.
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def virtual_time(clock: VirtualClock) -> Iterator[None]:
+    """See the module. `time.sleep` moves the clock, too."""
+    owner = threading.get_ident()
+    real = {name: getattr(time, name) for name in ("monotonic", "time", "sleep")}
+    real |= {name: getattr(time, name) for name in ("monotonic_ns", "time_ns")}
+
+    def replaced(name: str, virtual: Callable[..., Any]) -> Callable[..., Any]:
+        def tell(*args: Any) -> Any:  # noqa: ANN401 - of any of them.
+            is_ours = threading.get_ident() == owner
+            return virtual(*args) if is_ours else real[name](*args)
+
+        return tell
+
+    virtual: dict[str, Callable[..., Any]] = {
+        "monotonic": lambda: clock.monotonic_ms() / 1_000,
+        "monotonic_ns": lambda: clock.monotonic_ms() * 1_000_000,
+        "time": lambda: clock.wall_ms() / 1_000,
+        "time_ns": lambda: clock.wall_ms() * 1_000_000,
+        "sleep": lambda seconds: clock.advance(math.ceil(seconds * 1_000)) and None,
+    }
+    for name, tells in virtual.items():
+        setattr(time, name, replaced(name, tells))
+    try:
+        yield
+    finally:
+        for name, function in real.items():
+            setattr(time, name, function)

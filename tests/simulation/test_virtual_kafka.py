@@ -1,0 +1,166 @@
+"""A test, its clients and a broker on virtual time: hours in moments, and the same each time."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from kohort import Consumer
+from kohort.broker.core.group.events import TriggerKind
+from kohort.testing import VirtualKafka, kafka_settings
+from kohort.testing.virtual_time import VirtualTimeError
+
+
+@asynccontextmanager
+async def worker(kafka: VirtualKafka, name: str) -> AsyncIterator[AIOKafkaConsumer]:
+    """A member of the group "billing", as it comes out of the box."""
+    consumer = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id="billing",
+        client_id=name,
+        session_timeout_ms=45_000,
+        auto_offset_reset="earliest",
+    )
+    async with consumer:
+        yield consumer
+
+
+async def takeover(kafka: VirtualKafka) -> int:
+    """One of two workers falls silent; returns how long the other waits for its partitions."""
+    await kafka.create_topic("orders", partitions=4)
+    group = kafka.group("billing")
+    async with worker(kafka, "w1"), worker(kafka, "w2") as left:
+        await group.wait(state="Stable", members=2)
+        began_ms = kafka.now_ms
+        with kafka.fault("*", client_id="w1", drop=True):
+            await group.wait(state="Stable", members=1)
+        lasted_ms = kafka.now_ms - began_ms
+        assert len(left.assignment()) == 4
+        # A client that is closed while it looks for its coordinator may never come to an end.
+        await group.wait(state="Stable", members=2)
+        kinds = [one.trigger.kind for one in await group.rebalances()]
+        assert TriggerKind.SESSION_EXPIRED in kinds
+    return lasted_ms
+
+
+async def test_a_session_of_45_seconds_ends_in_a_moment(virtual_kafka: VirtualKafka) -> None:
+    assert 45_000 <= await takeover(virtual_kafka) < 60_000
+
+
+def test_the_same_seed_does_the_same_and_another_one_does_not() -> None:
+    def trace(seed: int) -> list[str]:
+        kafka = VirtualKafka(seed=seed)
+        kafka.run(takeover(kafka))
+        kafka.close()
+        return kafka.trace
+
+    first = trace(1)
+    assert len(first) > 50
+    assert first == trace(1)
+    assert first != trace(2)
+
+
+async def test_what_is_produced_is_consumed(virtual_kafka: VirtualKafka) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=virtual_kafka.bootstrap_servers)
+    await virtual_kafka.create_topic("orders", partitions=1)
+    async with producer, worker(virtual_kafka, "w1") as consumer:
+        for size in (1, 100_000, 900_000):
+            await producer.send_and_wait("orders", bytes(size))
+            assert len((await consumer.getone()).value) == size
+        await virtual_kafka.group("billing").wait(lag=0)
+
+
+async def test_our_consumer_keeps_its_membership(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.create_topic("orders", partitions=2)
+    group = virtual_kafka.group("billing")
+    async with Consumer(
+        "orders", bootstrap_servers=virtual_kafka.bootstrap_servers, group_id="billing"
+    ) as consumer:
+
+        async def poll() -> None:
+            while True:
+                await consumer.getmany(timeout_ms=60_000)
+
+        polling = asyncio.create_task(poll())
+        await group.wait(state="Stable", members=1)
+        with virtual_kafka.fault("Heartbeat", observe=True) as beats:
+            await asyncio.sleep(900)
+        assert beats.hits > 200
+        assert len(await group.rebalances()) == 1
+        with virtual_kafka.fault("*", drop=True):
+            await group.wait(members=0)
+        await group.wait(state="Stable", members=1)
+        polling.cancel()
+        with suppress(asyncio.CancelledError):
+            await polling
+
+
+async def test_a_silent_poll_loop_is_told_to_leave(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.create_topic("orders")
+    async with Consumer(
+        "orders",
+        bootstrap_servers=virtual_kafka.bootstrap_servers,
+        group_id="billing",
+        max_poll_interval_ms=300_000,
+    ) as consumer:
+        await consumer.getmany(timeout_ms=5_000)
+        await virtual_kafka.group("billing").wait(state="Stable", members=1)
+        await asyncio.sleep(301)
+        await virtual_kafka.group("billing").wait(members=0)
+
+
+async def test_clients_outlive_restarts_and_crashes(virtual_kafka: VirtualKafka) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=virtual_kafka.bootstrap_servers, enable_idempotence=True
+    )
+    await virtual_kafka.create_topic("orders")
+    async with producer:
+        for value in (b"a", b"b", b"c"):
+            await producer.send_and_wait("orders", value)
+            await (virtual_kafka.crash() if value == b"a" else virtual_kafka.restart())
+    assert [one.value for one in await virtual_kafka.records("orders")] == [b"a", b"b", b"c"]
+
+
+async def test_a_held_join_holds_up_the_others(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.create_topic("orders", partitions=2)
+    group = virtual_kafka.group("billing")
+    async with worker(virtual_kafka, "w1"):
+        await group.wait(state="Stable", members=1)
+        with group.hold_join(client_id="w1") as held:
+            await group.enforce()
+            await held.wait()
+            assert group.state == "PreparingRebalance"
+        await group.wait(state="Stable", members=1)
+
+
+@kafka_settings({"log.retention.ms": 3_600_000, "log.retention.check.interval.ms": 60_000})
+async def test_records_grow_old(virtual_kafka: VirtualKafka) -> None:
+    await virtual_kafka.produce("orders", b"x")
+    await asyncio.sleep(2 * 3_600)
+    assert not await virtual_kafka.records("orders")
+
+
+async def test_the_clocks_of_the_process_move_along(virtual_kafka: VirtualKafka) -> None:
+    before = time.time(), time.monotonic(), virtual_kafka.now_ms
+    await asyncio.sleep(45 * 60)
+    time.sleep(60)  # noqa: ASYNC251 - it is virtual, too.
+    after = time.time(), time.monotonic(), virtual_kafka.now_ms
+    assert after[0] - before[0] == pytest.approx(46 * 60)
+    assert after[1] - before[1] == pytest.approx(46 * 60)
+    assert after[2] - before[2] == 46 * 60_000
+
+
+def test_what_was_stored_is_there_in_the_next_run(virtual_kafka: VirtualKafka) -> None:
+    virtual_kafka.run(virtual_kafka.produce("orders", b"x"))
+    (record,) = virtual_kafka.run(virtual_kafka.records("orders"))
+    assert record.value == b"x"
+
+
+def test_waiting_for_what_never_comes_has_an_end(virtual_kafka: VirtualKafka) -> None:
+    virtual_kafka.limit_s = 600
+    with pytest.raises(VirtualTimeError, match="600 s have passed"):
+        virtual_kafka.run(asyncio.Event().wait())
