@@ -15,10 +15,11 @@ from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
 from kohort.cli.groups.options import history_of
 from kohort.cli.options import print_json
 from kohort.cli.table import Cell, table
-from kohort.pipeline.advisor.advice import Advice, changes, is_by_chance, words
+from kohort.pipeline.advisor.advice import Advice
 from kohort.pipeline.advisor.config_lines import config_lines
 from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import known_settings
+from kohort.pipeline.advisor.words import changes, choice, is_by_chance, words
 from kohort.pipeline.advisor.working_out import work_out
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.history_files import histories
@@ -119,11 +120,14 @@ def lines(group: str, advice: Advice | None) -> Iterator[str]:
     for one in advice.front:
         mark = "*" if one == advice.best else " "
         rows.append(_row(f"{mark} {changes(advice.recorded.setting, one.setting)}", one))
+    if advice.quicker is not None:
+        rows.append(_row(f"  {choice(advice.recorded, advice.quicker)}", advice.quicker))
     yield from table(HEAD, rows)
     if not advice.front:
         yield "nothing that was tried would have been better than what there is"
     yield ""
     yield advice.check
+    yield from advice.unranked
     yield from (f"not known: {text}" for text in advice.unknown)
     if advice.best is not None:
         yield from _to_set(advice, advice.best)
@@ -179,7 +183,16 @@ def as_json(group: str, advice: Advice | None) -> Json:
             }
             for one in advice.front
         ],
+        "quicker_member": None
+        if advice.quicker is None
+        else {
+            "member": advice.quicker.quicker,
+            "text": words(advice.recorded, advice.quicker),
+            **_figures(advice.quicker),
+        },
         "check": advice.check,
+        "is_off": advice.is_off,
+        "unranked": list(advice.unranked),
         "unknown": list(advice.unknown),
     }
 

@@ -1,20 +1,24 @@
-"""Which settings are worth a thought, in plain words.
+"""Which settings are worth a thought, and which one is to be advised.
 
 Four things are weighed: rebalances, stopped time, time that partitions have no reader, and how late
 a crash is noticed. A setting is worth a thought if no other is at least as good in all of them and
-better in one (the Pareto front).
+better in one (the Pareto front). A setting whose outcome rests on something that the history does
+not say is not weighed at all; nothing is advised where the replay of the settings of the time is
+not the history.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log1p
 from typing import Final, TypeAlias
 
-from kohort.pipeline.advisor.prediction import Prediction
+from kohort.pipeline.advisor.prediction import Prediction, beats_by_pairs
 from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.trace import Trace
+from kohort.pipeline.advisor.trace import Doubt, Trace
+from kohort.pipeline.advisor.words import check, counted, words
 
 STOPPED_STEP_MS: Final = 1_000
 """Differences in stopped time below it are chance."""
@@ -26,9 +30,19 @@ UNREAD_WEIGHT: Final = 0.75
 """Beside one of the count of rebalances and of stopped time: the history does not know how much
 there is to read of a partition.
 """
+UNREAD_MOST: Final = 2.0
+"""What leaves partitions without a reader for so many times as long is not taken for fewer
+rebalances."""
+UNREAD_SLACK_MS: Final = 5_000
+"""For each partition, so that a few seconds of a quiet history are not many times nothing."""
+UNREAD_OF_BEST: Final = 1.25
+"""The same of what is advised."""
+LATER_MOST_MS: Final = 60_000
+"""Nor is what notices a crash so much later than now."""
+CHECK_MOST: Final = 0.2
+"""How far the replay of the settings of the time may be off for anything to be advised."""
+CHECK_REBALANCES: Final = 1
 TOLD_MAX: Final = 6
-SPREAD_TOLD: Final = 0.1
-"""Share of the stopped time by which chance has to move it for the advice to say so."""
 
 _Point: TypeAlias = tuple[int, int, int, int]
 
@@ -43,9 +57,15 @@ class Advice:
     front: tuple[Prediction, ...]
     """From the quickest to notice a crash to the slowest."""
     best: Prediction | None
-    """The one that gains most, all in all; None if none gains anything."""
+    """The one that gains most, all in all; None if none gains anything, or `is_off`."""
     check: str
     """How well the replay of the settings of the time fits the history."""
+    is_off: bool
+    """It does not fit well enough."""
+    unranked: tuple[str, ...]
+    """Settings that were not weighed, and why: a line for each reason."""
+    quicker: Prediction | None
+    """What would come of it if the member that others waited for most were as quick as they."""
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -57,22 +77,105 @@ class Advice:
         said = [words(self.recorded, one) for one in self.front]
         if not said:
             said = ["nothing that was tried would have been better than what there is"]
-        return [*said, self.check, *(f"not known: {text}" for text in self.unknown)]
+        if self.quicker is not None:
+            said.append(words(self.recorded, self.quicker))
+        notes = [*self.unranked, *(f"not known: {text}" for text in self.unknown)]
+        return [*said, self.check, *notes]
 
 
 def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     """Weigh what was predicted for a group; what it was recorded under must be among it."""
     listed = list(predictions)
-    recorded = next(one for one in listed if one.setting == trace.recorded)
-    front = _told(pareto_front(listed, trace.recorded), recorded)
-    gains = [one for one in front if _score(one, recorded) < _score(recorded, recorded)]
+    recorded = next(one for one in listed if one.setting == trace.recorded and not one.quicker)
+    quicker = next((one for one in listed if one.quicker), None)
+    settings = [one for one in listed if not one.quicker]
+    doubted = [(one, doubt(trace, one.setting)) for one in settings]
+    ranked = _worth_a_delay([one for one, why in doubted if why is None])
+    slack_ms = UNREAD_SLACK_MS * trace.partition_count
+    most_ms = round(UNREAD_MOST * recorded.unread_ms) + slack_ms
+    of_best_ms = round(UNREAD_OF_BEST * recorded.unread_ms) + slack_ms // 2
+    takers = [one for one in ranked if one is recorded or _is_taken(one, recorded, most_ms)]
+    front = _told(pareto_front(takers, trace.recorded), recorded)
+    is_off = _is_off(trace, recorded)
+    gains = [
+        one
+        for one in front
+        if _score(one, recorded) < _score(recorded, recorded)
+        and _is_taken(one, recorded, of_best_ms)
+    ]
+    best = min(gains, key=lambda one: _score(one, recorded), default=None)
     return Advice(
         trace=trace,
         recorded=recorded,
         front=tuple(front),
-        best=min(gains, key=lambda one: _score(one, recorded), default=None),
-        check=_check(trace, recorded),
+        best=None if is_off else best,
+        check=_checked(trace, recorded, is_off=is_off),
+        is_off=is_off,
+        unranked=tuple(_unranked(why for _, why in doubted if why is not None)),
+        quicker=quicker if quicker and _gains_on(quicker, recorded) else None,
     )
+
+
+def doubt(trace: Trace, one: Setting) -> Doubt | None:
+    """What is not known and decides what this setting comes to; None if nothing does."""
+    recorded = trace.recorded
+    if one == recorded:
+        return None
+    has_left_static = recorded.static is True and one.static is not True
+    is_shorter = one.session_timeout_ms < recorded.session_timeout_ms
+    is_longer = one.session_timeout_ms > recorded.session_timeout_ms
+    changes_mode = one.cooperative != recorded.cooperative
+    applies = {
+        Doubt.ABSENCES: is_shorter and one.static is not False,
+        Doubt.CRASHES: has_left_static,
+        Doubt.PAUSES: is_longer and one.static is False,
+        Doubt.MODE: changes_mode,
+        Doubt.REVOCATIONS: changes_mode and recorded.cooperative,
+        Doubt.JOINS: changes_mode,
+        Doubt.SILENCES: is_shorter,
+    }
+    doubts = (*trace.doubts, Doubt.SILENCES)
+    return next((found for found in doubts if applies[found]), None)
+
+
+def _unranked(doubts: Iterable[Doubt]) -> list[str]:
+    return [
+        f"not ranked: {counted(count, 'setting')}, since {why.value}"
+        for why, count in Counter(doubts).items()
+    ]
+
+
+def _worth_a_delay(predictions: list[Prediction]) -> list[Prediction]:
+    """Without those with another initial delay that do not beat the same without it."""
+    by_setting = {one.setting: one for one in predictions}
+    delay_ms = predictions[0].setting.initial_rebalance_delay_ms
+    chosen = []
+    for one in predictions:
+        same = by_setting.get(replace(one.setting, initial_rebalance_delay_ms=delay_ms))
+        if same is None or same is one or beats_by_pairs(one, same):
+            chosen.append(one)
+    return chosen
+
+
+def _is_taken(one: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
+    """Would anybody pay this price?"""
+    is_read = one.unread_ms <= unread_most_ms
+    return is_read and one.notice_ms - recorded.notice_ms <= LATER_MOST_MS
+
+
+def _is_off(trace: Trace, recorded: Prediction) -> bool:
+    """Is the replay of the settings of the time another life than that of the history?"""
+    count = trace.rebalances
+    is_off = abs(recorded.rebalances - count) > max(CHECK_MOST * count, CHECK_REBALANCES)
+    if trace.stopped_ms is None:
+        return is_off
+    least_ms = max(CHECK_MOST * trace.stopped_ms, STOPPED_STEP_MS, recorded.stopped_spread_ms)
+    return is_off or abs(recorded.stopped_ms - trace.stopped_ms) > least_ms
+
+
+def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
+    text = check(trace, recorded)
+    return f"{text}; too far off for anything to be advised" if is_off else text
 
 
 def pareto_front(predictions: Sequence[Prediction], recorded: Setting) -> list[Prediction]:
@@ -141,97 +244,3 @@ def _score(one: Prediction, recorded: Prediction) -> float:
         + UNREAD_WEIGHT * one.unread_ms / max(recorded.unread_ms, STOPPED_STEP_MS)
         + 0.1 * one.notice_ms / recorded.notice_ms
     )
-
-
-# Words.
-
-
-def words(recorded: Prediction, one: Prediction) -> str:
-    """What a setting would change, and what it would cost."""
-    text = (
-        f"{changes(recorded.setting, one.setting)}: "
-        f"{recorded.rebalances} -> {_counted(one.rebalances)}, "
-        f"{seconds(recorded.stopped_ms)} -> {seconds(one.stopped_ms)} s stopped{_by_chance(one)}"
-    )
-    return "; ".join([text, _notice(recorded, one), *_unread(recorded, one)])
-
-
-def _notice(recorded: Prediction, one: Prediction) -> str:
-    later_ms = one.notice_ms - recorded.notice_ms
-    if abs(later_ms) < STOPPED_STEP_MS:
-        return "a crash is noticed as soon as now"
-    text = f"a crash is noticed {seconds(abs(later_ms))} s "
-    if later_ms > 0:
-        return f"{text}later"
-    if one.setting.session_timeout_ms >= recorded.setting.session_timeout_ms:
-        return f"{text}sooner"
-    return (
-        f"{text}sooner, and a pause of {seconds(one.setting.session_timeout_ms)} s is taken for one"
-    )
-
-
-def _unread(recorded: Prediction, one: Prediction) -> list[str]:
-    """The price of whatever keeps partitions where they are while they are not read."""
-    least_ms = max(recorded.unread_ms * UNREAD_TOLD, STOPPED_STEP_MS)
-    if abs(one.unread_ms - recorded.unread_ms) <= least_ms:
-        return []
-    before, after = seconds(recorded.unread_ms), seconds(one.unread_ms)
-    return [f"partitions without a reader for {before} -> {after} s, all together"]
-
-
-def is_by_chance(one: Prediction) -> bool:
-    """May one life be so far from what is predicted, by chance alone, that it has to be said?"""
-    return one.stopped_spread_ms > max(SPREAD_TOLD * one.stopped_ms, STOPPED_STEP_MS)
-
-
-def _by_chance(one: Prediction) -> str:
-    return f", give or take {seconds(one.stopped_spread_ms)} s" if is_by_chance(one) else ""
-
-
-def changes(recorded: Setting, one: Setting) -> str:
-    """What has to be set."""
-    first: list[str] = []
-    if one.static != recorded.static:
-        first.append({True: "static", False: "dynamic", None: "mixed"}[one.static] + " membership")
-    if one.cooperative != recorded.cooperative:
-        first.append("a cooperative assignor" if one.cooperative else "an eager assignor")
-    if one.states_reasons != recorded.states_reasons:
-        first.append("clients that state JoinReason" if one.states_reasons else "stock clients")
-    values: list[str] = []
-    if one.session_timeout_ms != recorded.session_timeout_ms:
-        values.append(f"a {seconds(one.session_timeout_ms)} s session")
-    if one.heartbeat_interval_ms != recorded.heartbeat_interval_ms:
-        values.append(f"heartbeats every {seconds(one.heartbeat_interval_ms)} s")
-    if one.rebalance_timeout_ms != recorded.rebalance_timeout_ms:
-        values.append(f"max.poll.interval.ms of {seconds(one.rebalance_timeout_ms)} s")
-    if one.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms:
-        values.append(f"an initial delay of {seconds(one.initial_rebalance_delay_ms)} s")
-    if first and values:
-        return f"{_listed(first)} with {_listed(values)}"
-    return _listed(first or values) or "no change"
-
-
-def _listed(texts: list[str]) -> str:
-    return ", ".join(texts[:-1]) + (" and " if len(texts) > 1 else "") + texts[-1] if texts else ""
-
-
-def seconds(duration_ms: int) -> str:
-    """The duration in seconds, as people say it."""
-    value = duration_ms / 1000
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
-
-
-def _counted(rebalances: int) -> str:
-    return f"{rebalances} rebalance" + ("" if rebalances == 1 else "s")
-
-
-def _check(trace: Trace, recorded: Prediction) -> str:
-    text = (
-        f"check: with the settings of the time the replay has {_counted(recorded.rebalances)}, "
-        f"the history {trace.rebalances}"
-    )
-    if trace.stopped_ms is not None:
-        text += (
-            f"; {seconds(recorded.stopped_ms)} s stopped, the history {seconds(trace.stopped_ms)} s"
-        )
-    return text

@@ -55,6 +55,15 @@ class Life:
     join: list[tuple[int, int]] = field(default_factory=list)
     assign: list[tuple[int, int]] = field(default_factory=list)
     sync: list[tuple[int, int]] = field(default_factory=list)
+    revoke: list[tuple[int, int]] = field(default_factory=list)
+    """Of a cooperative member: from an assignment that took partitions to the join that says that
+    they are given up. An eager one does that before its join."""
+    silent_ms: int | None = None
+    """How long its process had been silent when another one took its place."""
+    session_ms: int | None = None
+    """Session timeout that its joins asked for."""
+    revokes_since_ms: int | None = None
+    """When it was told to give up partitions, until it joins again."""
 
 
 @dataclass(slots=True)
@@ -83,7 +92,7 @@ class Lives:
             return
         if kind in ARRIVALS and cause.get("member_id"):
             life = self._life(cause)
-            self._succeed(life, at_ms)
+            self._succeed(life, at_ms, _number(cause.get("silent_ms")))
             if life.start_ms is None and life.end_ms is None:
                 life.start_ms, life.reason = at_ms, cause.get("reason")
         elif kind in DEPARTURES:
@@ -102,7 +111,9 @@ class Lives:
         joined = _number(member.get("join_received_ms"))
         if not is_known and member.get("fate") == "new" and joined is not None:
             life.start_ms, life.reason = started_ms + joined, member.get("reason")
+        life.session_ms = _number(member.get("session_timeout_ms")) or life.session_ms
         self._take_delays(life, member, record, started_ms)
+        self._take_revocation(life, member, started_ms)
         fate = member.get("fate")
         if fate not in STAYS:
             at_ms = started_ms + (_number(member.get("fate_ms")) or 0)
@@ -118,6 +129,8 @@ class Lives:
         life.told_ms = None
         if told is not None and joined is None:
             life.told_ms = started_ms + told
+        elif life.revokes_since_ms is not None:
+            pass  # It takes as long as what it has to give up, and not to join.
         elif told is not None and joined is not None and joined >= told:
             life.join.append((started_ms + told, joined - told))
         answered = _number(member.get("join_answered_ms"))
@@ -131,7 +144,18 @@ class Lives:
         else:
             life.sync.append((started_ms + answered, synced - answered))
 
-    def _succeed(self, life: Life, at_ms: int) -> None:
+    def _take_revocation(self, life: Life, member: Json, started_ms: int) -> None:
+        joined = _number(member.get("join_received_ms"))
+        if life.revokes_since_ms is not None and joined is not None:
+            since_ms, life.revokes_since_ms = life.revokes_since_ms, None
+            if started_ms + joined >= since_ms:
+                life.revoke.append((since_ms, started_ms + joined - since_ms))
+        synced = _number(member.get("sync_answered_ms"))
+        gave_up = (member.get("partitions") or {}).get("given_up_count")
+        if member.get("mode") == "cooperative" and gave_up and synced is not None:
+            life.revokes_since_ms = started_ms + synced
+
+    def _succeed(self, life: Life, at_ms: int, silent_ms: int | None) -> None:
         """An avoided rebalance does not tell whose place the static member took."""
         if life.instance_id is None:
             return
@@ -139,6 +163,7 @@ class Lives:
         self._holders[life.instance_id] = life
         if before is not None and before is not life:
             self._end(before, "replaced", at_ms)
+            before.silent_ms = silent_ms
 
     def _end(self, life: Life, fate: str, at_ms: int) -> None:
         if life.end_ms is None:

@@ -206,7 +206,7 @@ class SimulatedMember:
         replay.meter.unread(before - self.owned, replay.now_ms)
         replay.meter.read(self.owned, replay.now_ms)
         if before - self.owned:
-            self._rejoin_later(JoinReason.PARTITIONS_REVOKED, replay.trace.revoke_ms)
+            self._rejoin_later(JoinReason.PARTITIONS_REVOKED, self._revocation_ms())
         elif self.wants_rejoin:
             self._rejoin_later(self.reason, 0)
         elif not replay.is_calm:
@@ -249,9 +249,27 @@ class SimulatedMember:
         if not self.reason:
             self.reason = JoinReason.GROUP_REBALANCING
         self.phase = Phase.TOLD
-        replay = self.replay
-        default_ms = replay.trace.default_join_ms
-        self._join_in(self.slot.join.near(replay.now_ms, default_ms, replay.random))
+        self._join_in(self._join_delay_ms())
+
+    def _join_delay_ms(self) -> int:
+        """From being told to the join. An eager member gives its partitions up in between, so one
+        that was recorded in the other mode takes longer or shorter here than there.
+        """
+        replay, trace = self.replay, self.replay.trace
+        took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
+        if replay.setting.cooperative == trace.recorded.cooperative:
+            return took_ms
+        if replay.setting.cooperative:
+            return min(took_ms, trace.quick_join_ms)
+        return took_ms + (self._revocation_ms() if self.owned else 0)
+
+    def _revocation_ms(self) -> int:
+        """How long it takes to give partitions up."""
+        replay, trace = self.replay, self.replay.trace
+        if trace.recorded.cooperative:
+            return self.slot.revoke.near(replay.now_ms, trace.revoke_ms, replay.random)
+        took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
+        return max(took_ms - trace.quick_join_ms, trace.default_sync_ms)
 
     def _lose(self) -> None:
         self.replay.meter.unread(self.owned, self.replay.now_ms)

@@ -31,6 +31,11 @@ class Prediction(Outcome):
     """How far from `stopped_ms` one life may be by chance alone: twice the standard deviation of
     the replays, so that one of twenty is further off.
     """
+    stopped_by_seed: tuple[int, ...] = ()
+    """`stopped_ms` of each replay. Seeds count from 0, so predictions are compared by pairs."""
+    rebalances_by_seed: tuple[int, ...] = ()
+    quicker: str | None = None
+    """The slot that was taken to be as quick as the others; else all are as they were recorded."""
 
     @property
     def notice_ms(self) -> int:
@@ -59,7 +64,28 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
         unnoticed_ms=mean([one.unnoticed_ms for one in outcomes]),
         unnoticed_longest_ms=mean([one.unnoticed_longest_ms for one in outcomes]),
         stopped_spread_ms=_spread([one.stopped_ms for one in outcomes]),
+        stopped_by_seed=tuple(one.stopped_ms for one in outcomes),
+        rebalances_by_seed=tuple(one.rebalances for one in outcomes),
     )
+
+
+def beats_by_pairs(one: Prediction, other: Prediction) -> bool:
+    """Is `one` better than `other` on the same seeds, beyond what chance would have it?"""
+    fewer = _differences(other.rebalances_by_seed, one.rebalances_by_seed)
+    shorter = _differences(other.stopped_by_seed, one.stopped_by_seed)
+    if fmean(fewer) < 0 or fmean(shorter) < 0:
+        return False
+    least_ms = max(CLOSE * other.stopped_ms, NOTHING_MS)
+    return fmean(fewer) >= 1 or fmean(shorter) >= max(least_ms, 2 * _error(shorter))
+
+
+def _differences(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
+    return [a - b for a, b in zip(before, after, strict=False)] or [0]
+
+
+def _error(values: list[int]) -> float:
+    """Standard error of their mean."""
+    return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _is_enough(outcomes: list[Outcome]) -> bool:

@@ -7,15 +7,17 @@ little more than causes. What cannot be known is said in `Trace.unknown`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
+from kohort.pipeline.advisor.beats import look_ms
 from kohort.pipeline.advisor.lives import Json, Lives, causes_of
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.slots import LOST, Found, find_slots
-from kohort.pipeline.advisor.trace import ANSWER_DEFAULT_MS, DELAY_DEFAULT_MS, Rejoin, Trace
+from kohort.pipeline.advisor.trace import ANSWER_DEFAULT_MS, DELAY_DEFAULT_MS, Doubt, Rejoin, Trace
 from kohort.protocol.join_reason import JoinReason
 
 REVOKED: Final = "PARTITIONS_REVOKED"
@@ -74,15 +76,57 @@ def read_trace(
         recorded=recorded,
         partition_count=_partitions(rebalances, len(found.slots), notes),
         default_join_ms=_median(joins, DELAY_DEFAULT_MS),
+        quick_join_ms=_quick(joins),
         default_sync_ms=round_trip_ms,
         default_assign_ms=_median(
             [took for slot in found.slots for took in slot.assign.took_ms], ANSWER_DEFAULT_MS
         ),
+        look_ms=look_ms(_told(rebalances), recorded.heartbeat_interval_ms),
         revoke_ms=_revoke_ms(rebalances, round_trip_ms),
         rebalances=len(rebalances),
+        initial_rebalances=sum(bool(record.get("initial")) for record in rebalances),
+        waited_by_slot=_waited_by_slot(rebalances, found),
         stopped_ms=_stopped_ms(rebalances, joins, notes),
         unknown=tuple(notes),
+        doubts=tuple(_doubts(found, rebalances, recorded, known=dict(known or {}))),
     )
+
+
+def _doubts(
+    found: Found, rebalances: list[Json], recorded: Setting, known: dict[str, Any]
+) -> Iterator[Doubt]:
+    if found.quick_returns:
+        yield Doubt.ABSENCES
+    if found.uncertain_ends:
+        yield Doubt.CRASHES
+    if found.silences:
+        yield Doubt.PAUSES
+    if not _modes(rebalances) and "cooperative" not in known:
+        yield Doubt.MODE
+    if recorded.cooperative and not any(slot.revoke.took_ms for slot in found.slots):
+        yield Doubt.REVOCATIONS
+    if not any(slot.join.took_ms for slot in found.slots):
+        yield Doubt.JOINS
+
+
+def _waited_by_slot(rebalances: list[Json], found: Found) -> tuple[int, ...]:
+    waited = [0] * len(found.slots)
+    for record in rebalances:
+        waits = record.get("waited_for") or {}
+        slots = {found.of_member.get(str(one)) for one in waits.get("member_ids") or ()}
+        for slot in slots - {None}:
+            waited[slot or 0] += int(waits.get("ms") or 0) // len(slots)
+    return tuple(waited)
+
+
+def _modes(rebalances: list[Json]) -> set[Any]:
+    modes = {m.get("mode") for record in rebalances for m in record.get("members") or ()}
+    return modes - {None}
+
+
+def _quick(joins: list[int]) -> int:
+    """What those take that are quickest: a tenth of all."""
+    return sorted(joins)[len(joins) // 10] if joins else DELAY_DEFAULT_MS
 
 
 def _at(record: Json) -> int:
@@ -114,10 +158,10 @@ def recorded_setting(rebalances: list[Json], known: dict[str, Any], notes: list[
         if member.get("member_id")
     }
     seen["static"] = instances == {True} if len(instances) == 1 else (None if instances else False)
-    modes = {m.get("mode") for record in rebalances for m in record.get("members") or ()}
+    modes = _modes(rebalances)
     protocols = {record.get("protocol") for record in rebalances}
     seen["cooperative"] = "cooperative" in modes or any("cooperative" in str(p) for p in protocols)
-    if not modes - {None}:
+    if not modes:
         notes.append("whether members were eager or cooperative is not in the history")
     seen["states_reasons"] = any(
         cause.get("reason_source") == "tag" for record in rebalances for cause in causes_of(record)
@@ -144,7 +188,7 @@ def _session_ms(rebalances: list[Json]) -> int | None:
         for record in rebalances
         for cause in causes_of(record)
         if cause.get("session_timeout_ms")
-    )
+    ) or _asked(rebalances, "session_timeout_ms")
     return int(seen.most_common(1)[0][0]) if seen else None
 
 
@@ -173,7 +217,18 @@ def _rebalance_timeout_ms(rebalances: list[Json]) -> int | None:
         for cause in causes_of(record):
             if cause.get("rebalance_timeout_ms"):
                 return int(cause["rebalance_timeout_ms"])
-    return None
+    # The group waits as long as the member that asks for most.
+    return max(_asked(rebalances, "rebalance_timeout_ms"), default=None)
+
+
+def _asked(rebalances: list[Json], name: str) -> Counter[int]:
+    """What joins have asked for, by how often."""
+    return Counter(
+        member[name]
+        for record in rebalances
+        for member in record.get("members") or ()
+        if member.get(name)
+    )
 
 
 def _initial_delay_ms(rebalances: list[Json]) -> int | None:
@@ -245,6 +300,19 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
         return int(max(counts))
     notes.append("which partitions members had is not in the history: figures of partitions are 0")
     return slots * PARTITIONS_EACH
+
+
+def _told(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
+    """For each rebalance after another one: how long after, and when members were told of it."""
+    for before, record in pairwise(rebalances):
+        finished_ms = (before.get("timeline") or {}).get("finished_ms")
+        told = [
+            member["told_ms"]
+            for member in record.get("members") or ()
+            if member.get("told_ms") is not None and member.get("fate") == "kept"
+        ]
+        if finished_ms is not None and before.get("outcome") == "stable":
+            yield _at(record) - _at(before) - int(finished_ms), told
 
 
 def _revoke_ms(rebalances: list[Json], round_trip_ms: int) -> int:

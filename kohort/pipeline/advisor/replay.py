@@ -212,7 +212,7 @@ class Replay:
         instance_id = slot.instance_id
         if static is not None:
             instance_id = (slot.instance_id or slot.name) if static else None
-        beats = Beats(self.random, self.setting.heartbeat_interval_ms)
+        beats = Beats(self.random, self.setting.heartbeat_interval_ms, self.trace.look_ms)
         member = SimulatedMember(self, slot, index, instance_id, beats)
         self.alive[index] = member
         member.join()

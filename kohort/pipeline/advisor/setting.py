@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def grid(trace: Trace) -> list[Setting]:
     """What is tried for a group: first what it was recorded under, then all combinations.
 
     The values that it has now are among those of the grid, so that single steps away from it are.
-    What cannot make a difference to this trace is not varied.
+    What cannot make a difference to this trace is not varied. The initial delay of the broker is no
+    part of the grid: see `other_delays`.
     """
     recorded = trace.recorded
     tried = dict.fromkeys([recorded])
@@ -78,11 +79,21 @@ def grid(trace: Trace) -> list[Setting]:
     return list(tried)
 
 
+def other_delays(one: Setting) -> list[Setting]:
+    """The same with other initial delays, which concern all groups of a broker and touch only the
+    first rebalance of an empty group: what is left of the difference otherwise is chance.
+    """
+    return [
+        replace(one, initial_rebalance_delay_ms=delay_ms)
+        for delay_ms in INITIAL_DELAYS
+        if delay_ms != one.initial_rebalance_delay_ms
+    ]
+
+
 def _combinations(trace: Trace) -> Iterator[Setting]:
     recorded = trace.recorded
     own_session = (recorded.session_timeout_ms, recorded.heartbeat_interval_ms)
     sessions = dict.fromkeys((*SESSIONS, *LONG_SESSIONS, own_session))
-    delays = dict.fromkeys((*INITIAL_DELAYS, recorded.initial_rebalance_delay_ms))
     longest_ms = max((max(slot.join.took_ms, default=0) for slot in trace.slots), default=0)
     more_timeouts = REBALANCE_TIMEOUTS if longest_ms > LONG_JOIN_MS else ()
     timeouts = dict.fromkeys((*more_timeouts, recorded.rebalance_timeout_ms))
@@ -93,15 +104,15 @@ def _combinations(trace: Trace) -> Iterator[Setting]:
     for static, (
         session_ms,
         beat_ms,
-    ), timeout_ms, delay_ms, cooperative, reasons in itertools.product(
-        memberships, sessions, timeouts, delays, flags, voices
+    ), timeout_ms, cooperative, reasons in itertools.product(
+        memberships, sessions, timeouts, flags, voices
     ):
         yield Setting(
             static=static,
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=beat_ms,
             rebalance_timeout_ms=timeout_ms,
-            initial_rebalance_delay_ms=delay_ms,
+            initial_rebalance_delay_ms=recorded.initial_rebalance_delay_ms,
             cooperative=cooperative,
             states_reasons=reasons,
         )

@@ -44,7 +44,7 @@ class Found:
     silences: int = 0
     """That ended with the same client id, and nothing says whether it was a pause or a restart."""
     quick_returns: int = 0
-    """Quick returns of static members: how long they were away is not recorded."""
+    """Quick returns of static members of which it is not recorded how long they were away."""
     uncertain_ends: int = 0
     """Static members that went: nothing says whether in good order."""
     nameless: int = 0
@@ -72,7 +72,8 @@ def heard_ms(life: Life, recorded: Setting) -> int | None:
         return None
     if life.fate != "session_expired":
         return life.end_ms
-    renewed_ms = life.end_ms - (life.session_timeout_ms or recorded.session_timeout_ms)
+    session_ms = life.session_timeout_ms or life.session_ms or recorded.session_timeout_ms
+    renewed_ms = life.end_ms - session_ms
     # An answer of the broker's renews a session too, but it is no sign of life.
     for asked_ms, answered_ms in life.parked:
         if abs(answered_ms - renewed_ms) <= _TIMER_MS and asked_ms < renewed_ms:
@@ -167,6 +168,7 @@ def _slot(
         join=Delays.of(join),
         assign=Delays.of([sample for life in place.lives for sample in life.assign]),
         sync=Delays.of([sample for life in place.lives for sample in life.sync]),
+        revoke=Delays.of([sample for life in place.lives for sample in life.revoke]),
     )
 
 
@@ -183,7 +185,8 @@ def _ended(life: Life, recorded: Setting, found: Found) -> Run:
     if life.fate == "removed_by_admin":
         return Run(0, life.end_ms, End.REMOVED)
     if life.fate in ORDERLY or life.fate == "fenced":
-        found.quick_returns += life.fate in {"replaced", "fenced"}
+        if life.fate in {"replaced", "fenced"}:
+            return _away(life, recorded, found)
         return Run(0, life.end_ms, End.LEFT)
     heard = heard_ms(life, recorded)
     assert heard is not None
@@ -191,6 +194,17 @@ def _ended(life: Life, recorded: Setting, found: Found) -> Run:
     # Somewhere between its last heartbeat and the next one that did not come.
     margin_ms = recorded.heartbeat_interval_ms // 2 if life.fate == "session_expired" else 0
     return Run(0, heard + margin_ms, End.SILENT, margin_ms)
+
+
+def _away(life: Life, recorded: Setting, found: Found) -> Run:
+    """The run of a static member until it went, before its instance id came back."""
+    assert life.end_ms is not None
+    if life.silent_ms is None:
+        found.quick_returns += 1
+        return Run(0, life.end_ms, End.LEFT)
+    # Somewhere between its last heartbeat and the next one that did not come.
+    margin_ms = min(recorded.heartbeat_interval_ms, life.silent_ms) // 2
+    return Run(0, life.end_ms - life.silent_ms + margin_ms, End.LEFT, margin_ms)
 
 
 def _before(run: Run, start_ms: int) -> Run:

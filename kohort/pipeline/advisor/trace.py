@@ -11,6 +11,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
+from kohort.pipeline.advisor.beats import LOOK_MS
 from kohort.pipeline.advisor.setting import Setting
 from kohort.protocol.join_reason import JoinReason
 
@@ -119,6 +120,9 @@ class Slot:
     """Delays as the leader, from the answer to its join until its assignment was in force."""
     sync: Delays = field(default_factory=Delays)
     """Delays as a follower, from the answer to its join to its sync."""
+    revoke: Delays = field(default_factory=Delays)
+    """Delays as a cooperative member, from an assignment that takes partitions to the join that
+    says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,22 @@ class Rejoin:
     reason: JoinReason
     changes_protocols: bool = False
     """It offers something else than before: another subscription, for one."""
+
+
+class Doubt(StrEnum):
+    """Something that is not known, and takes the settings that rest on it out of the ranking."""
+
+    ABSENCES = "how long static members were away that came back in time is not recorded"
+    """A shorter session may miss them."""
+    CRASHES = "whether static members that did not come back had crashed is not known"
+    """Dynamic ones would have left if they had not."""
+    PAUSES = "whether silent processes had paused or were started again is not known"
+    """A longer session would not have noticed a pause."""
+    MODE = "whether members were eager or cooperative is not in the history"
+    REVOCATIONS = "no member was seen to give partitions up, which eager ones do at every rebalance"
+    JOINS = "how long members take to join is not in the history"
+    SILENCES = "silences that the session of the time has outlived are not in the history"
+    """True of every history; a shorter session may take them for deaths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +167,23 @@ class Trace:
     partition_count: int
     default_join_ms: int = DELAY_DEFAULT_MS
     """Delay of members of which none is known."""
+    quick_join_ms: int = DELAY_DEFAULT_MS
+    """The same of a member that has nothing to give up before its join."""
     default_sync_ms: int = ANSWER_DEFAULT_MS
     default_assign_ms: int = ANSWER_DEFAULT_MS
+    look_ms: int = LOOK_MS
+    """How often clients look whether it is time for a heartbeat; see `beats`."""
     revoke_ms: int = 0
     """Cooperative members: from an assignment that takes partitions to the join that says so."""
     rebalances: int = 0
     """That the history holds."""
+    initial_rebalances: int = 0
+    """First ones of an empty group among them."""
+    waited_by_slot: tuple[int, ...] = ()
+    """How long rebalances waited for each slot when all others were there, in ms."""
     stopped_ms: int | None = None
     """That the history adds up to; None where it does not tell."""
     unknown: tuple[str, ...] = ()
     """What the history does not say, in words."""
+    doubts: tuple[Doubt, ...] = ()
+    """What the history does not say, by the settings whose outcome rests on it."""

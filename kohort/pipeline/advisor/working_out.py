@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kohort.pipeline.advisor.advice import Advice, advise
 from kohort.pipeline.advisor.lives import Json
-from kohort.pipeline.advisor.prediction import predict
+from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.setting import grid
+from kohort.pipeline.advisor.setting import grid, other_delays
+from kohort.pipeline.advisor.trace import Delays, Trace
 
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -37,7 +39,41 @@ def work_out(
         raise ValueError(f"not a history: {error!r}") from error
     if trace is None:
         return None
-    return advise(trace, [predict(trace, setting) for setting in grid(trace)])
+    predictions = [predict(trace, setting) for setting in grid(trace)]
+    return advise(trace, predictions + beyond_the_grid(trace, predictions))
+
+
+WAITED_LEAST: Final = 0.2
+"""Share of all waits that has to be for one slot, for it to be worth a thought of its own."""
+
+
+def beyond_the_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:
+    """What is tried once it is known what the grid comes to: other initial delays beside what is on
+    the front, and the slot that others waited for most as quick as they are.
+    """
+    found: list[Prediction] = []
+    if trace.initial_rebalances:
+        told = advise(trace, predictions)
+        for one in (told.recorded, *told.front):
+            found += [predict(trace, other) for other in other_delays(one.setting)]
+    slot = _slowest(trace)
+    if slot is not None:
+        slots = list(trace.slots)
+        slots[slot] = replace(
+            slots[slot], join=Delays(), assign=Delays(), sync=Delays(), revoke=Delays()
+        )
+        quick = predict(replace(trace, slots=tuple(slots)), trace.recorded)
+        found.append(replace(quick, quicker=trace.slots[slot].name))
+    return found
+
+
+def _slowest(trace: Trace) -> int | None:
+    """The place of the slot that the others waited for most; None if it is no slower than they."""
+    waited = trace.waited_by_slot
+    slot = max(range(len(waited)), key=lambda place: waited[place], default=None)
+    if slot is None or len(waited) < 2 or waited[slot] < WAITED_LEAST * sum(waited):
+        return None
+    return slot if waited[slot] else None
 
 
 def lately(records: Sequence[Json], days: int | None) -> list[Json]:

@@ -233,4 +233,5 @@ def _lines(recorded: Row, choices: list[Row]) -> list[str]:
     lines += [f"  {'*' if row['is_best'] else '-'} {row['text']}" for row in ordered]
     if not choices:
         lines.append("  nothing that was tried would have been better than what there is")
+    lines += [f"  {text}" for text in recorded["unranked"]]
     return [*lines, *(f"  not known: {text}" for text in recorded["unknown"])]

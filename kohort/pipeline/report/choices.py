@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Final
 
-from kohort.pipeline.advisor.advice import changes
 from kohort.pipeline.advisor.config_lines import config_lines
 from kohort.pipeline.advisor.setting import Setting
+from kohort.pipeline.advisor.words import changes
 from kohort.pipeline.report.answer import Answer
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.front import front
@@ -40,6 +40,8 @@ def setting_of(row: Row) -> Setting:
 
 def changed(recorded: Row, row: Row) -> str:
     """What has to be set, in words, with a capital."""
+    if row.get("quicker_member"):
+        return f"{row['quicker_member']} as quick as the others"
     said = changes(setting_of(recorded), setting_of(row))
     return said[:1].upper() + said[1:]
 
@@ -111,7 +113,7 @@ def _lines(lines: tuple[str, ...]) -> Markup:
 
 
 def _unknown(recorded: Row) -> Markup | None:
-    unknown = recorded.get("unknown")
+    unknown = [*(recorded.get("unranked") or ()), *(recorded.get("unknown") or ())]
     if not unknown:
         return None
     return behind(

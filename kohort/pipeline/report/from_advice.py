@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.pipeline.advisor.advice import Advice, words
+from kohort.pipeline.advisor.advice import Advice
 from kohort.pipeline.advisor.prediction import Prediction
+from kohort.pipeline.advisor.words import words
 from kohort.pipeline.report.contents import Row
 
 
@@ -12,6 +13,8 @@ def advice_rows(advice: Advice | None) -> list[Row]:
     if advice is None:
         return []
     chosen = [one for one in advice.front if one.setting != advice.recorded.setting]
+    if advice.quicker is not None:
+        chosen.append(advice.quicker)
     return [_row(advice, one, place) for place, one in enumerate((advice.recorded, *chosen))]
 
 
@@ -29,4 +32,6 @@ def _row(advice: Advice, one: Prediction, ordinal: int) -> Row:
         "notice_ms": one.notice_ms,
         "text": words(advice.recorded, one) if ordinal else advice.check,
         "unknown": list(advice.unknown),
+        "unranked": list(advice.unranked),
+        "quicker_member": one.quicker,
     }

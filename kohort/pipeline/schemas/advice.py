@@ -64,5 +64,12 @@ ADVICE: Final = Table(
             "How far from stopped_ms one life may be by chance alone, in ms: twice the standard "
             "deviation of the replays.",
         ),
+        Column("unranked", TEXTS, "Settings that were not weighed, and why."),
+        Column(
+            "quicker_member",
+            TEXT,
+            "The process that was taken to be as quick as the others, under the settings of the "
+            "time; null in rows of settings.",
+        ),
     ),
 )

@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
-from kohort.pipeline.advisor.advice import advise, words
+from kohort.pipeline.advisor.advice import advise
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
 from kohort.pipeline.advisor.setting import Setting, grid
 from kohort.pipeline.advisor.trace import Trace
-from kohort.pipeline.advisor.working_out import lately
+from kohort.pipeline.advisor.words import words
+from kohort.pipeline.advisor.working_out import beyond_the_grid, lately
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.schemas.columns import BYTES, SMALL, TEXT, WHOLE
 from kohort.pipeline.transformations.common import GROUP, conform
@@ -120,6 +121,7 @@ def advice(found: DataFrame, tried: DataFrame) -> DataFrame:
         trace: Trace = pickle.loads(one["trace"])  # noqa: S301 - as above.
         ordered = outcomes_of.sort_values("ordinal")
         predictions = [pickle.loads(data) for data in ordered["prediction"]]  # noqa: S301 - as above.
+        predictions += beyond_the_grid(trace, predictions)
         head = (one["cluster_id"], one["group"])
         return _weighed(head, trace, predictions, int(one["last_sequence"]))
 
@@ -155,8 +157,8 @@ def _weighed(
                 "group": head[1],
                 "ordinal": ordinal,
                 **dict(zip(_SETTING, astuple(one.setting), strict=True)),
-                "is_recorded": one.setting == trace.recorded,
-                "is_on_front": one in told.front,
+                "is_recorded": one is told.recorded,
+                "is_on_front": one in told.front or one is told.quicker,
                 "is_best": one == told.best,
                 "rebalances": one.rebalances,
                 "stopped_ms": one.stopped_ms,
@@ -176,6 +178,8 @@ def _weighed(
                 "last_at": trace.end_ms,
                 "last_sequence": last,
                 "unknown": list(trace.unknown),
+                "unranked": list(told.unranked),
+                "quicker_member": one.quicker,
                 "stopped_spread_ms": one.stopped_spread_ms,
             }
         )

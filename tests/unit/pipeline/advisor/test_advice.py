@@ -1,11 +1,17 @@
 """Predictions weighed against each other, and put into words."""
 
 from dataclasses import replace
+from statistics import fmean
+from typing import Any
 
-from kohort.pipeline.advisor.advice import advise, pareto_front, words
-from kohort.pipeline.advisor.prediction import Prediction
+import pytest
+
+from kohort.pipeline.advisor.advice import advise, pareto_front
+from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.setting import Setting, grid
-from kohort.pipeline.advisor.trace import Delays, Rejoin, Run, Slot, Trace
+from kohort.pipeline.advisor.trace import Delays, Doubt, End, Rejoin, Run, Slot, Trace
+from kohort.pipeline.advisor.words import words
+from kohort.pipeline.advisor.working_out import beyond_the_grid
 from kohort.protocol.join_reason import JoinReason
 
 RECORDED = Setting(static=False, session_timeout_ms=6_000)
@@ -26,7 +32,14 @@ def prediction(setting: Setting, rebalances: int, stopped_s: float) -> Predictio
     )
 
 
-def trace(*rejoins: Rejoin, join_ms: int = 100) -> Trace:
+def trace(
+    *rejoins: Rejoin,
+    join_ms: int = 100,
+    like: Prediction | None = None,
+    doubts: tuple[Doubt, ...] = (),
+) -> Trace:
+    """A trace whose history has the figures of `like`."""
+    like = like or prediction(RECORDED, 40, 300)
     joins = Delays((0,), (join_ms,))
     slots = (Slot("a", "a", "/h", None, (Run(0),), join=joins),)
     return Trace(
@@ -37,9 +50,10 @@ def trace(*rejoins: Rejoin, join_ms: int = 100) -> Trace:
         end_ms=1,
         recorded=RECORDED,
         partition_count=1,
-        rebalances=40,
-        stopped_ms=300_000,
+        rebalances=like.rebalances,
+        stopped_ms=like.stopped_ms,
         unknown=("something",),
+        doubts=doubts,
     )
 
 
@@ -84,10 +98,10 @@ def test_fewer_rebalances_do_not_make_up_for_partitions_that_nobody_reads() -> N
     few = replace(RECORDED, static=True, cooperative=False)
     quick = replace(RECORDED, heartbeat_interval_ms=2_000)
     told = advise(
-        trace(),
+        trace(like=recorded),
         [
             recorded,
-            replace(prediction(few, 61, 210), unread_ms=2_342_000),
+            replace(prediction(few, 61, 210), unread_ms=1_742_000),
             replace(prediction(quick, 90, 294), unread_ms=694_000),
         ],
     )
@@ -98,7 +112,7 @@ def test_fewer_rebalances_do_not_make_up_for_partitions_that_nobody_reads() -> N
 
 def test_what_chance_may_give_or_take_is_no_gain() -> None:
     recorded = prediction(RECORDED, 13, 19)
-    less = prediction(replace(RECORDED, initial_rebalance_delay_ms=0), 13, 14)
+    less = prediction(replace(RECORDED, heartbeat_interval_ms=2_000), 13, 14)
     assert advise(trace(), [recorded, replace(less, stopped_spread_ms=4_900)]).front
     assert not advise(trace(), [recorded, replace(less, stopped_spread_ms=5_100)]).front
 
@@ -180,3 +194,112 @@ def test_the_grid_varies_only_what_can_make_a_difference() -> None:
     assert {one.states_reasons for one in grid(trace(asks))} == {False, True}
     assert {one.rebalance_timeout_ms for one in grid(trace())} == {300_000}
     assert {one.rebalance_timeout_ms for one in grid(trace(join_ms=50_000))} == {60_000, 300_000}
+
+
+def test_nothing_is_advised_where_the_replay_is_another_life_than_the_history() -> None:
+    recorded = prediction(RECORDED, 41, 310)
+    tried = prediction(replace(RECORDED, static=True), 3, 22)
+
+    near = advise(trace(like=prediction(RECORDED, 40, 300)), [recorded, tried])
+    fewer = advise(trace(like=prediction(RECORDED, 60, 300)), [recorded, tried])
+    longer = advise(trace(like=prediction(RECORDED, 40, 500)), [recorded, tried])
+
+    assert near.best == tried
+    assert (fewer.best, fewer.front, longer.best) == (None, (tried,), None)
+    assert fewer.check.endswith("; too far off for anything to be advised")
+
+
+@pytest.mark.parametrize(
+    ("doubt", "recorded", "tried"),
+    [
+        (Doubt.CRASHES, {"static": True}, {"static": False}),
+        (Doubt.PAUSES, {}, {"session_timeout_ms": 45_000}),
+        (Doubt.MODE, {}, {"cooperative": True}),
+        (Doubt.REVOCATIONS, {"cooperative": True}, {"cooperative": False}),
+        (Doubt.JOINS, {}, {"cooperative": True}),
+    ],
+)
+def test_what_is_not_known_takes_the_settings_that_rest_on_it_out_of_the_ranking(
+    doubt: Doubt, recorded: dict[str, Any], tried: dict[str, Any]
+) -> None:
+    before = replace(RECORDED, **recorded)
+    after = replace(before, **tried) if tried else replace(before, static=True)
+    now = prediction(before, 41, 310)
+    better = prediction(after, 3, 22)
+
+    known = advise(replace(trace(like=now), recorded=before), [now, better])
+    doubted = advise(replace(trace(like=now, doubts=(doubt,)), recorded=before), [now, better])
+
+    assert known.front == (better,)
+    assert (doubted.front, doubted.best) == ((), None)
+    assert doubted.unranked == (f"not ranked: 1 setting, since {doubt.value}",)
+    assert doubted.unranked[0] in doubted.lines()
+
+
+def test_what_nobody_would_take_is_not_told() -> None:
+    recorded = replace(prediction(RECORDED, 41, 310), unread_ms=57_000)
+    unread = replace(prediction(replace(RECORDED, static=True), 1, 2), unread_ms=1_596_000)
+    late = prediction(replace(RECORDED, session_timeout_ms=300_000), 1, 2)
+
+    assert advise(trace(like=recorded), [recorded, unread, late]).front == ()
+
+
+def test_a_shorter_session_is_not_ranked_as_it_may_notice_what_the_history_has_not() -> None:
+    before = replace(RECORDED, session_timeout_ms=45_000)
+    recorded = prediction(before, 41, 310)
+    shorter = prediction(RECORDED, 20, 100)
+    told = advise(replace(trace(like=recorded), recorded=before), [recorded, shorter])
+
+    assert (told.front, told.best) == ((), None)
+    assert told.unranked == (f"not ranked: 1 setting, since {Doubt.SILENCES.value}",)
+
+
+def test_an_initial_delay_is_told_of_if_it_beats_the_same_without_it_on_the_same_seeds() -> None:
+    recorded = by_seed(RECORDED, (40, 41, 40, 39), (300_000, 320_000, 310_000, 290_000))
+    delayed = replace(RECORDED, initial_rebalance_delay_ms=10_000)
+    by_chance = by_seed(delayed, (40, 41, 40, 39), (280_000, 335_000, 270_000, 300_000))
+    better = by_seed(delayed, (36, 37, 36, 35), (280_000, 300_000, 290_000, 270_000))
+
+    assert advise(trace(like=recorded), [recorded, by_chance]).front == ()
+    assert advise(trace(like=recorded), [recorded, better]).front == (better,)
+
+
+def by_seed(setting: Setting, rebalances: tuple[int, ...], stopped: tuple[int, ...]) -> Prediction:
+    made = prediction(setting, round(fmean(rebalances)), fmean(stopped) / 1000)
+    return replace(made, rebalances_by_seed=rebalances, stopped_by_seed=stopped)
+
+
+def test_a_member_that_all_wait_for_is_tried_as_quick_as_the_others() -> None:
+    slow = Slot("slow", "s", "/h", None, (Run(0),), join=Delays((0,), (5_000,)))
+    quick = tuple(
+        Slot(
+            name,
+            name,
+            "/h",
+            None,
+            (Run(0, at_ms, End.LEFT), Run(at_ms + 10_000)),
+            join=Delays((0,), (100,)),
+        )
+        for name, at_ms in (("a", 60_000), ("b", 120_000), ("c", 180_000))
+    )
+    group = replace(
+        trace(),
+        slots=(slow, *quick),
+        end_ms=240_000,
+        recorded=replace(RECORDED, session_timeout_ms=10_000),
+        partition_count=8,
+        default_join_ms=100,
+        waited_by_slot=(30_000, 200, 100, 0),
+    )
+    recorded = predict(group, group.recorded)
+    (found,) = beyond_the_grid(group, [recorded])
+    told = advise(group, [recorded, found])
+
+    assert found.quicker == "slow"
+    assert found.setting == group.recorded
+    assert found.stopped_ms < recorded.stopped_ms / 2
+    assert told.quicker == found
+    assert told.front == ()
+    assert words(recorded, found).startswith("slow as quick as the others: ")
+
+    assert beyond_the_grid(replace(group, waited_by_slot=(0, 0, 0, 0)), [recorded]) == []

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kohort.pipeline.advisor.prediction import predict
 from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.trace import End, Pause, Rejoin, Trace
+from kohort.pipeline.advisor.trace import Doubt, End, Pause, Rejoin, Trace
 from kohort.protocol.join_reason import JoinReason
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
@@ -310,3 +310,67 @@ def test_the_recorded_week_replayed_under_its_own_settings_comes_to_itself() -> 
         replayed_ms += again.stopped_ms
         lived_ms += found.stopped_ms
     assert abs(replayed_ms - lived_ms) <= 0.05 * lived_ms
+
+
+def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_told() -> None:
+    def records(**told: Change) -> list[Json]:
+        back = cause("static_replaced", "a-2", 60 * S, instance_id="a", **told)
+        return [
+            rebalance(1, 0, cause("static_added", "a-1", instance_id="a")),
+            {"kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S, "trigger": back},
+        ]
+
+    known = read(records(silent_ms=8 * S), heartbeat_interval_ms=2 * S)
+    unknown = read(records())
+
+    # Somewhere between its last heartbeat and the next one.
+    assert runs_of(known, "a") == [(0, 53 * S, End.LEFT), (60 * S, None, None)]
+    assert known.doubts == (Doubt.MODE, Doubt.JOINS)
+    assert runs_of(unknown, "a") == [(0, 60 * S, End.LEFT), (60 * S, None, None)]
+    assert Doubt.ABSENCES in unknown.doubts
+
+
+def cooperative(member: str, **times: Change) -> Json:
+    parts = {"known": True, "given_up_count": times.pop("given_up", 0)}
+    return {"member_id": member, "fate": "kept", "mode": "cooperative", "partitions": parts} | times
+
+
+def test_how_long_a_cooperative_member_takes_to_give_up_is_until_it_joins_again() -> None:
+    gives_up = cooperative("a-1", told_ms=100, join_received_ms=103, given_up=2)
+    gives_up |= {"join_answered_ms": 110, "sync_received_ms": 111, "sync_answered_ms": 120}
+    again = cooperative("a-1", told_ms=300, join_received_ms=2_500)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 10 * S, cause("member_added", "b-2"), members=[gives_up]),
+            rebalance(3, 11 * S, cause("protocols_changed", "c-3"), members=[again]),
+        ]
+    )
+    slot = found.slots[0]
+
+    assert slot.revoke.took_ms == (3_380,)
+    assert slot.join.took_ms == (3,), "when it was told amid giving up is no time to join"
+
+
+def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
+    asked = {"session_timeout_ms": 12 * S, "rebalance_timeout_ms": 70 * S}
+    found = read(
+        [rebalance(1, 0, cause("member_added", "a-1"), members=[cooperative("a-1", **asked)])]
+    )
+    assert found.recorded.session_timeout_ms == 12 * S
+    assert found.recorded.rebalance_timeout_ms == 70 * S
+    assert not [note for note in found.unknown if "session.timeout" in note or "poll" in note]
+
+
+def test_whom_rebalances_waited_for_is_added_up_by_process() -> None:
+    waits = {"phase": "join", "member_ids": ["b-2"], "ms": 3 * S}
+    both = {"phase": "join", "member_ids": ["a-1", "b-2"], "ms": 1 * S}
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1"), initial=True),
+            rebalance(2, 10 * S, cause("member_added", "b-2"), waited_for=waits),
+            rebalance(3, 20 * S, cause("leader_rejoined", "a-1"), waited_for=both),
+        ]
+    )
+    assert found.waited_by_slot == (500, 3_500)
+    assert found.initial_rebalances == 1

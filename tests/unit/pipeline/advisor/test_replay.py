@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from kohort.pipeline.advisor.beats import LOOK_LEAST_MS, LOOK_MS, look_ms
 from kohort.pipeline.advisor.member import SimulatedMember
 from kohort.pipeline.advisor.outcome import Outcome
 from kohort.pipeline.advisor.prediction import predict
@@ -234,3 +235,45 @@ def _death_ms(given: Trace, seed: int) -> int:
 
     Watched(given, DYNAMIC, seed=seed).run()
     return at_ms[0]
+
+
+COOPERATIVE = replace(DYNAMIC, cooperative=True)
+SLOW_MS = 4_000
+
+
+def scaled_out(join_ms: int = 50, revoke_ms: int = 5) -> Trace:
+    """Three members and a fourth that comes later; the first takes long to give partitions up."""
+    first = replace(slot(1, join_ms=join_ms), revoke=Delays((0,), (revoke_ms,)))
+    group = trace(first, slot(2), slot(3), slot(4, Run(10 * MINUTE)))
+    return replace(group, quick_join_ms=50, revoke_ms=5)
+
+
+def test_an_eager_replay_of_cooperative_members_has_them_give_up_before_they_join() -> None:
+    slow = scaled_out(revoke_ms=SLOW_MS)
+    slow = replace(slow, recorded=COOPERATIVE)
+    quick = replace(scaled_out(), recorded=COOPERATIVE)
+
+    # The two others have joined, and wait.
+    eager_ms = play(slow, DYNAMIC).stopped_ms - play(quick, DYNAMIC).stopped_ms
+    assert 0.7 * 2 * SLOW_MS < eager_ms < 1.1 * 2 * SLOW_MS
+    # Nobody waits in a cooperative one but who gets what is given up.
+    assert play(slow, COOPERATIVE).stopped_longest_ms < 1.1 * SLOW_MS
+
+
+def test_a_cooperative_replay_of_eager_members_has_them_give_up_after_they_have_joined() -> None:
+    slow = scaled_out(join_ms=SLOW_MS)
+
+    assert play(slow, DYNAMIC).stopped_ms > 1.5 * SLOW_MS
+    told = play(slow, COOPERATIVE)
+    assert told.rebalances == play(slow, DYNAMIC).rebalances + 1
+    assert 0.9 * SLOW_MS < told.stopped_ms < 1.1 * SLOW_MS
+
+
+def test_how_far_beats_drift_is_what_members_were_told_soon_after_a_rebalance() -> None:
+    together = [(20_000, (400, 401, 402)), (9_000, (2_999, 0, 1)), (30_000, (7, 9, 8))]
+    apart = [(20_000, (400, 700, 100)), (9_000, (2_800, 100, 600)), (30_000, (0, 1_900, 900))]
+
+    assert look_ms(together, 3_000) == LOOK_LEAST_MS
+    assert look_ms(apart, 3_000) == LOOK_MS
+    assert look_ms(together[:2], 3_000) == LOOK_MS, "too few to tell"
+    assert look_ms([(999_000, told) for _, told in together], 3_000) == LOOK_MS, "too long after"
