@@ -1,8 +1,9 @@
 """The ``kohort`` command.
 
 ``kohort serve`` starts the broker, exactly as ``python -m kohort`` does; ``kohort topics``,
-``groups`` and ``transactions`` ask a running one; ``kohort pipeline`` runs Spark jobs. A command's
-module is imported when it is called, so that asking does not cost the import of a whole broker.
+``produce``, ``consume``, ``groups`` and ``transactions`` ask one; ``kohort pipeline`` runs Spark
+jobs. A command's module is imported when it is called, so that asking does not cost the
+import of a whole broker.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 COMMANDS: Final = {
     "serve": ("start the broker", "kohort.cli.serve"),
     "topics": ("topics: list, describe, create, alter, delete", "kohort.cli.topics"),
+    "produce": ("append a record for each line", "kohort.cli.produce"),
+    "consume": ("print the records of a topic", "kohort.cli.consume"),
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
     "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),

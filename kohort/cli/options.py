@@ -68,8 +68,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    path = options.command_config
-    security = SecurityConfig() if path is None else read_command_config(path)
+    security = security_of(options)
     try:
         with Cluster(servers, options.timeout, security) as cluster:
             yield cluster
@@ -82,6 +81,12 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         raise UnavailableError(in_file_words(str(error))) from error
     except RefusedError as error:
         raise UnavailableError(str(error)) from error
+
+
+def security_of(options: argparse.Namespace) -> SecurityConfig:
+    """How to get into the cluster. Raises UsageError."""
+    path = options.command_config
+    return SecurityConfig() if path is None else read_command_config(path)
 
 
 def print_json(data: object) -> None:

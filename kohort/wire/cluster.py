@@ -94,15 +94,8 @@ class Cluster:
             security=security,
         )
         self._connections: dict[Address, BlockingConnection] = {}
-        failures = []
-        for server in servers:
-            try:
-                self._first = self.connection(*server)
-                break
-            except DisconnectedError as error:
-                failures.append(str(error))
-        else:
-            raise DisconnectedError("; ".join(failures))
+        self._servers = servers
+        self._any()
 
     def __enter__(self) -> Self:
         return self
@@ -130,14 +123,18 @@ class Cluster:
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{broker.address}: {error}", error.code) from None
 
-    def metadata(self, topics: list[str] | None) -> MetadataResponse:
-        """The brokers, and these topics, none of which is created; None for all topics."""
+    def metadata(self, topics: list[str] | None, *, creates: bool = False) -> MetadataResponse:
+        """The brokers, and these topics; None for all topics.
+
+        Args:
+            creates: a broker with auto.create.topics.enable makes those that are missing.
+        """
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=asked,
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=creates,
         )
-        answer: MetadataResponse = self.ask(self._first, request, at_most=_METADATA_MAX)
+        answer: MetadataResponse = self.ask(self._any(), request, at_most=_METADATA_MAX)
         return answer
 
     def brokers(self) -> list[BlockingConnection]:
@@ -151,7 +148,7 @@ class Cluster:
         for broker in answer.brokers:
             if broker.node_id == answer.controller_id:
                 return self.connection(broker.host, broker.port)
-        return self._first
+        return self._any()
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> BlockingConnection:
         """The broker that looks after a group, or after a transactional id.
@@ -159,11 +156,12 @@ class Cluster:
         Raises:
             RefusedError: none does.
         """
-        if self._first.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
+        some = self._any()
+        if some.versions.best(FindCoordinatorRequest) >= _COORDINATORS_SINCE:
             request = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
-            found = self.ask(self._first, request).coordinators[0]
+            found = self.ask(some, request).coordinators[0]
         else:
-            found = self.ask(self._first, FindCoordinatorRequest(key=key, key_type=kind))
+            found = self.ask(some, FindCoordinatorRequest(key=key, key_type=kind))
         if found.error_code:
             raise RefusedError(found.error_code, f"{_LOOKED_AFTER[kind]} has no coordinator")
         return self.connection(found.host, found.port)
@@ -194,11 +192,28 @@ class Cluster:
                     raise
             time.sleep(RETRY_S)
 
+    def _any(self) -> BlockingConnection:
+        """A connection to the first server that answers.
+
+        Raises:
+            DisconnectedError: none does; tells why of each.
+        """
+        failures = []
+        for server in self._servers:
+            try:
+                return self.connection(*server)
+            except DisconnectedError as error:
+                failures.append(str(error))
+        raise DisconnectedError("; ".join(failures))
+
     def connection(self, host: str, port: int) -> BlockingConnection:
-        """The one to this broker. Raises DisconnectedError, AuthenticationError."""
+        """The one to this broker, a new one if the last is closed.
+
+        Raises DisconnectedError, AuthenticationError.
+        """
         address = Address(host, port)
         connection = self._connections.get(address)
-        if connection is None:
+        if connection is None or connection.is_closed:
             connection = BlockingConnection(address, self._config)
             connection.open(self._timeout_s)
             self._connections[address] = connection

@@ -22,6 +22,8 @@ START: Final = -2
 """The timestamp that asks for the first offset."""
 
 _LIST_OFFSETS_MAX: Final = 9
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +37,23 @@ class FoundOffset:
 
 
 def find_offsets(
-    cluster: Cluster, times: Mapping[TopicPartition, int]
+    cluster: Cluster, times: Mapping[TopicPartition, int], *, is_committed: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
     """The first offset at or behind a time, in milliseconds or `START` or `END`, per partition.
 
     Partitions that do not exist are left out. Raises DisconnectedError.
+
+    Args:
+        is_committed: the end is the last stable offset, as with read_committed.
     """
+    level = _READ_COMMITTED if is_committed else _READ_UNCOMMITTED
     found: dict[TopicPartition, FoundOffset] = {}
     for leader, partitions in leaders_of(cluster, times).items():
         if leader is None:
             found |= dict.fromkeys(partitions, FoundOffset(-1, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
-            found |= _ask(cluster, leader, {one: times[one] for one in partitions})
+            asked = {one: times[one] for one in partitions}
+            found |= _ask(cluster, leader, asked, level)
     return found
 
 
@@ -72,7 +79,7 @@ def leaders_of(
 
 
 def _ask(
-    cluster: Cluster, leader: BlockingConnection, times: Mapping[TopicPartition, int]
+    cluster: Cluster, leader: BlockingConnection, times: Mapping[TopicPartition, int], level: int
 ) -> dict[TopicPartition, FoundOffset]:
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for (topic, index), time_ms in times.items():
@@ -80,6 +87,7 @@ def _ask(
         by_topic.setdefault(topic, []).append(asked)
     request = ListOffsetsRequest(
         replica_id=-1,
+        isolation_level=level,
         topics=[
             ListOffsetsTopic(name=name, partitions=partitions)
             for name, partitions in by_topic.items()

