@@ -421,7 +421,11 @@ class Broker:
             features=dict(SUPPORTED_FEATURES),
             finalized_features={"transaction.version": level} if level else {},
             access=make_access(
-                self.config, topics, {key: api.name for key, api in apis.items()}, self._clock
+                self.config,
+                topics,
+                {key: api.name for key, api in apis.items()},
+                self._clock,
+                self.metrics.edge.denied,
             ),
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "consume": ("print the records of a topic", "kohort.cli.consume"),
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
+    "acl": ("access rules: list, add, remove, and what they allow", "kohort.cli.acl"),
     "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),

@@ -44,6 +44,9 @@ LINES_PER_SECOND: Final = 200
 """Denials that are logged; a peer may be denied fifty thousand names with each request."""
 NAME_SHOWN_MAX: Final = 250
 
+Denials = dict[tuple[str, str], int]
+"""How often something was denied, by API and type of resource."""
+
 _SHOWN: Final = {
     kind: "".join(word.capitalize() for word in kind.name.split("_")) for kind in ResourceType
 }
@@ -51,9 +54,13 @@ _SHOWN: Final = {
 
 
 def make_access(
-    config: BrokerConfig, topics: TopicManager, api_names: Mapping[int, str], clock: Clock
+    config: BrokerConfig,
+    topics: TopicManager,
+    api_names: Mapping[int, str],
+    clock: Clock,
+    denied: Denials,
 ) -> Access | None:
-    """The door, where an authorizer is configured."""
+    """The door, where an authorizer is configured; it counts in `denied`."""
     if not config.authorizer_class_name:
         return None
     authorizer = Authorizer(
@@ -61,20 +68,21 @@ def make_access(
         allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
     )
     rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
-    return Access(rules, clock, api_names)
+    return Access(rules, clock, api_names, denied)
 
 
 class Access:
     """Asks the authorizer, and notes what it denies."""
 
-    def __init__(self, rules: AccessRules, clock: Clock, api_names: Mapping[int, str]) -> None:
-        """``api_names`` are those of APIs by key, for the log and metrics."""
+    def __init__(
+        self, rules: AccessRules, clock: Clock, api_names: Mapping[int, str], denied: Denials
+    ) -> None:
+        """``api_names`` are those of APIs by key; ``denied`` counts for metrics."""
         self.rules = rules
-        self.denied: dict[tuple[str, ResourceType], int] = {}
-        """How often, by API and type of resource."""
         self._authorizer = rules.authorizer
         self._clock = clock
         self._api_names = api_names
+        self._denied = denied
         self._second = 0
         self._lines = 0
 
@@ -120,8 +128,8 @@ class Access:
     def _note_denial(
         self, session: Session, api: int, operation: Operation, kind: ResourceType, name: str
     ) -> None:
-        counted = self._api_names.get(api, str(api)), kind
-        self.denied[counted] = self.denied.get(counted, 0) + 1
+        counted = self._api_names.get(api, str(api)), _SHOWN[kind]
+        self._denied[counted] = self._denied.get(counted, 0) + 1
         second = self._clock.monotonic_ms() // 1_000
         if second != self._second:
             left_out = self._lines - LINES_PER_SECOND

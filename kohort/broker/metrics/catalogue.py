@@ -150,6 +150,12 @@ REQUESTS_REJECTED = counter(
     "Requests that could not be answered and ended their connection.",
     "reason",
 )
+ACCESS_DENIED = counter(
+    "kohort_access_denied_total",
+    "Rights that a client asked for and had not, by type of resource; one for each resource.",
+    "api",
+    "resource_type",
+)
 REQUESTS_WAITING = gauge(
     "kohort_requests_waiting", "Requests in flight: taken up and not answered yet."
 )
@@ -265,7 +271,14 @@ SECTIONS: Final = (
     Section(
         "Requests",
         "By api, under Kafka's names of them.",
-        (REQUESTS, REQUEST_ERRORS, REQUEST_DURATION, REQUESTS_REJECTED, REQUESTS_WAITING),
+        (
+            REQUESTS,
+            REQUEST_ERRORS,
+            REQUEST_DURATION,
+            REQUESTS_REJECTED,
+            ACCESS_DENIED,
+            REQUESTS_WAITING,
+        ),
     ),
     Section(
         "Connections",

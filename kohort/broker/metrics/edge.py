@@ -26,6 +26,10 @@ class EdgeCollector:
         yield from self._collect_requests()
         edge = self._edge
         yield _by_reason(catalogue.REQUESTS_REJECTED, edge.rejected)
+        denied = Family(catalogue.ACCESS_DENIED)
+        for (api, kind), count in edge.denied.items():
+            denied.add(count, api, kind)
+        yield denied
         yield single(catalogue.REQUESTS_WAITING, edge.waiting_count)
         yield single(catalogue.CONNECTIONS, edge.connection_count)
         yield single(catalogue.CONNECTIONS_OPENED, edge.opened_count)

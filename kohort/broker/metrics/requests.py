@@ -38,6 +38,8 @@ class EdgeMetrics:
         """Requests now that were taken up and not answered."""
         self.rejected: dict[str, int] = {}
         """Requests that ended their connection, by reason."""
+        self.denied: dict[tuple[str, str], int] = {}
+        """Rights that somebody had not, by api and type of resource."""
         self.connection_count = 0
         """Open now."""
         self.opened_count = 0

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import (
-    MATCH,
     Operation,
     Permission,
     ResourceType,
@@ -146,14 +145,3 @@ class Authorizer:
             for operation in applicable
             if self.allows(session, operation, kind, name)
         )
-
-    def readers(self, name: str, kind: ResourceType = ResourceType.TOPIC) -> list[Rule]:
-        """The rules that let somebody read a resource, for warnings about internal topics."""
-        reading = {Operation.READ, Operation.ALL}
-        return [
-            rule
-            for rule in self.found(
-                RuleFilter(resource_type=kind, resource_name=name, pattern=MATCH)
-            )
-            if rule.permission is Permission.ALLOW and rule.operation in reading
-        ]

@@ -82,6 +82,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.connection_closed("client")
         metrics.edge.connection_refused("max.connections")
         metrics.edge.authentication("SASL_SSL", "PLAIN", "succeeded")
+        metrics.edge.denied["Fetch", "Topic"] = 1
         for event in EVENTS:
             metrics.rebalances.observe("readers", event, Now(0, 0))
         source = MetricsSource(

@@ -1,0 +1,75 @@
+"""``kohort acl check``: may somebody do something, and which rule says so.
+
+The rules are asked for and decided here, as the broker decides them, so that nobody has to try. The
+broker's settings are not told to clients: super users are those that `--super-users` names.
+"""
+
+import argparse
+
+from kohort.broker.core.history.wording import shown
+from kohort.broker.core.security.acls import Operation, ResourceType, RuleFilter
+from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.core.security.session import Principal
+from kohort.cli.acl.options import add_place, add_rule, asked
+from kohort.cli.errors import NotFoundError
+from kohort.cli.options import print_json
+from kohort.wire.access import list_rules
+
+_SECRET_TOPICS = ("__consumer_offsets", "__rebalance_history", "__transaction_state")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_rule(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="from this address (%(default)s)")
+    parser.add_argument(
+        "--super-users", default="", help="the broker's setting, as in User:a;User:b"
+    )
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="the broker has allow.everyone.if.no.acl.found=true",
+    )
+    add_place(parser)
+    parser.set_defaults(ask=ask)
+
+
+def ask(options: argparse.Namespace) -> None:
+    """Raises CommandError; NotFoundError if any answer is no."""
+    with asked(options) as cluster:
+        rules = list_rules(cluster, RuleFilter())
+    authorizer = Authorizer(
+        super_users=[one.strip() for one in options.super_users.split(";") if one.strip()],
+        allow_everyone_if_no_acl_found=options.open,
+        rules=rules,
+    )
+    kind, _, name = options.principal.partition(":")
+    who, of = Principal(kind, name), options.resource
+    verdicts = [
+        (one, authorizer.verdict(who, options.host, one, of.type, of.name))
+        for one in options.operations
+    ]
+    overseen = _overseen(authorizer, who, options.host)
+    if options.json:
+        answers = [
+            {"operation": one.name, "allowed": verdict.allowed, "reason": verdict.reason}
+            for one, verdict in verdicts
+        ]
+        print_json({"answers": answers, "reads_internal_topics": overseen})
+    else:
+        for one, verdict in verdicts:
+            answer = "yes" if verdict.allowed else "no"
+            print(f"{one.name}: {answer}, by {shown(verdict.reason)}")
+        for topic in overseen:
+            print(f"Beware: {shown(options.principal)} may read {topic}, where all groups are seen")
+    if not all(verdict.allowed for _, verdict in verdicts):
+        raise NotFoundError("the answer is no")
+
+
+def _overseen(authorizer: Authorizer, who: Principal, host: str) -> list[str]:
+    """Internal topics that the principal may read."""
+    topic = ResourceType.TOPIC
+    return [
+        name
+        for name in _SECRET_TOPICS
+        if authorizer.verdict(who, host, Operation.READ, topic, name).allowed
+    ]

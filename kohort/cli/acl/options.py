@@ -1,0 +1,115 @@
+"""How principals, operations and resources are written on the command line of `kohort acl`."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.acls import (
+    ANY,
+    CLUSTER_NAME,
+    MATCH,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    Rule,
+    RuleFilter,
+)
+from kohort.cli.errors import RefusedCommandError
+from kohort.cli.options import add_kafka, cluster_of
+from kohort.wire.cluster import Cluster, RefusedError
+
+_TYPES: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "user": ResourceType.USER,
+}
+_OPERATIONS: Final = {one.name.lower().replace("_", "-"): one for one in Operation}
+
+
+class Resource(NamedTuple):
+    """One resource, or the beginning of the names of several."""
+
+    type: ResourceType
+    name: str
+
+
+def resource(text: str) -> Resource:
+    """The resource of ``topic:orders``, ``group:billing``, ``cluster``."""
+    if text == "cluster":
+        return Resource(ResourceType.CLUSTER, CLUSTER_NAME)
+    kind, _, name = text.partition(":")
+    if kind not in _TYPES or not name:
+        known = ", ".join(f"{one}:NAME" for one in _TYPES)
+        raise argparse.ArgumentTypeError(f"{text!r} is no resource: {known} or cluster")
+    return Resource(_TYPES[kind], name)
+
+
+def principal(text: str) -> str:
+    """``alice`` means ``User:alice``, and ``*`` everybody."""
+    return text if ":" in text else f"User:{text}"
+
+
+def operation(text: str) -> Operation:
+    """One of Kafka's, in small letters: ``describe-configs``."""
+    found = _OPERATIONS.get(text.lower().replace("_", "-"))
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(_OPERATIONS)}")
+    return found
+
+
+def add_rule(parser: argparse.ArgumentParser) -> None:
+    """All that makes a rule."""
+    parser.add_argument("principal", type=principal, metavar="PRINCIPAL")
+    parser.add_argument("operations", type=operation, metavar="OPERATION", nargs="+")
+    parser.add_argument("resource", type=resource, metavar="RESOURCE")
+
+
+def add_filter(parser: argparse.ArgumentParser) -> None:
+    """What narrows the rules down; without any of it all are meant."""
+    parser.add_argument("--principal", type=principal)
+    parser.add_argument("--operation", type=operation)
+    parser.add_argument("--resource", type=resource, help="rules of exactly this name")
+    parser.add_argument(
+        "--matching", action="store_true", help="with --resource: all rules that apply to it"
+    )
+
+
+def wanted(options: argparse.Namespace) -> RuleFilter:
+    """The filter that the options make."""
+    of = options.resource
+    return RuleFilter(
+        resource_type=ANY if of is None else of.type,
+        resource_name=None if of is None else of.name,
+        pattern=MATCH if options.matching else ANY,
+        principal=options.principal,
+        operation=options.operation or ANY,
+    )
+
+
+def rules_of(options: argparse.Namespace) -> list[Rule]:
+    """One rule for each operation that was named."""
+    pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
+    permission = Permission.DENY if options.deny else Permission.ALLOW
+    of = options.resource
+    return [
+        Rule(of.type, of.name, pattern, options.principal, options.host, one, permission)
+        for one in options.operations
+    ]
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Where the broker is."""
+    add_kafka(parser)
+
+
+@contextmanager
+def asked(options: argparse.Namespace) -> Iterator[Cluster]:
+    """The cluster; what it refuses ends the command. Raises CommandError."""
+    with cluster_of(options) as cluster:
+        try:
+            yield cluster
+        except RefusedError as error:
+            raise RefusedCommandError(str(error)) from error

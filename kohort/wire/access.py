@@ -1,0 +1,92 @@
+"""What can be asked and changed about access rules over Kafka's own protocol (KIP-140, KIP-290)."""
+
+from collections.abc import Sequence
+
+from kohort.broker.core.security.acls import Rule, RuleFilter, rule_of
+from kohort.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kohort.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kohort.wire.cluster import Cluster, RefusedError
+
+
+def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
+    """The rules that a filter finds. Raises RefusedError, DisconnectedError."""
+    request = DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+    answer: DescribeAclsResponse = cluster.ask(cluster.controller(), request)
+    if answer.error_code:
+        raise _refused(answer.error_code, answer.error_message)
+    return [
+        rule_of(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            rule.principal,
+            rule.host,
+            rule.operation,
+            rule.permission_type,
+        )
+        for resource in answer.resources
+        for rule in resource.acls
+    ]
+
+
+def add_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
+    """Make them; those that there are already stay. Raises as `list_rules`."""
+    creations = [
+        AclCreation(
+            resource_type=rule.resource_type,
+            resource_name=rule.resource_name,
+            resource_pattern_type=rule.pattern,
+            principal=rule.principal,
+            host=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for rule in rules
+    ]
+    request = CreateAclsRequest(creations=creations)
+    answer: CreateAclsResponse = cluster.ask(cluster.controller(), request)
+    for one in answer.results:
+        if one.error_code:
+            raise _refused(one.error_code, one.error_message)
+
+
+def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
+    """Take exactly these away, all together. Raises as `list_rules`."""
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=rule.resource_type,
+            resource_name_filter=rule.resource_name,
+            pattern_type_filter=rule.pattern,
+            principal_filter=rule.principal,
+            host_filter=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for rule in rules
+    ]
+    request = DeleteAclsRequest(filters=filters)
+    answer: DeleteAclsResponse = cluster.ask(cluster.controller(), request)
+    for one in answer.filter_results:
+        if one.error_code:
+            raise _refused(one.error_code, one.error_message)
+
+
+def _refused(code: int, text: str | None) -> RefusedError:
+    return RefusedError(code, f"the access rules ({text})" if text else "the access rules")

@@ -1,0 +1,75 @@
+"""`kohort acl` on a running broker."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.cli import main
+from tests.support.brokers.broker_thread import BrokerThread
+
+OPEN = {"authorizer.class.name": "kohort", "allow.everyone.if.no.acl.found": "true"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path, overrides=OPEN) as made:
+        yield made
+
+
+def run(broker: BrokerThread, *arguments: str) -> int:
+    return main(["acl", *arguments, "--bootstrap-server", f"127.0.0.1:{broker.port}"])
+
+
+def test_rules_are_added_listed_checked_and_removed(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "add", "alice", "read", "topic:in-", "--prefixed") == 0
+    assert run(broker, "add", "alice", "read", "topic:in-secret", "--deny") == 0
+    capsys.readouterr()
+    assert run(broker, "list", "--resource", "topic:in-1", "--matching", "--json") == 0
+    (rule,) = json.loads(capsys.readouterr().out)["rules"]
+    assert (rule["principal"], rule["pattern"]) == ("User:alice", "PREFIXED")
+    assert run(broker, "check", "alice", "read", "describe", "topic:in-1") == 0
+    told = capsys.readouterr().out
+    assert "READ: yes" in told
+    assert "ALLOW User:alice READ on prefixed TOPIC" in told
+    assert run(broker, "check", "alice", "read", "topic:in-secret") == 1
+    assert "DENY User:alice READ" in capsys.readouterr().out
+    assert run(broker, "remove", "--principal", "alice") == 0
+    assert run(broker, "remove", "--principal", "alice") == 1
+    assert run(broker, "check", "alice", "read", "topic:in-1") == 1
+
+
+def test_who_may_read_everything_is_warned_of_internal_topics(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "add", "bob", "read", "topic:*") == 0
+    assert run(broker, "check", "bob", "read", "topic:t") == 0
+    assert "Beware: User:bob may read __consumer_offsets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add", "alice", "read", "table:t"),
+        ("add", "alice", "drink", "topic:t"),
+    ],
+    ids=["no such type", "no such operation"],
+)
+def test_what_cannot_be_meant_is_refused(broker: BrokerThread, arguments: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(broker, *arguments)
+
+
+def test_rules_are_not_removed_unless_it_is_said_which(broker: BrokerThread) -> None:
+    assert run(broker, "remove") == 2
+
+
+def test_without_an_authorizer_there_are_no_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with BrokerThread(tmp_path) as broker:
+        assert run(broker, "list") == 3
+        assert "SECURITY_DISABLED" in capsys.readouterr().err
