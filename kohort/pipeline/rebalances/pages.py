@@ -49,14 +49,15 @@ from kohort.pipeline.schemas import (
     Table,
 )
 from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.transformations.common import GROUP, process, total
-from kohort.pipeline.transformations.ownership import by_partition
+from kohort.pipeline.transformations.common import GROUP
 
 Key = tuple[str, str]
 CULPRITS_MAX: Final = 5
 ADVICE_MAX: Final = 1_000
 """Settings of a group; the largest grids have some hundred."""
 
+_NAMES: Final = ("instance_id", "client_id", "member_id")
+"""What a process is known by; the first that it has survives a restart."""
 TABLES: Final = 11
 """Tables that are read for a page; `storms` twice."""
 
@@ -150,8 +151,8 @@ class _Reader:
             return
         sums = storms.groupBy(*GROUP, "started_by").agg(
             f.count("*").alias("storm_count"),
-            total(f.col("rebalance_count")).alias("rebalance_count"),
-            total(f.col("stopped_total_ms")).alias("stopped_total_ms"),
+            f.sum("rebalance_count").alias("rebalance_count"),
+            _total("stopped_total_ms"),
         )
         order = (f.desc("stopped_total_ms"), f.asc("started_by"))
         for key, rows in _first(sums, order, ROWS_SHOWN).items():
@@ -177,7 +178,7 @@ class _Reader:
         at_ms = f.floor(f.unix_millis("started_at") / bin_ms) * bin_ms
         sums = rebalances.groupBy(*GROUP, at_ms.cast("long").alias("at_ms")).agg(
             f.count("*").alias("rebalance_count"),
-            total(f.col("stopped_total_ms")).alias("stopped_total_ms"),
+            _total("stopped_total_ms"),
         )
         return _by_group(plain(sums.orderBy("at_ms")))
 
@@ -189,7 +190,8 @@ class _Reader:
         parts = {(row["cluster_id"], row["group"]): self._part(row) for row in counts.collect()}
         if not parts:
             return
-        owned = by_partition(table.where(_any(_within(key, parts[key]) for key in parts)))
+        within = table.where(_any(_within(key, parts[key]) for key in parts))
+        owned = within.select("*", f.explode("partitions").alias("partition")).drop("partitions")
         lines = _of_group().orderBy("topic", "partition")
         longest = _of_group().orderBy(
             f.desc_nulls_first("duration_ms"), "topic", "partition", "sequence"
@@ -214,6 +216,10 @@ class _Reader:
 def _of_group() -> WindowSpec:
     # There is none before there is a session.
     return Window.partitionBy(*GROUP)
+
+
+def _total(column: str) -> Column:
+    return f.coalesce(f.sum(column), f.lit(0)).alias(column)
 
 
 def _is(key: Key) -> Column:
@@ -254,7 +260,8 @@ def _culprits(rebalances: DataFrame) -> dict[Key, list[Row]]:
     of_kind = Window.partitionBy(*GROUP, "trigger_kind")
     counted = (
         rebalances.where(f.col("trigger_member_id").isNotNull())
-        .groupBy(*GROUP, "trigger_kind", process("trigger_").alias("process"))
+        .withColumn("process", f.coalesce(*(f.col(f"trigger_{name}") for name in _NAMES)))
+        .groupBy(*GROUP, "trigger_kind", "process")
         .agg(f.count("*").alias("rebalance_count"))
         .withColumn("processes", f.count("*").over(of_kind))
     )

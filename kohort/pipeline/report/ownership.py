@@ -160,7 +160,7 @@ def _time(row: Row, times: Times, top: float, key: _Key) -> list[Markup]:
     parts = [box(x, top, across, tall, f"owner-{key.colour(row['owner'])}")]
     letter = key.letter(row["owner"])
     if across > LETTER * len(letter) + 4:
-        parts.append(words(x + across / 2, top + 12, letter, "middle", "letter"))
+        parts.append(words(x + across / 2, top + 12.5, letter, "middle", "letter"))
     return parts
 
 
