@@ -155,10 +155,11 @@ def test_what_is_not_swapped_is_thrown_away_by_close() -> None:
     assert not [name for name in names if name.endswith((".swap", ".cleaned"))]
 
 
-def test_a_long_run_is_done_in_many_steps() -> None:
+@pytest.mark.parametrize(("count", "size"), [(12, 900_000), (400, 1_000)])
+def test_a_long_run_is_done_in_many_steps(count: int, size: int) -> None:
     log = keyed_log(count=1, segment_bytes=1 << 30)
-    for number in range(12):
-        append(log, encode_batch([Record(b"x" * 900_000, b"%d" % number)]))
+    for number in range(count):
+        append(log, encode_batch([Record(b"x" * size, b"%d" % number)]))
     log.roll(wall_ms=WALL_MS)
     found = plan(log)
     assert found is not None
