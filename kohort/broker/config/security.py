@@ -118,32 +118,28 @@ class SecuritySettings(Settings):
     )
     sasl_oauthbearer_jwks_endpoint_url: String | None = setting(
         None,
-        honoured=False,
         doc="Where the keys are that tokens are signed with: https://..., or file:///... for a "
         "file. A listener with OAUTHBEARER needs it.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Long = setting(
         3_600_000,
-        honoured=False,
         doc="How old those keys may become before they are fetched again.",
     )
-    sasl_oauthbearer_expected_audience: List = setting(
-        (), honoured=False, doc="A token must be for one of these."
-    )
+    sasl_oauthbearer_expected_audience: List = setting((), doc="A token must be for one of these.")
     sasl_oauthbearer_expected_issuer: String | None = setting(
-        None, honoured=False, doc="A token must be from this issuer."
+        None, doc="A token must be from this issuer."
     )
     sasl_oauthbearer_allow_unverified_audience: Boolean = setting(
-        False, honoured=False, doc="Lets tokens for any audience in."
+        False, doc="Lets tokens for any audience in."
     )
     sasl_oauthbearer_allow_unverified_issuer: Boolean = setting(
-        False, honoured=False, doc="Lets tokens of any issuer in."
+        False, doc="Lets tokens of any issuer in."
     )
     sasl_oauthbearer_clock_skew_seconds: Int = setting(
-        30, honoured=False, doc="By how much the clock of who made a token may differ from ours."
+        30, doc="By how much the clock of who made a token may differ from ours."
     )
     sasl_oauthbearer_sub_claim_name: String = setting(
-        "sub", honoured=False, doc="The claim that has the name of the principal."
+        "sub", doc="The claim that has the name of the principal."
     )
     sasl_oauthbearer_scope_claim_name: String = setting(
         "scope", honoured=False, doc="The claim that has the scope."

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
@@ -46,13 +46,16 @@ _ERROR_AT: Final = slice(8, 10)
 """Where the answer to ApiVersions has its error, behind size and correlation id."""
 
 
+Outcome = Challenge | Done | Later[Done] | Later[Challenge | Done]
+
+
 class Exchange(Protocol):
     """One attempt by some mechanism."""
 
     user: str
     """The claimed name, once it is known."""
 
-    def step(self, token: bytes) -> "Challenge | Done | Later[Done]":
+    def step(self, token: bytes) -> Outcome:
         """Answer a token. Raises SaslFailure; a `Later` fails with it."""
         ...
 
@@ -187,7 +190,7 @@ class Gate:
 
     # Within.
 
-    def _step(self, exchange: Exchange, token: bytes) -> Challenge | Done | Later[Done]:
+    def _step(self, exchange: Exchange, token: bytes) -> Outcome:
         session = self._connection.info.session
         self._tokens += 1
         if self._tokens > TOKENS_MAX or len(token) > TOKEN_BYTES_MAX:
@@ -196,7 +199,7 @@ class Gate:
             raise SaslFailure("another mechanism than at first")
         return exchange.step(token)
 
-    def _judge_later(self, later: Later[Done], arrived_ms: int) -> Verdict | Later[Verdict]:
+    def _judge_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
         try:
             return self._judge(later.result(), arrived_ms)
         except SaslFailure as failure:

@@ -1,5 +1,7 @@
 """The broker's listeners with what each asks of its clients, as the settings say now."""
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import logging
@@ -7,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import cache, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
@@ -26,6 +28,9 @@ from kohort.broker.security.tls_listener import TlsListener
 from kohort.broker.security.users import Users
 from kohort.jaas import JaasError, parse_login_module
 from kohort.protocol.scram import HASHES
+
+if TYPE_CHECKING:
+    from kohort.broker.security.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +57,8 @@ class SecureListeners:
         """`count` is told listener, mechanism and result of each attempt to authenticate."""
         self.tls: dict[str, TlsListener] = {}
         """TLS of those listeners that use it, by name."""
+        self.tokens: list[Tokens] = []
+        """Keys of those that take tokens."""
         self._settings = settings
         self._executor = executor
         self._users = users
@@ -69,6 +76,7 @@ class SecureListeners:
             StoreError: a key store or trust store cannot be used, or the mapping rules.
         """
         self._dispatcher, self._log = dispatcher, log
+        self._warn()
         config = self._settings.config
         made = {
             one.listener: self._listener(one.listener, config.protocol_of(one.listener))
@@ -79,6 +87,18 @@ class SecureListeners:
             self._settings.on_change(self._on_change)
             self._looking = asyncio.get_running_loop().create_task(self._look_again_and_again())
         return made
+
+    def _warn(self) -> None:
+        """Name what everybody can reach without saying who he is."""
+        config = self._settings.config
+        for one in config.listener_endpoints:
+            protocol = config.protocol_of(one.listener)
+            own = self._settings.of_listener(one.listener)
+            asks = protocol.startswith("SASL_") or (
+                protocol == "SSL" and own.ssl_client_auth == "required"
+            )
+            if not asks and not is_loopback(one.host):
+                logger.warning("Listener %s lets everybody in who can reach it", one)
 
     def close(self) -> None:
         """Look at no files any more, and check no passwords."""
@@ -131,7 +151,13 @@ class SecureListeners:
             given = _given_passwords(self._settings.of_listener(listener, mechanism), listener)
             return partial(PlainExchange, self._passwords.check, given)
         if mechanism not in HASHES:
-            raise StoreError(f"listener {listener}: {mechanism} cannot be served yet")
+            # With the first listener that has it: it is much to import.
+            from kohort.broker.security.tokens import OAuthExchange, Tokens  # noqa: PLC0415
+
+            own = self._settings.of_listener(listener, mechanism)
+            tokens = Tokens(listener, own, clock=self._clock, executor=self._executor)
+            self.tokens.append(tokens)
+            return partial(OAuthExchange, tokens)
         find = partial(self._users.find, mechanism)
         return lambda: ScramExchange(mechanism, find, _new_nonce())
 
@@ -163,6 +189,11 @@ class SecureListeners:
             await asyncio.sleep(LOOK_INTERVAL_S)
             for tls in self.tls.values():
                 await loop.run_in_executor(self._executor, tls.look)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a listener at such a host."""
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _given_passwords(config: BrokerConfig, listener: str) -> dict[str, str]:

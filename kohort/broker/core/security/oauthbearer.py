@@ -1,0 +1,91 @@
+"""OAUTHBEARER (RFC 7628): a token that somebody has signed, and what it must say.
+
+Here is everything but the signature: the client's message, the claims, and the two rounds in which
+a token is refused.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.exchange import SaslFailure
+
+TOKEN_CHARACTERS_MAX: Final = 16 * 1024
+REFUSAL: Final = b'{"status":"invalid_token"}'
+"""What a client is told first; it answers with one byte, and then it is over."""
+
+_MESSAGE: Final = re.compile(
+    rb"n,(?:a=(?P<authzid>[\x21-\x2b\x2d-\x7e]*))?,\x01auth=(?P<scheme>[A-Za-z]+) "
+    rb"(?P<token>[-_.A-Za-z0-9~+/=]+)(?P<extensions>(?:\x01[A-Za-z]+=[\x21-\x7e \t\r\n]*)*)\x01\x01"
+)
+_NUMBER_MAX: Final = 1 << 53
+
+
+class Claimed(NamedTuple):
+    """A client's message."""
+
+    authzid: str
+    token: str
+
+    def __repr__(self) -> str:
+        return "Claimed()"
+
+
+class TokenRules(NamedTuple):
+    """What tokens must say, as a listener's settings have it."""
+
+    audiences: tuple[str, ...]
+    """One of these; empty for any."""
+    issuer: str | None
+    """Exactly this; None for any."""
+    skew_s: int
+    subject_claim: str
+
+
+def read_message(data: bytes) -> Claimed:
+    """The token in a client's first message. Raises SaslFailure."""
+    found = _MESSAGE.fullmatch(data)
+    if found is None or found["scheme"].lower() != b"bearer":
+        raise SaslFailure("not a message of OAUTHBEARER")
+    if len(found["token"]) > TOKEN_CHARACTERS_MAX:
+        raise SaslFailure("a token that is too long")
+    authzid = (found["authzid"] or b"").decode("ascii")
+    return Claimed(authzid, found["token"].decode("ascii"))
+
+
+def checked_subject(
+    claims: Mapping[str, object], rules: TokenRules, now_s: float
+) -> tuple[str, int]:
+    """The name of the principal and for how many milliseconds the token is good.
+
+    Raises SaslFailure.
+    """
+    expires_s, issued_s = _time(claims, "exp"), _time(claims, "iat")
+    begins_s = _time(claims, "nbf") if "nbf" in claims else issued_s
+    if now_s >= expires_s + rules.skew_s:
+        raise SaslFailure("the token has expired")
+    if issued_s > now_s + rules.skew_s or begins_s > now_s + rules.skew_s:
+        raise SaslFailure("the token is not good yet")
+    if rules.issuer is not None and claims.get("iss") != rules.issuer:
+        raise SaslFailure("the token is of another issuer")
+    if rules.audiences and not set(rules.audiences) & set(_audiences(claims)):
+        raise SaslFailure("the token is for another audience")
+    subject = claims.get(rules.subject_claim)
+    if not isinstance(subject, str) or not subject.strip():
+        raise SaslFailure(f"the token has no {rules.subject_claim}")
+    return subject, max(1, int((expires_s - now_s) * 1000))
+
+
+def _audiences(claims: Mapping[str, object]) -> list[str]:
+    given = claims.get("aud")
+    found = given if isinstance(given, list) else [given]
+    return [one for one in found if isinstance(one, str)]
+
+
+def _time(claims: Mapping[str, object], name: str) -> float:
+    value = claims.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SaslFailure(f"the token has no {name} that is a number")
+    if not 0 <= value <= _NUMBER_MAX:
+        raise SaslFailure(f"the token's {name} is no time")
+    return float(value)

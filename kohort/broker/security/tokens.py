@@ -1,0 +1,277 @@
+"""Checks the tokens of OAUTHBEARER against the keys of whoever signs them.
+
+Keys come from one place that the settings name, never from where a token says. A token's algorithm
+must be one of those here and fit the key: what the token asks for decides nothing. Keys that cannot
+be fetched again go on serving for a day.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
+from kohort.broker.core.security.oauthbearer import (
+    REFUSAL,
+    TokenRules,
+    checked_subject,
+    read_message,
+)
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later
+from kohort.broker.security.tls_context import StoreError
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS: Final = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+"""Type and curve of the key that each needs."""
+
+KEYS_BYTES_MAX: Final = 1 << 20
+FETCH_TIMEOUT_S: Final = 5
+FETCH_AGAIN_MS: Final = 10_000
+"""At most so often for tokens whose key is not known."""
+STALE_MS: Final = 86_400_000
+"""For so long keys serve that cannot be fetched again."""
+
+_PARTS: Final = 3
+_UNCHECKED: Final = dict.fromkeys(
+    ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub"), False
+)
+"""Claims are checked here, by Kafka's rules."""
+
+
+class Tokens:
+    """The keys of one listener, and what its tokens must say."""
+
+    def __init__(
+        self, listener: str, config: BrokerConfig, *, clock: Clock, executor: Executor
+    ) -> None:
+        """Fetches the keys. Raises StoreError: they cannot be had from a file, or not be meant."""
+        try:
+            # An optional package, for who has such listeners.
+            import jwt  # noqa: PLC0415
+        except ImportError:
+            raise StoreError(
+                f"listener {listener}: OAUTHBEARER needs `pip install kohort[oauth]`"
+            ) from None
+        self._jwt: Any = jwt
+        self._url = checked_url(config, listener)
+        self._rules = _rules(config, listener)
+        self._refresh_ms = config.sasl_oauthbearer_jwks_endpoint_refresh_ms
+        self._clock = clock
+        self._executor = executor
+        self._keys: Mapping[str | None, Any] = {}
+        self._fetched_ms: int | None = None
+        self._tried_ms = clock.monotonic_ms()
+        self._fetching: Later[None] | None = None
+        try:
+            self._take(_fetch(self._url))
+        except (OSError, ValueError) as error:
+            if self._url.startswith("file:"):
+                raise StoreError(f"listener {listener}: {self._url}: {error}") from None
+            logger.warning("Listener %s has no keys for tokens yet: %s", listener, error)
+
+    def check(self, token: str) -> Done | Later[Done]:
+        """Let the subject of a token in, or fail with SaslFailure; waits only for keys."""
+        header = self._header(token)
+        is_known = header.get("kid") in self._keys
+        now_ms = self._clock.monotonic_ms()
+        age_ms = None if self._fetched_ms is None else now_ms - self._fetched_ms
+        is_old = age_ms is None or age_ms >= self._refresh_ms
+        if (is_old or not is_known) and now_ms - self._tried_ms >= FETCH_AGAIN_MS:
+            self._fetch_soon()
+        if is_known and (age_ms is None or age_ms < STALE_MS):
+            return self._verified(token, header)
+        if self._fetching is None:
+            raise SaslFailure("the token's key is not known")
+        return _after(self._fetching, lambda: self._verified(token, self._header(token)))
+
+    def _header(self, token: str) -> Mapping[str, Any]:
+        if token.count(".") != _PARTS - 1:
+            raise SaslFailure("not a token of three parts")
+        try:
+            header: Mapping[str, Any] = self._jwt.get_unverified_header(token)
+        except (self._jwt.PyJWTError, ValueError, RecursionError):
+            raise SaslFailure("the token has no header") from None
+        kid = header.get("kid")
+        if kid is not None and not isinstance(kid, str):
+            raise SaslFailure("the token's kid is no text")
+        if header.get("crit"):
+            raise SaslFailure("the token asks for what is not known here")
+        return header
+
+    def _verified(self, token: str, header: Mapping[str, Any]) -> Done:
+        key = self._keys.get(header.get("kid"))
+        if key is None:
+            raise SaslFailure("the token's key is not known")
+        algorithm = header.get("alg")
+        needed = ALGORITHMS.get(algorithm) if isinstance(algorithm, str) else None
+        if needed is None or key.key_type != needed[0]:
+            raise SaslFailure("the token's algorithm is none that fits its key")
+        try:
+            claims = self._jwt.decode(
+                token, key.key, algorithms=[algorithm], options={**_UNCHECKED}
+            )
+        except (self._jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+            raise SaslFailure(f"the token is not signed rightly ({type(error).__name__})") from None
+        subject, lifetime_ms = checked_subject(claims, self._rules, self._clock.wall_ms() / 1000)
+        return Done(b"", subject, lifetime_ms)
+
+    def _fetch_soon(self) -> None:
+        if self._fetching is not None:
+            return
+        self._tried_ms = self._clock.monotonic_ms()
+        fetching = self._fetching = Later[None]()
+        work = asyncio.get_running_loop().run_in_executor(self._executor, _fetch, self._url)
+
+        def tell(done: asyncio.Future[bytes]) -> None:
+            self._fetching = None
+            try:
+                self._take(done.result())
+            except (OSError, ValueError) as error:
+                logger.warning("The keys for tokens cannot be fetched: %s", error)
+            fetching.give(None)
+
+        work.add_done_callback(tell)
+
+    def _take(self, data: bytes) -> None:
+        """Keys by their ids. Raises ValueError."""
+        found: dict[str | None, Any] = {}
+        listed = json.loads(data)
+        keys = listed.get("keys") if isinstance(listed, dict) else None
+        for one in keys if isinstance(keys, list) else ():
+            # Secrets that both sides know are none that could be published.
+            if not isinstance(one, dict) or one.get("kty") == "oct":
+                continue
+            try:
+                found[one.get("kid")] = self._jwt.PyJWK(one)
+            except (self._jwt.PyJWTError, ValueError, TypeError, KeyError):
+                logger.warning("A key of %s cannot be used: %r", self._url, one.get("kid"))
+        if not found:
+            raise ValueError("there are no keys in it that could be used")
+        self._keys = found
+        self._fetched_ms = self._clock.monotonic_ms()
+
+
+class OAuthExchange:
+    """One attempt by OAUTHBEARER."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.user = ""
+        self._tokens = tokens
+        self._refused: SaslFailure | None = None
+
+    def step(self, token: bytes) -> "Challenge | Done | Later[Challenge | Done]":
+        """Answer a token; one that is refused is told so in two rounds. Raises SaslFailure."""
+        if self._refused is not None:
+            raise SaslFailure(str(self._refused), REFUSAL.decode())
+        claimed = read_message(token)
+        try:
+            outcome = self._tokens.check(claimed.token)
+        except SaslFailure as failure:
+            return self._refuse(failure)
+        if isinstance(outcome, Later):
+            return outcome.settle(lambda later: self._outcome(later, claimed.authzid))
+        return self._checked(outcome, claimed.authzid)
+
+    def _outcome(self, later: Later[Done], authzid: str) -> Challenge | Done:
+        try:
+            return self._checked(later.result(), authzid)
+        except SaslFailure as failure:
+            if failure.told is not None:
+                raise
+            return self._refuse(failure)
+
+    def _checked(self, done: Done, authzid: str) -> Done:
+        self.user = done.user
+        if authzid and authzid != done.user:
+            raise SaslFailure(
+                "the authorization id is not the subject",
+                "Authentication failed: Client requested an authorization id that is different"
+                " from the token's principal name",
+            )
+        return done
+
+    def _refuse(self, failure: SaslFailure) -> Challenge:
+        self._refused = failure
+        return Challenge(REFUSAL)
+
+
+def checked_url(config: BrokerConfig, listener: str) -> str:
+    """Where the keys are. Raises StoreError."""
+    url = config.sasl_oauthbearer_jwks_endpoint_url
+    setting = f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url"
+    if not url:
+        raise StoreError(f"{setting} has to be set: tokens are never taken unverified")
+    parts = urlsplit(url)
+    is_here = parts.hostname == "localhost" or _is_loopback(parts.hostname)
+    if parts.scheme in {"file", "https"} or (parts.scheme == "http" and is_here):
+        return url
+    raise StoreError(f"{setting}={url} has to be https://... or file:///...")
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _rules(config: BrokerConfig, listener: str) -> TokenRules:
+    audiences = config.sasl_oauthbearer_expected_audience
+    issuer = config.sasl_oauthbearer_expected_issuer
+    prefix = f"listener {listener}: sasl.oauthbearer"
+    if not audiences and not config.sasl_oauthbearer_allow_unverified_audience:
+        raise StoreError(f"{prefix}.expected.audience has to be set")
+    if not issuer and not config.sasl_oauthbearer_allow_unverified_issuer:
+        raise StoreError(f"{prefix}.expected.issuer has to be set")
+    skew_s = config.sasl_oauthbearer_clock_skew_seconds
+    return TokenRules(audiences, issuer or None, skew_s, config.sasl_oauthbearer_sub_claim_name)
+
+
+def _fetch(url: str) -> bytes:
+    """The keys' JSON; blocks. Raises OSError or ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - as urllib has it, a text.
+            data = file.read(KEYS_BYTES_MAX + 1)
+    else:
+        # With the first key that is not in a file: it would cost every start.
+        from urllib.request import HTTPRedirectHandler, build_opener  # noqa: PLC0415
+
+        class Nowhere(HTTPRedirectHandler):
+            """Keys are where the settings say."""
+
+            def redirect_request(self, *_: object, **__: object) -> None:
+                return None
+
+        with build_opener(Nowhere).open(url, timeout=FETCH_TIMEOUT_S) as answer:
+            data = answer.read(KEYS_BYTES_MAX + 1)
+    if len(data) > KEYS_BYTES_MAX:
+        raise ValueError("it is too long for keys")
+    return bytes(data)
+
+
+def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
+    """What `make` returns when others have what they wait for; to cancel it cancels only this."""
+    made: Later[Done] = Later()
+
+    def tell(_: Later[None]) -> None:
+        try:
+            made.give(make())
+        except SaslFailure as failure:
+            made.fail(failure)
+
+    waited.on_done(tell)
+    return made
