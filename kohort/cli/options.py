@@ -38,12 +38,17 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,...]",
         help="a broker, Kohort's or Kafka's (%(default)s)",
     )
+    add_command_config(parser)
+    add_common(parser)
+
+
+def add_command_config(parser: argparse.ArgumentParser) -> None:
+    """How to get into a cluster with TLS or SASL."""
     parser.add_argument(
         "--command-config",
         metavar="FILE",
         help="properties for a cluster with TLS or SASL, as Kafka's own tools take them",
     )
-    add_common(parser)
 
 
 def seconds(text: str) -> float:

@@ -94,18 +94,8 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     Raises:
         RefusedError, DisconnectedError: it could not be asked.
     """
-
-    def ask() -> tuple[BlockingConnection, DescribedGroup]:
-        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
-        request = DescribeGroupsRequest(groups=[group_id])
-        described: DescribedGroup = cluster.ask(coordinator, request).groups[0]
-        if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
-            raise RefusedError(described.error_code, "the group cannot be described")
-        return coordinator, described
-
-    coordinator, described = cluster.patiently(ask)
-    # Up to version 5, DescribeGroups shows a group that is not there as Dead.
-    if described.error_code or described.group_state == "Dead":
+    coordinator, described = _describe(cluster, group_id)
+    if described is None:
         return None
     members = [
         _member(member, is_consumer=described.protocol_type == CONSUMER)
@@ -121,6 +111,29 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
         members=members,
         positions=_positions(cluster, coordinator, group_id, assigned),
     )
+
+
+def describe_state(cluster: Cluster, group_id: str) -> str | None:
+    """Stable, Empty...; None if there is no such group. Raises RefusedError, DisconnectedError."""
+    _, described = _describe(cluster, group_id)
+    return None if described is None else described.group_state
+
+
+def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, DescribedGroup | None]:
+    """A group's coordinator, and what that says of it."""
+
+    def ask() -> tuple[BlockingConnection, DescribedGroup]:
+        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+        request = DescribeGroupsRequest(groups=[group_id])
+        described: DescribedGroup = cluster.ask(coordinator, request).groups[0]
+        if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
+            raise RefusedError(described.error_code, "the group cannot be described")
+        return coordinator, described
+
+    coordinator, described = cluster.patiently(ask)
+    # Up to version 5, DescribeGroups shows a group that is not there as Dead.
+    is_gone = described.error_code or described.group_state == "Dead"
+    return coordinator, None if is_gone else described
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:

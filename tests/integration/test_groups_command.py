@@ -123,7 +123,7 @@ async def create_topic(bootstrap: str) -> None:
     await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
-    for number in range(30):
+    for number in range(5):
         await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 6)
     await producer.stop()
 
@@ -215,6 +215,42 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking)
     assert advised.code == 0, advised.err
     assert re.search(r"^Group readers, \d rebalances in ", advised.out)
     assert "\ncheck: with the settings of the time the replay has" in advised.out
+
+
+async def test_the_kafka_port_tells_what_the_http_port_does(kohort: Asking) -> None:
+    with RawClient(kohort.server.port) as client:
+        settle(client, "elsewhere", "pod-3")
+    with RawClient(kohort.server.port) as client:
+        assert join(client, "elsewhere", instance="pod-3").generation_id == 1
+        # Others' records lie between those that are looked for.
+        for number in range(5):
+            settle(client, f"between-{number}", "pod-1")
+        settle(client, "elsewhere", "pod-3")
+    port = ["--bootstrap-server", kohort.server.bootstrap]
+
+    async def stored(command: str, *arguments: str) -> Said:
+        given = (command, "elsewhere", "--timeout", "100", *arguments, *port)
+        return await asyncio.to_thread(kohort_groups, *given)
+
+    while True:
+        over_http = (await kohort.ask("why", "elsewhere", "--last", "9", "--json")).json
+        over_kafka = (await stored("why", "--last", "9", "--json")).json
+        sequences = [one["sequence"] for one in over_http["rebalances"]]
+        if [one["sequence"] for one in over_kafka["rebalances"]] == sequences and all(
+            one["outcome"] == "stable" for one in over_kafka["rebalances"]
+        ):
+            break
+        await asyncio.sleep(0.1)
+    assert len(sequences) >= 1
+    for here, there in zip(over_kafka["rebalances"], over_http["rebalances"], strict=True):
+        there.pop("sentence")
+        assert here == there
+    for command in ("why", "timeline"):
+        assert (await stored(command)).out == (await kohort.ask(command, "elsewhere")).out
+    avoided = await stored("why", "--avoided", "--last", "5")
+    assert "Group elsewhere did not rebalance" in avoided.out
+    missing = await asyncio.to_thread(kohort_groups, "why", "nobody", *port)
+    assert missing.code == 1
 
 
 async def test_why_names_the_static_member_whose_session_ended(kohort: Asking) -> None:

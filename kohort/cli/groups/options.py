@@ -5,8 +5,10 @@ from typing import Final
 from urllib.parse import quote
 
 from kohort.cli.admin_http import Json, fetch
-from kohort.cli.errors import NotFoundError
-from kohort.cli.options import add_common
+from kohort.cli.errors import NotFoundError, UnavailableError
+from kohort.cli.options import add_command_config, add_common, cluster_of
+from kohort.protocol.errors import DecodeError
+from kohort.wire.history import group_history
 
 HTTP: Final = "http://localhost:9308"
 COUNT_MAX: Final = 1_000
@@ -27,6 +29,13 @@ def add_http(
         help="the HTTP port of a Kohort broker, kohort.metrics.port (%(default)s)",
     )
     parser.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="a Kohort broker's Kafka port instead, where its HTTP port is out of reach; what is "
+        "stored is told, not what hangs just now",
+    )
+    add_command_config(parser)
+    parser.add_argument(
         "--last",
         type=count,
         default=last,
@@ -45,13 +54,39 @@ def count(text: str) -> int:
 
 
 def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -> Json:
-    """The answer of GET /groups/{group}/rebalances. Raises CommandError."""
+    """The answer of GET /groups/{group}/rebalances, or what the topic has of it.
+
+    Raises CommandError.
+    """
+    if options.bootstrap_server is not None:
+        return _stored_history(options, kind)
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")
     path = f"/groups/{quote(options.group, safe='', errors='surrogateescape')}/rebalances?{query}"
     try:
         return fetch(options.http, path, options.timeout)
     except NotFoundError as error:
-        raise NotFoundError(
-            f"there is no group {options.group!r}, and none is remembered; "
-            "`kohort groups list` shows which there are"
-        ) from error
+        raise _unknown_group(options.group) from error
+
+
+def _stored_history(options: argparse.Namespace, kind: str | None) -> Json:
+    with cluster_of(options) as cluster:
+        try:
+            told = group_history(cluster, options.group, last=options.last, kind=kind)
+        except DecodeError as error:
+            raise UnavailableError(f"the history cannot be read: {error}") from error
+    if told is None:
+        raise UnavailableError(
+            f"{options.bootstrap_server} keeps no history: either no group has rebalanced there "
+            "yet, or it is a Kafka, whose log `kohort groups advise --from` and "
+            "`kohort pipeline convert-log` read"
+        )
+    if not told["rebalances"] and told["state"] is None:
+        raise _unknown_group(options.group)
+    return told
+
+
+def _unknown_group(group: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no group {group!r}, and none is remembered; "
+        "`kohort groups list` shows which there are"
+    )
