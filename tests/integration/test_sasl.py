@@ -293,3 +293,30 @@ def test_a_credential_that_cannot_be_used_is_refused(
         alter = AlterUserScramCredentialsRequest(deletions=[missing], upsertions=[wanted])
         results = client.call(alter, 0, AlterUserScramCredentialsResponse).results
     assert [one.error_code for one in results] == [ErrorCode.RESOURCE_NOT_FOUND, code]
+
+
+def test_users_are_for_administrators(tmp_path: Path) -> None:
+    overrides = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f'{MODULE} required user_admin="a" user_guest="g";'
+        ),
+        "authorizer.class.name": "kohort",
+        "super.users": "User:admin",
+    }
+    wanted = ScramCredentialUpsertion(
+        name="bob", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)
+    )
+    alter = AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted])
+    describe = DescribeUserScramCredentialsRequest(users=[UserName(name="bob")])
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with BrokerThread(tmp_path, overrides=overrides) as broker:
+        for user, password, code in (("guest", "g", denied), ("admin", "a", ErrorCode.NONE)):
+            with RawClient(broker.port) as client:
+                assert log_in(client, user, password) == 0
+                (done,) = client.call(alter, 0, AlterUserScramCredentialsResponse).results
+                assert (done.user, done.error_code) == ("bob", code)
+                told = client.call(describe, 0, DescribeUserScramCredentialsResponse)
+                assert told.error_code == code
+                assert [one.user for one in told.results] == ["" if code else "bob"]

@@ -86,8 +86,7 @@ def _judged(
 ) -> tuple[list[AlterUserScramCredentialsResult], list[Change]]:
     """What each user is answered, and what is to be stored."""
     wanted: dict[str, list[Wanted]] = {}
-    all_wanted: list[Wanted] = [*request.deletions, *request.upsertions]
-    for one in all_wanted:
+    for one in _all_wanted(request):
         wanted.setdefault(one.name, []).append(one)
     results, changes = [], list[Change]()
     for name, of_user in wanted.items():
@@ -100,6 +99,10 @@ def _judged(
             AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
         )
     return results, changes
+
+
+def _all_wanted(request: AlterUserScramCredentialsRequest) -> list[Wanted]:
+    return [*request.deletions, *request.upsertions]
 
 
 def _changes(users: Users, wanted: list[Wanted]) -> Iterator[Change]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.security.users import Users
@@ -43,6 +44,16 @@ def describe_user_scram_credentials(
         ]
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE, error_message=None, results=results
+    )
+
+
+def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    """The denial at the top and for each user, whose names are not repeated."""
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=text,
+        results=[_failed("", code, text) for _ in request.users or ()],
     )
 
 
