@@ -23,9 +23,10 @@ from kohort.wire.offsets import END, TopicPartition, find_offsets
 
 CONSUMER: Final = "consumer"
 
-_OFFSET_FETCH_MAX: Final = 9
+OFFSET_FETCH_MAX: Final = 9
 """From version 10 on topics are ids."""
-_GROUPS_SINCE: Final = 8
+GROUPS_SINCE: Final = 8
+"""OffsetFetch before it asks for one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +70,16 @@ class Group:
     positions: list[Position]
 
 
-def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """The groups of all brokers, by name.
+def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]:
+    """The groups that one broker looks after. Raises RefusedError, DisconnectedError."""
 
-    Raises:
-        RefusedError, DisconnectedError: a broker does not tell its groups.
-    """
-    found: dict[str, ListedGroup] = {}
-    for broker in cluster.brokers():
+    def ask() -> list[ListedGroup]:
+        answer: ListGroupsResponse = cluster.ask(broker, ListGroupsRequest())
+        if answer.error_code:
+            raise RefusedError(answer.error_code, f"{broker.address} does not list its groups")
+        return answer.groups
 
-        def ask(broker: BlockingConnection = broker) -> list[ListedGroup]:
-            answer: ListGroupsResponse = cluster.ask(broker, ListGroupsRequest())
-            if answer.error_code:
-                raise RefusedError(answer.error_code, f"{broker.address} does not list its groups")
-            return answer.groups
-
-        found |= {group.group_id: group for group in cluster.patiently(ask)}
-    return [found[group_id] for group_id in sorted(found)]
+    return cluster.patiently(ask)
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
@@ -192,8 +186,8 @@ def _committed(
 ) -> dict[TopicPartition, int]:
     """All that the group has committed."""
     what = "the offsets cannot be read"
-    version = coordinator.versions.best(OffsetFetchRequest, _OFFSET_FETCH_MAX)
-    if version >= _GROUPS_SINCE:
+    version = coordinator.versions.best(OffsetFetchRequest, OFFSET_FETCH_MAX)
+    if version >= GROUPS_SINCE:
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
         request = OffsetFetchRequest(groups=[asked])
         answer: OffsetFetchResponse = cluster.ask(coordinator, request, at_most=version)

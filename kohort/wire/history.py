@@ -17,6 +17,7 @@ from kohort.wire.records import read_records
 Json: TypeAlias = dict[str, Any]
 
 TOPIC: Final = "__rebalance_history"
+REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 
 _STEP: Final = 1_000
@@ -59,6 +60,28 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
         "total_avoided": sum(one.get("kind") == AVOIDED for one in records),
         "rebalances": records[-last:],
     }
+
+
+def rebalances_since(cluster: Cluster, since_ms: int) -> dict[str, int] | None:
+    """How many rebalances of each group were stored since a moment.
+
+    None where there is no topic, or it may not be read.
+
+    Raises RefusedError, DisconnectedError, DecodeError.
+    """
+    partition = (TOPIC, 0)
+    ends = find_offsets(cluster, {partition: END})
+    if partition not in ends or ends[partition].error:
+        return None
+    start = find_offsets(cluster, {partition: since_ms})[partition].offset
+    seen: dict[str, set[bytes | None]] = {}
+    if start >= 0:
+        for record in read_records(cluster, TOPIC, 0, start, ends[partition].offset):
+            if record.key is not None and _is_wanted(record, REBALANCE):
+                name = record.key.decode("utf-8", "surrogatepass")
+                # One that ran for long is there twice.
+                seen.setdefault(name, set()).add(dict(record.headers).get("sequence"))
+    return {name: len(sequences) for name, sequences in seen.items()}
 
 
 def _is_wanted(record: Record, kind: str | None) -> bool:

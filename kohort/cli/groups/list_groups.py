@@ -1,11 +1,15 @@
-"""``kohort groups list``: the groups of a cluster, by name."""
+"""``kohort groups list``: the groups of a cluster, which of them lag, and which rebalance."""
 
 import argparse
+from typing import Any
 
+from kohort.cli.errors import UnavailableError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.protocol.messages.list_groups import ListedGroup
-from kohort.wire.groups import list_groups
+from kohort.protocol.errors import DecodeError
+from kohort.wire.group_overview import GroupRow, overview
+
+HEAD = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with cluster_of(options) as cluster:
-        groups = list_groups(cluster)
+        try:
+            groups = overview(cluster)
+        except DecodeError as error:
+            raise UnavailableError(f"the rebalance history cannot be read: {error}") from error
     if options.json:
         print_json({"groups": [_as_json(group) for group in groups]})
         return
@@ -24,17 +31,28 @@ def ask(options: argparse.Namespace) -> None:
         print("no groups")
         return
     rows = [
-        (group.group_id, group.group_state, group.group_type, group.protocol_type)
+        (
+            group.listed.group_id,
+            group.listed.group_state,
+            group.listed.group_type,
+            group.members,
+            group.lag,
+            group.rebalances,
+            group.listed.protocol_type,
+        )
         for group in groups
     ]
-    for line in table(("GROUP", "STATE", "TYPE", "PROTOCOL TYPE"), rows):
+    for line in table(HEAD, rows):
         print(line)
 
 
-def _as_json(group: ListedGroup) -> dict[str, str | None]:
+def _as_json(group: GroupRow) -> dict[str, Any]:
     return {
-        "group": group.group_id,
-        "state": group.group_state or None,
-        "type": group.group_type or None,
-        "protocol_type": group.protocol_type or None,
+        "group": group.listed.group_id,
+        "state": group.listed.group_state or None,
+        "type": group.listed.group_type or None,
+        "protocol_type": group.listed.protocol_type or None,
+        "members": group.members,
+        "lag": group.lag,
+        "rebalances_in_last_hour": group.rebalances,
     }

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kohort.cli import main
 from tests.interop.consumer.members import Topics
+from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.model import wait_until
 
@@ -211,3 +212,39 @@ def test_a_group_without_members_is_deleted(
     again = kohort("groups", "delete", group)
     assert again.code == 1
     assert "there is no group" in again.err
+
+
+def test_groups_are_listed_with_members_lag_and_rebalances(
+    any_broker: ServerProcess, kohort: Kohort, topics: Topics, group: str
+) -> None:
+    topic = topics.create(2)
+    topics.fill(topic, [b"x"] * 5)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": any_broker.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    while len(consumer.assignment()) < 2:
+        consumer.poll(0.1)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    end = consumer.get_watermark_offsets(TopicPartition(topic, 0))[1]
+
+    def listed() -> dict[str, Any]:
+        groups = kohort("groups", "list", "--json").json["groups"]
+        return next(one for one in groups if one["group"] == group)
+
+    is_kohort = isinstance(any_broker, KohortServer)
+    if is_kohort:
+        wait_until(lambda: listed()["rebalances_in_last_hour"] == 1, "the rebalance is stored")
+    found = listed()
+    assert (found["state"], found["members"], found["lag"]) == ("Stable", 1, end)
+    assert found["rebalances_in_last_hour"] == (1 if is_kohort else None)
+    line = next(one for one in kohort("groups", "list").out.splitlines() if one.startswith(group))
+    assert line.split()[1:] == [
+        *("Stable", "classic", "1", str(end), "1" if is_kohort else "-", "consumer")
+    ]
+    consumer.close()

@@ -40,7 +40,7 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.groups import describe_group, list_groups
+from kohort.wire.groups import describe_group, groups_of
 
 Answer = Callable[[bytes], bytes]
 """From a frame to a frame, both with their sizes; empty for closing the connection."""
@@ -157,7 +157,7 @@ def cluster_of_old(**changes: Any) -> Iterator[Cluster]:  # noqa: ANN401
 
 def test_a_broker_of_another_decade_lists_and_describes_its_groups() -> None:
     with cluster_of_old() as cluster:
-        (listed,) = list_groups(cluster)
+        (listed,) = groups_of(cluster, cluster.brokers()[0])
         group = describe_group(cluster, "g")
     assert (listed.group_id, listed.group_state) == ("g", "")
     assert group is not None
@@ -211,7 +211,7 @@ def test_an_api_that_a_broker_does_not_have_is_named() -> None:
         pytest.raises(UnsupportedVersionError, match=f"{port}: .*not know MetadataRequest"),
         cluster_at(port) as cluster,
     ):
-        list_groups(cluster)
+        groups_of(cluster, cluster.brokers()[0])
 
 
 @pytest.mark.parametrize(
