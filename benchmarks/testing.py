@@ -43,7 +43,7 @@ print(time.process_time() - began)
 
 
 def measure(bench: Bench) -> Iterable[Row]:
-    count = int(bench.scaled(_BROKERS))
+    count = max(1, int(bench.scaled(_BROKERS)))
     figures = bench.measure_ours(lambda: _measure_all(bench.directory, count))
     yield Row("a broker, from its start to its end", "CPU ms", figures["cpu"], limit=5)
     yield Row("a broker, from its start to its end", "ms", figures["wall"])

@@ -14,6 +14,7 @@ from benchmarks import (
     parked,
     partitions,
     rpc,
+    testing,
     throughput,
     timers,
     transaction_state,
@@ -41,6 +42,7 @@ from benchmarks.table import render
         (connections, 3),
         (partitions, 6),
         pytest.param(compaction, 7, marks=pytest.mark.long),
+        pytest.param(testing, 6, marks=pytest.mark.long),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -1,7 +1,7 @@
 """The client's connections against a real broker, and against things that are none."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
@@ -18,23 +18,22 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.metadata import MetadataRequest
-from tests.support.brokers.broker_thread import BrokerThread
+from kohort.testing import Kafka
 from tests.support.brokers.server_process import free_port
 
 CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=5_000)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
+@pytest.fixture
+def broker(kafka_module: Kafka) -> Kafka:
+    return kafka_module
 
 
 def cluster_of(*ports: int) -> Cluster:
     return Cluster(ClusterConfig([Address("127.0.0.1", port) for port in ports], CONFIG))
 
 
-async def test_requests_that_follow_each_other_are_answered_in_order(broker: BrokerThread) -> None:
+async def test_requests_that_follow_each_other_are_answered_in_order(broker: Kafka) -> None:
     connection = await open_connection("127.0.0.1", broker.port, CONFIG)
     request = HeartbeatRequest(group_id="nobody", generation_id=1, member_id="m")
     answers = await asyncio.gather(
@@ -47,7 +46,7 @@ async def test_requests_that_follow_each_other_are_answered_in_order(broker: Bro
     await connection.wait_closed()
 
 
-async def test_whoever_waits_when_the_connection_ends_is_told(broker: BrokerThread) -> None:
+async def test_whoever_waits_when_the_connection_ends_is_told(broker: Kafka) -> None:
     connection = await open_connection("127.0.0.1", broker.port, CONFIG)
     waiting = connection.send(MetadataRequest(topics=None))
     connection.close()
@@ -58,7 +57,7 @@ async def test_whoever_waits_when_the_connection_ends_is_told(broker: BrokerThre
     await connection.wait_closed()
 
 
-async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: BrokerThread) -> None:
+async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: Kafka) -> None:
     cluster = cluster_of(free_port(), broker.port)
     connection = await cluster.any_connection()
     topic = CreatableTopic(
@@ -76,7 +75,7 @@ async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: Broker
 
 
 async def test_connections_are_shared_by_purpose_and_made_anew_when_they_are_gone(
-    broker: BrokerThread,
+    broker: Kafka,
 ) -> None:
     address = Address("127.0.0.1", broker.port)
     cluster = cluster_of(broker.port)
@@ -96,7 +95,7 @@ async def test_a_cluster_that_cannot_be_reached_says_what_to_check() -> None:
 
 
 async def test_a_broker_that_does_not_let_us_in_is_not_asked_again_at_once(
-    broker: BrokerThread,
+    broker: Kafka,
 ) -> None:
     """It may count failures, and lock the user out."""
     security = SecurityConfig(
@@ -162,7 +161,7 @@ async def test_what_is_not_a_kafka_broker_is_an_error_and_not_a_wait(peer: Peer)
             await is_over.wait()
 
 
-async def test_what_comes_by_any_connection_is_counted_and_stays_so(broker: BrokerThread) -> None:
+async def test_what_comes_by_any_connection_is_counted_and_stays_so(broker: Kafka) -> None:
     cluster = cluster_of(broker.port)
     address = cluster.addresses[0]
     one, two = [await cluster.connection(address, purpose) for purpose in ("", "other")]

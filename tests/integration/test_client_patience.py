@@ -4,7 +4,7 @@ import asyncio
 import select
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import uvloop
@@ -14,10 +14,9 @@ from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.metadata import MetadataRequest
-from tests.support.brokers.broker_thread import BrokerThread
+from kohort.testing import Kafka
 
 CONFIG = ConnectionConfig(client_id="tests")
 TIMEOUT_S = 30
@@ -27,21 +26,14 @@ LOOPS = pytest.mark.parametrize(
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
+@pytest.fixture
+def broker(kafka_module: Kafka) -> Kafka:
+    return kafka_module
 
 
-async def create(broker: BrokerThread, partitions: int) -> list[TopicPartition]:
+def create(broker: Kafka, partitions: int) -> list[TopicPartition]:
     name = f"patience-{uuid.uuid4().hex[:12]}"
-    connection = await open_connection("127.0.0.1", broker.port, CONFIG)
-    topic = CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
-    )
-    await connection.call(CreateTopicsRequest(topics=[topic]))
-    connection.close()
-    await connection.wait_closed()
+    broker.create_topic(name, partitions=partitions)
     return [TopicPartition(name, index) for index in range(partitions)]
 
 
@@ -56,7 +48,7 @@ def keep_busy(connection: BrokerConnection, timeout_s: float) -> None:
 
 @LOOPS
 def test_an_answer_that_came_while_the_loop_was_busy_is_one(
-    broker: BrokerThread, new_loop: NewLoop
+    broker: Kafka, new_loop: NewLoop
 ) -> None:
     async def test() -> None:
         connection = await open_connection("127.0.0.1", broker.port, CONFIG)
@@ -74,11 +66,9 @@ def test_an_answer_that_came_while_the_loop_was_busy_is_one(
 
 
 @LOOPS
-def test_an_answer_that_does_not_come_is_not_waited_for(
-    broker: BrokerThread, new_loop: NewLoop
-) -> None:
+def test_an_answer_that_does_not_come_is_not_waited_for(broker: Kafka, new_loop: NewLoop) -> None:
     async def test() -> None:
-        [partition] = await create(broker, 1)
+        [partition] = create(broker, 1)
         parked = FetchRequest(
             max_wait_ms=600_000,
             min_bytes=1,
@@ -105,9 +95,9 @@ def test_an_answer_that_does_not_come_is_not_waited_for(
 
 
 async def test_what_is_looked_up_does_not_wait_behind_a_fetch_that_is_parked(
-    broker: BrokerThread,
+    broker: Kafka,
 ) -> None:
-    partition, _ = await create(broker, 2)
+    partition, _ = create(broker, 2)
     async with Consumer(
         bootstrap_servers=f"127.0.0.1:{broker.port}",
         fetch_max_wait_ms=600_000,
@@ -130,9 +120,9 @@ async def test_what_is_looked_up_does_not_wait_behind_a_fetch_that_is_parked(
 
 
 async def test_a_partition_that_went_and_came_back_is_not_set_to_what_was_committed_before(
-    broker: BrokerThread,
+    broker: Kafka,
 ) -> None:
-    moved, kept = await create(broker, 2)
+    moved, kept = create(broker, 2)
     async with Consumer(
         bootstrap_servers=f"127.0.0.1:{broker.port}",
         group_id=f"patience-{uuid.uuid4().hex[:12]}",

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -14,28 +13,25 @@ from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThrea
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.support.brokers.broker_thread import BrokerThread
+from kohort.testing import Kafka
 from tests.support.network.wire import RawClient
 
 SESSION_MS = 3_000
 """Fifteen heartbeats long, so that a busy machine does not end it."""
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    overrides = {"group.min.session.timeout.ms": "100"}
-    with BrokerThread(tmp_path_factory.mktemp("broker"), overrides=overrides) as broker:
-        yield broker
+@pytest.fixture
+def broker(kafka_module: Kafka) -> Kafka:
+    return kafka_module
 
 
-def join(broker: BrokerThread, group_id: str) -> Identity:
+def join(broker: Kafka, group_id: str) -> Identity:
     """Become the only member of a group, by hand."""
     with RawClient(broker.port) as client:
         request = JoinGroupRequest(
@@ -59,12 +55,6 @@ def join(broker: BrokerThread, group_id: str) -> Identity:
     return identity
 
 
-def state_of(broker: BrokerThread, group_id: str) -> str:
-    with RawClient(broker.port) as client:
-        request = DescribeGroupsRequest(groups=[group_id])
-        return client.call(request, 5, DescribeGroupsResponse).groups[0].group_state
-
-
 def thread_for(
     group_id: str, told: asyncio.Event, *, max_poll_interval_ms: int = 60_000
 ) -> HeartbeatThread:
@@ -75,16 +65,16 @@ def thread_for(
     return HeartbeatThread(config, rules, loop=asyncio.get_running_loop(), on_findings=told.set)
 
 
-def wait_for_state(broker: BrokerThread, group_id: str, state: str) -> None:
+def wait_for_state(broker: Kafka, group_id: str, state: str) -> None:
     """With the loop held up, as in an application that computes."""
     deadline_s = time.monotonic() + 60
-    while state_of(broker, group_id) != state:
+    while broker.group(group_id).state != state:
         assert time.monotonic() < deadline_s, f"{group_id} does not become {state}"
         time.sleep(0.05)
 
 
 async def test_a_member_outlives_a_loop_that_is_held_up_for_longer_than_a_session(
-    broker: BrokerThread,
+    broker: Kafka,
 ) -> None:
     thread = thread_for("held-up", asyncio.Event())
     address = Address("127.0.0.1", broker.port)
@@ -92,7 +82,7 @@ async def test_a_member_outlives_a_loop_that_is_held_up_for_longer_than_a_sessio
     thread.polled()
     thread.begin(join(broker, "held-up"), address, [address])
     time.sleep(1.5 * SESSION_MS / 1000)  # noqa: ASYNC251 - that is what is tested.
-    assert state_of(broker, "held-up") == "Stable"
+    assert broker.group("held-up").state == "Stable"
     assert thread.last_success_ms is not None
     assert thread.take_findings() == []
     thread.stop()
@@ -101,7 +91,7 @@ async def test_a_member_outlives_a_loop_that_is_held_up_for_longer_than_a_sessio
     wait_for_state(broker, "held-up", "Empty")
 
 
-async def test_what_it_learns_reaches_the_loop(broker: BrokerThread) -> None:
+async def test_what_it_learns_reaches_the_loop(broker: Kafka) -> None:
     told = asyncio.Event()
     thread = thread_for("moved-on", told)
     address = Address("127.0.0.1", broker.port)
@@ -117,7 +107,7 @@ async def test_what_it_learns_reaches_the_loop(broker: BrokerThread) -> None:
 
 
 async def test_a_consumer_that_does_not_poll_leaves_its_group_at_once(
-    broker: BrokerThread, caplog: pytest.LogCaptureFixture
+    broker: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = asyncio.Event()
     thread = thread_for("no-poll", told, max_poll_interval_ms=500)
@@ -128,13 +118,13 @@ async def test_a_consumer_that_does_not_poll_leaves_its_group_at_once(
     async with asyncio.timeout(10):
         await told.wait()
     assert [finding.kind for finding in thread.take_findings()] == [FindingKind.POLL_EXPIRED]
-    assert state_of(broker, "no-poll") == "Empty"
+    assert broker.group("no-poll").state == "Empty"
     assert "max_poll_interval_ms" in caplog.text
     thread.stop()
     assert await thread.wait_stopped(5)
 
 
-async def test_it_finds_its_coordinator_again_by_itself(broker: BrokerThread) -> None:
+async def test_it_finds_its_coordinator_again_by_itself(broker: Kafka) -> None:
     """The address that it had is a broker's that is gone; another one knows."""
     thread = thread_for("searching", asyncio.Event())
     address = Address("127.0.0.1", broker.port)
@@ -146,13 +136,13 @@ async def test_it_finds_its_coordinator_again_by_itself(broker: BrokerThread) ->
     while thread.last_success_ms is None:
         assert time.monotonic() < deadline_s, "it does not find its coordinator"
         time.sleep(0.05)  # noqa: ASYNC251 - the loop has no part in it.
-    assert state_of(broker, "searching") == "Stable"
+    assert broker.group("searching").state == "Stable"
     thread.stop()
     assert await thread.wait_stopped(5)
 
 
 async def test_an_error_that_nobody_expected_costs_one_heartbeat_and_not_the_membership(
-    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    broker: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A thread that ended would take the membership with it, and nobody would know."""
     send = HeartbeatThread._send_heartbeat
@@ -199,7 +189,7 @@ async def test_it_stops_while_it_waits_for_an_answer_that_does_not_come() -> Non
 
 
 def test_the_thread_of_a_consumer_that_was_not_closed_ends_with_its_loop(
-    broker: BrokerThread,
+    broker: Kafka,
 ) -> None:
     address = Address("127.0.0.1", broker.port)
 
