@@ -46,6 +46,7 @@ from kohort.broker.http.server import HttpServer
 from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.page import MetricsPage
+from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listening import (
     close_all,
@@ -427,6 +428,7 @@ class Broker:
                 self._clock,
                 self.metrics.edge.denied,
             ),
+            fetches=LastFetches(self._clock),
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),
                 self.config.kohort_inflated_batch_bytes_max,
@@ -445,6 +447,7 @@ class Broker:
             clock=self._clock,
             metrics=edge,
             log=log,
+            fetches=self.services.fetches,
         )
         settings.on_change(lambda: server.set_limits(self._network_limits(settings.config)))
         return server, dispatcher

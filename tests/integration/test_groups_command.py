@@ -476,3 +476,23 @@ async def test_a_reader_that_stops_early_is_no_error(kohort: Asking) -> None:
             subprocess.run, ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True
         )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.long
+async def test_why_tells_of_a_member_whose_poll_loop_hung(kohort: Asking) -> None:
+    consumer = AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=kohort.server.bootstrap,
+        group_id="hung",
+        client_id="hung",
+        heartbeat_interval_ms=300,
+        auto_offset_reset="earliest",
+        max_poll_interval_ms=14_000,
+    )
+    await consumer.start()
+    await consumer.getone()
+    # What was read ahead is not taken, so there is nothing to fetch.
+    await kohort.until_rebalances("hung", 2)
+    said = await kohort.ask("why", "hung")
+    await consumer.stop()
+    assert re.search(r"left, having sent heartbeats for 1\d(\.\d)? s without a Fetch", said.out)

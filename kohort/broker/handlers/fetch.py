@@ -60,6 +60,7 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 )
 def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
     """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
+    ctx.connection.fetches_as = ctx.header.client_id
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])

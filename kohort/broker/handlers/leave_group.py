@@ -34,9 +34,15 @@ def leave_group(
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
+    # Several at a time are an administrator's, who fetches nothing.
+    client = ctx.header.client_id or "", ctx.connection.peer_host
+    unfetched_ms = ctx.broker.fetches.since_ms(*client) if len(members) == 1 else None
     ticket = ctx.broker.groups.leave(
         request.group_id,
-        [LeaveEntry(one.member_id, one.group_instance_id, one.reason) for one in members],
+        [
+            LeaveEntry(one.member_id, one.group_instance_id, one.reason, unfetched_ms)
+            for one in members
+        ],
     )
     return ticket.then(partial(_respond_for_several, members) if several else _respond_for_one)
 

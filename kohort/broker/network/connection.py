@@ -15,6 +15,7 @@ from typing import Final, Protocol, cast
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.file_sending import FileSender, Reads, has_ranges
 from kohort.broker.network.frames import FrameError, FrameReader
+from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.limits import (
     REQUESTS_PER_TURN,
     SMALL_BYTES,
@@ -56,6 +57,7 @@ class ConnectionHost(Protocol):
     unsent: UnsentBytes
     turns: Turns
     reads: Reads
+    fetches: LastFetches
     sends_files: bool
     """Its sockets are written to as they are, so that the kernel may write to them as well."""
 
@@ -273,6 +275,11 @@ class Connection(asyncio.BufferedProtocol):
         # Many may be behind by less than what stops one.
         self._host.unsent.note(self, self._transport.get_write_buffer_size())
         is_waiting_for_us = self._pending is not None or self._reader.is_starved
+        fetches_as = self.info.fetches_as
+        if fetches_as is not None:
+            self._host.fetches.note(fetches_as, self.info.peer_host)
+            if not is_waiting_for_us:
+                self.info.fetches_as = None
         reason = self._timeouts.check(
             now_ms,
             self._host.limits,

@@ -17,6 +17,7 @@ from kohort.broker.network.arrivals import Arrivals
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
+from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
@@ -55,6 +56,7 @@ class NetworkServer:
         clock: Clock,
         metrics: NetworkMetrics,
         log: PeerLog,
+        fetches: LastFetches | None = None,
     ) -> None:
         self.service = service
         self.limits = limits
@@ -64,6 +66,7 @@ class NetworkServer:
         """One for all: nothing is left in it between two reads."""
         self.memory = RequestMemory(limits.queued_max_request_bytes, self._look_soon)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
+        self.fetches = fetches or LastFetches(clock)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop)

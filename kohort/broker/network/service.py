@@ -71,6 +71,9 @@ class ConnectionInfo:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     """Name and version as told by ApiVersions v3 and later (KIP-511)."""
+    fetches_as: str | None = None
+    """Client id of a Fetch that came since the server's last round through the connections; see
+    `last_fetches`."""
     sends_files: bool = False
     """Its answers may contain ranges of files, which go to the socket without being read."""
 

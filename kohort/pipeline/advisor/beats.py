@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final
 
 LOOK_MS: Final = 100
-"""As the Java client does."""
+"""How often the Java client looks."""
 LOOK_LEAST_MS: Final = 2
 SEEN_LEAST: Final = 3
 """Rebalances that have to tell how beats drift, for it to be taken from the history."""

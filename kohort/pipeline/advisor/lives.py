@@ -56,8 +56,8 @@ class Life:
     assign: list[tuple[int, int]] = field(default_factory=list)
     sync: list[tuple[int, int]] = field(default_factory=list)
     revoke: list[tuple[int, int]] = field(default_factory=list)
-    """Of a cooperative member: from an assignment that took partitions to the join that says that
-    they are given up. An eager one does that before its join."""
+    """Delays of a cooperative member, from an assignment that took partitions to the join that says
+    that they are given up. An eager one does that before its join."""
     silent_ms: int | None = None
     """How long its process had been silent when another one took its place."""
     session_ms: int | None = None

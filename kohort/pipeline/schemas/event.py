@@ -41,6 +41,7 @@ CAUSE: Final = struct(
     error=TEXT,
     detail=TEXT,
     silent_ms=WHOLE,
+    unfetched_ms=WHOLE,
     grown_topics=TEXTS,
     grown_ms=WHOLE,
 )

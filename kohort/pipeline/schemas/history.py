@@ -59,6 +59,7 @@ _TRIGGER: Final = (
         WHOLE,
         "Of a static member that came back: how long its old process was silent, in ms; else null.",
     ),
+    Column("trigger_unfetched_ms", WHOLE, "How long a member that left did not fetch, in ms."),
     Column("trigger_grown_topics", TEXTS, "Topics given more partitions before (100 at most)."),
     Column("trigger_grown_ms", WHOLE, "How long before, in ms; null where none was."),
 )

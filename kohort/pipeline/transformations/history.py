@@ -51,6 +51,7 @@ _OF_TRIGGER: Final = (
     "error",
     "detail",
     "silent_ms",
+    "unfetched_ms",
     "grown_topics",
     "grown_ms",
 )

@@ -98,6 +98,8 @@ class Trigger(NamedTuple):
     silent_ms: int | None = None
     """Silence of the old process of a static member that came back. None for others, and if it is
     not known, because an answer of ours was on its way to that process."""
+    unfetched_ms: int | None = None
+    """How long a member that left had not fetched, though it sent heartbeats, if that was long."""
     grown_topics: tuple[str, ...] = ()
     """Topics of the group that were given more partitions since it was last Stable."""
     grown_ms: int | None = None

@@ -102,6 +102,8 @@ class LeaveEntry(NamedTuple):
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
+    unfetched_ms: int | None = None
+    """How long its client has not fetched, as far as that is known."""
 
 
 class LeaveResult(NamedTuple):

@@ -72,6 +72,8 @@ class TriggerRecord:
     detail: str | None = None
     silent_ms: int | None = None
     """Silence of the old process of a static member that came back; None for others."""
+    unfetched_ms: int | None = None
+    """How long a member that left had not fetched, though it sent heartbeats, if that was long."""
     grown_topics: tuple[str, ...] = ()
     """Topics that were given more partitions since the group was last Stable; cut."""
     grown_ms: int | None = None

@@ -42,6 +42,7 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
         error=trigger.error.name if trigger.error else None,
         detail=None if is_leaving else cut_text(trigger.detail),
         silent_ms=trigger.silent_ms,
+        unfetched_ms=trigger.unfetched_ms,
         grown_topics=cut_ids(trigger.grown_topics),
         grown_ms=trigger.grown_ms,
         **stated,

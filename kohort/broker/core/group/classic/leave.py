@@ -45,7 +45,7 @@ def leave_steps(
         if isinstance(found, ErrorCode):
             errors.append(found)
             continue
-        triggers.append(_remove(group, found, entry))
+        triggers.append(_remove(group, found, entry, now))
         errors.append(ErrorCode.NONE)
     group.outbox.reply(ticket, LeaveResult(entries=tuple(errors)))
     if triggers:
@@ -63,7 +63,20 @@ def _find(group: GroupData, entry: LeaveEntry) -> Member | ErrorCode:
     return group.find_member(entry.member_id, entry.instance_id)
 
 
-def _remove(group: GroupData, member: Member, entry: LeaveEntry) -> Trigger:
+UNFETCHED_LEAST_MS: Final = 10_000
+"""Clients that read fetch every half second, unless they are told to wait for longer."""
+
+
+def _unfetched_ms(group: GroupData, entry: LeaveEntry, now: Now) -> int | None:
+    """What is worth telling: it has fetched since the group is Stable, and then no more."""
+    unfetched_ms = entry.unfetched_ms
+    if unfetched_ms is None or unfetched_ms < UNFETCHED_LEAST_MS:
+        return None
+    is_since_stable = now.wall_ms - unfetched_ms >= group.state_timestamp_ms
+    return unfetched_ms if group.state is GroupState.STABLE and is_since_stable else None
+
+
+def _remove(group: GroupData, member: Member, entry: LeaveEntry, now: Now) -> Trigger:
     by_admin = not entry.member_id or ADMIN_REASON in (entry.reason or "").lower()
     trigger = Trigger(
         TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT,
@@ -71,6 +84,7 @@ def _remove(group: GroupData, member: Member, entry: LeaveEntry) -> Trigger:
         was_leader=member.member_id == group.roster.leader_id,
         removed=(member.member_id,),
         detail=entry.reason or "",
+        unfetched_ms=None if by_admin else _unfetched_ms(group, entry, now),
     )
     fate = Fate.REMOVED_BY_ADMIN if by_admin else Fate.LEFT
     group.remove_member(member, fate, text=entry.reason)

@@ -1,6 +1,9 @@
 """What records tell beside cause and times: silences, timeouts, new partitions, a second death."""
 
+import pytest
+
 from kohort.broker.core.group.events import TriggerKind
+from kohort.broker.core.group.requests import LeaveEntry
 from kohort.broker.core.history.sentence import sentence
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.chronicle import Chronicle, owning
@@ -129,3 +132,20 @@ def test_an_enforced_rebalance_is_named_as_such_whatever_the_broker_saw() -> Non
     assert f"because member {follower} (host 127.0.0.1) enforced a rebalance, stating" in (
         sentence(s.running())
     )
+
+
+@pytest.mark.parametrize(("unfetched_s", "told_ms"), [(12, 12_000), (9, None), (60, None)])
+def test_it_is_told_if_it_was_long_and_if_the_member_had_fetched_before(
+    unfetched_s: int, told_ms: int | None
+) -> None:
+    s = Chronicle()
+    leader, follower = s.eager((0, 1), (2,))
+    for _ in range(4):
+        s.advance(5 * SECOND)
+        s.heartbeat(leader)
+        s.heartbeat(follower)
+    s.leave(LeaveEntry(follower, unfetched_ms=unfetched_s * SECOND))
+
+    assert s.running().trigger.unfetched_ms == told_ms
+    says = "left, having sent heartbeats for 12 s without a Fetch" in sentence(s.running())
+    assert says == (told_ms is not None)
