@@ -19,6 +19,11 @@ from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import FetchRequest
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.kit.waiting import wait_until
 
@@ -174,7 +179,23 @@ class Faults:
 def _refuse(api: Api, ctx: RequestContext, request: object, code: ErrorCode) -> object:
     if isinstance(request, FetchRequest) and code not in SESSION_ERRORS:
         return elements_response(api.on_error, request, ctx.api_version, code)
+    if isinstance(request, MetadataRequest):
+        return _refuse_topics(api, ctx, request, code)
     raise KafkaError(code)
+
+
+def _refuse_topics(
+    api: Api, ctx: RequestContext, request: MetadataRequest, code: ErrorCode
+) -> object:
+    """The error with each topic that was asked for; who the brokers are is true as ever."""
+    answer: Any = MetadataResponse(brokers=[], topics=[])
+    if request.topics is not None:
+        answer = elements_response(api.on_error, request, ctx.api_version, code)
+    host, port = ctx.advertised
+    node_id = ctx.broker.node_id
+    answer.brokers = [MetadataResponseBroker(node_id=node_id, host=host, port=port)]
+    answer.controller_id, answer.cluster_id = node_id, ctx.broker.cluster_id
+    return answer
 
 
 def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: ANN401 - of any type.

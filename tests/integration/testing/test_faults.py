@@ -6,6 +6,11 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -14,7 +19,7 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from kohort.testing import Kafka
+from kohort.testing import Kafka, kafka_settings
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 
@@ -140,6 +145,25 @@ def test_a_topic_is_known_by_its_id_and_a_fetch_fails_by_partition(kafka: Kafka)
         answer = client.call(request, 13, FetchResponse)
     assert not answer.error_code
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_metadata_fails_by_topic_and_tells_where_the_broker_is(kafka: Kafka) -> None:
+    kafka.create_topic("orders")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    with (
+        kafka.fault("Metadata", topic="orders", error="LEADER_NOT_AVAILABLE"),
+        RawClient(kafka.port) as client,
+    ):
+        answer = client.call(request, 9, MetadataResponse)
+    assert [broker.port for broker in answer.brokers] == [kafka.port]
+    (topic,) = answer.topics
+    assert (topic.name, topic.error_code) == ("orders", ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+@kafka_settings({"authorizer.class.name": "kohort", "super.users": "User:admin"})
+def test_the_test_itself_may_do_everything(kafka: Kafka) -> None:
+    kafka.produce("orders", b"x")
+    assert len(kafka.records("orders")) == 1
 
 
 def test_what_the_test_itself_writes_meets_no_fault(kafka: Kafka) -> None:

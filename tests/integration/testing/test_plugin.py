@@ -81,5 +81,31 @@ def test_a_failed_test_tells_why_its_groups_rebalanced_also_side_by_side(tmp_pat
     assert "generation 0 -> 1, because member test-" in output
 
 
+ON_VIRTUAL_TIME = """
+import asyncio, time
+
+async def test_hours_pass(virtual_kafka):
+    await virtual_kafka.produce("t", b"x")
+    await asyncio.sleep(3_600)
+    assert virtual_kafka.now_ms >= 3_600_000
+
+class TestInAClass:
+    async def test_fails(self, virtual_kafka):
+        assert virtual_kafka.seed != 7
+
+def test_real_time_is_back():
+    assert time.monotonic is not None
+    assert time.monotonic.__module__ == "time"
+"""
+
+
+def test_coroutines_on_virtual_time_need_no_other_plugin_and_tell_their_seed(
+    tmp_path: Path,
+) -> None:
+    output = run(tmp_path, ON_VIRTUAL_TIME, "-n", "0", "--kafka-seed", "7")
+    assert "1 failed, 2 passed" in output, output
+    assert "--kafka-seed=7 repeats it" in output
+
+
 def test_the_marker_is_listed_with_its_meaning(pytestconfig: pytest.Config) -> None:
     assert any(line.startswith("kafka_settings(") for line in pytestconfig.getini("markers"))
