@@ -50,6 +50,8 @@ class Answer:
     choices: Sequence[Row]
     """Settings worth a thought, in the order of their numbers."""
     best: Row | None
+    quicker: Row | None
+    """What would come of it if the member that was waited for most were as quick as the others."""
 
 
 def answer(page: GroupPage) -> Answer:
@@ -66,12 +68,17 @@ def answer(page: GroupPage) -> Answer:
         recorded=recorded,
         choices=choices,
         best=next((row for row in choices if row["is_best"]), None),
+        quicker=next((row for row in page.advice if row.get("quicker_member")), None),
     )
 
 
 def numbered(rows: Sequence[Row]) -> list[Row]:
     """The settings that are worth a thought, in the order of their numbers."""
-    chosen = [row for row in rows if row["is_on_front"] and not row["is_recorded"]]
+    chosen = [
+        row
+        for row in rows
+        if row["is_on_front"] and not row["is_recorded"] and not row.get("quicker_member")
+    ]
     return sorted(chosen, key=lambda row: (row["notice_ms"], row["ordinal"]))
 
 

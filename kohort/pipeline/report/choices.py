@@ -13,7 +13,7 @@ from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.front import front
 from kohort.pipeline.report.markup import Markup, element, join, text
 from kohort.pipeline.report.tables import Cells, behind, number, table
-from kohort.pipeline.report.words import duration, seconds
+from kohort.pipeline.report.words import duration, name, seconds
 
 TRIED_MAX: Final = 100
 _FOR: Final = {
@@ -41,7 +41,7 @@ def setting_of(row: Row) -> Setting:
 def changed(recorded: Row, row: Row) -> str:
     """What has to be set, in words, with a capital."""
     if row.get("quicker_member"):
-        return f"{row['quicker_member']} as quick as the others"
+        return f"{name(row['quicker_member'])} as quick as the others"
     said = changes(setting_of(recorded), setting_of(row))
     return said[:1].upper() + said[1:]
 
@@ -55,6 +55,8 @@ def choices(page: GroupPage, found: Answer) -> Markup | None:
     rows += [
         _line(_named(place, recorded, row), row) for place, row in enumerate(found.choices, start=1)
     ]
+    if found.quicker is not None:
+        rows.append(_line(changed(recorded, found.quicker), found.quicker))
     check = recorded["text"]
     return join(
         (
@@ -96,10 +98,10 @@ def _pastes(found: Answer, recorded: Row) -> list[Markup]:
         blocks = [
             element(
                 "div",
-                element("h4", _FOR.get(name, name)),
+                element("h4", _FOR.get(whom, whom)),
                 element("pre", element("code", _lines(lines)), tabindex=0),
             )
-            for name, lines in config_lines(setting_of(recorded), setting_of(row)).items()
+            for whom, lines in config_lines(setting_of(recorded), setting_of(row)).items()
         ]
         summary = f"Lines to paste for {place}: {changed(recorded, row)}"
         pasted.append(

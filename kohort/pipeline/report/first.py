@@ -74,7 +74,13 @@ def slowest(page: GroupPage, found: Answer) -> str:
     if not found.waited:
         return NOTHING
     row, count = found.waited[0], page.figures["rebalance_count"]
-    return f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}"
+    said = f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}"
+    if found.quicker is not None and found.recorded is not None:
+        said += (
+            f"; as quick as the others {seconds(found.recorded['stopped_ms'])} → "
+            f"{seconds(found.quicker['stopped_ms'])} s stopped"
+        )
+    return said
 
 
 def change(found: Answer) -> str:
@@ -144,7 +150,17 @@ def _waited(page: GroupPage, found: Answer) -> Child:
     items = [_waited_for(page, found, row) for row in found.waited]
     slowest_ms = max((row["join_delay_p50_ms"] or 0 for row in found.waited), default=0)
     hint = element("p", _SLOW, class_="muted") if slowest_ms >= _SLOW_MS else None
-    return [element("ol", items), hint]
+    return [element("ol", items), _quicker(found), hint]
+
+
+def _quicker(found: Answer) -> Markup | None:
+    """What one slow member has cost, by the replay without its slowness."""
+    if found.quicker is None or found.recorded is None:
+        return None
+    after = element("strong", f"{seconds(found.quicker['stopped_ms'])} s stopped")
+    before = element("span", seconds(found.recorded["stopped_ms"]), class_="before")
+    who = f"{name(found.quicker['quicker_member'])} as quick as the others: "
+    return element("p", who, before, " → ", after, ".")
 
 
 def _waited_for(page: GroupPage, found: Answer, row: Row) -> Markup:
@@ -170,7 +186,7 @@ def _change(found: Answer, anchor: str) -> Child:
         return element("p", "Nothing that was tried would have been better than what there is.")
     best, recorded = found.best, found.recorded
     if best is None:
-        return element(
+        to_weigh = element(
             "p",
             "No choice is better in all: ",
             element(
@@ -178,6 +194,7 @@ def _change(found: Answer, anchor: str) -> Child:
             ),
             ".",
         )
+        return [to_weigh, element("p", _sentence(recorded["text"]), class_="muted")]
     gains = [
         element(
             "li",
@@ -204,3 +221,7 @@ def _change(found: Answer, anchor: str) -> Child:
             "p", element("a", "The lines to paste, and other choices", href=f"#{anchor}-advice")
         ),
     ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

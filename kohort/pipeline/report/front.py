@@ -11,7 +11,7 @@ from kohort.pipeline.report.labels import Dot, place
 from kohort.pipeline.report.markup import Markup, element
 from kohort.pipeline.report.scales import Values
 from kohort.pipeline.report.svg import LINE, WIDE, Drawing, figure, line, value_axis, words
-from kohort.pipeline.report.words import counted, seconds
+from kohort.pipeline.report.words import counted, name, seconds
 
 _HEIGHT: Final = {True: 300, False: 260}
 _LEFT: Final = 56
@@ -63,10 +63,14 @@ def _draw(rows: list[Row], answer: Answer, width: int) -> Drawing:
     told = [row for row in rows if row["is_on_front"] or row["is_recorded"]]
     others = {(one.x, one.y): one for row in rows if row not in told for one in [dot(row)]}
     parts += [_circle(one, "tried") for one in others.values()]
-    parts += [_circle(dot(row), "choice") for row in answer.choices]
+    parts += [_circle(dot(row), "choice") for row in (*answer.choices, *_quicker(answer))]
     if answer.recorded is not None:
         parts.append(_diamond(dot(answer.recorded)))
     return Drawing([*parts, *_numbers(answer, dot, (float(width), height))], height)
+
+
+def _quicker(answer: Answer) -> list[Row]:
+    return [] if answer.quicker is None else [answer.quicker]
 
 
 def _titled(title: str, axis: Values) -> str:
@@ -90,6 +94,7 @@ def _numbers(answer: Answer, dot: Callable[[Row], Dot], room: tuple[float, float
         (f"{number}{' ★' if row['is_best'] else ''}", dot(row))
         for number, row in enumerate(answer.choices, start=1)
     ]
+    named += [(name(row["quicker_member"]), dot(row)) for row in _quicker(answer)]
     if answer.recorded is not None:
         named.append((RECORDED, dot(answer.recorded)))
     texts, dots = [text for text, _ in named], [one for _, one in named]

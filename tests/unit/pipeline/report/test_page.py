@@ -209,11 +209,31 @@ def test_settings_are_numbered_in_the_plot_as_in_the_table() -> None:
     assert ">1 ★</text>" in text
 
 
+def test_what_one_slow_member_costs_is_told_where_it_is_named() -> None:
+    quicker = {
+        **advice()[0],
+        "ordinal": 4,
+        "is_recorded": False,
+        "is_on_front": True,
+        "stopped_ms": 292_000,
+        "quicker_member": "billing-4",
+    }
+    text = html(page(advice=[*advice(), quicker]))
+    said = words(text)
+    assert "billing-4 as quick as the others: 6,500 → 292 s stopped." in said
+    assert ">billing-4 as quick as the others</th>" in text
+    assert "Lines to paste for 3" not in said
+    assert re.search(r'class="number">billing-4</text>', text)
+    several = words(html(page(advice=[*advice(), quicker]), page("search")))
+    assert "billing-4, in 114 of 141; as quick as the others 6,500 → 292 s stopped" in several
+
+
 def test_without_a_best_setting_none_is_called_so() -> None:
     rows = [{**row, "is_best": False} for row in advice()]
     found = answer(page(advice=rows))
     assert found.best is None
     assert "No choice is better in all: 2 settings to weigh" in words(html(page(advice=rows)))
+    assert "Check: setting 0." in words(html(page(advice=rows)))
     alone = words(html(page(advice=rows[:1])))
     assert "Nothing that was tried would have been better" in alone
 
