@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 from kohort.broker.version import VERSION
@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
     "acl": ("access rules: list, add, remove, and what they allow", "kohort.cli.acl"),
     "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),
+    "config": ("the broker's settings: list, check", "kohort.cli.config"),
+    "completion": ("for bash, zsh and tcsh", "kohort.cli.completion"),
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),
 }
@@ -38,6 +40,18 @@ COMMANDS: Final = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(given[:1]).parse_args(given)
+    run: Run = options.run
+    return run(options)
+
+
+def whole_parser() -> Parser:
+    """The parser with all commands, for what wants to know them all."""
+    return _parser(COMMANDS)
+
+
+def _parser(wanted: Collection[str]) -> Parser:
+    """The parser, with the arguments of these commands."""
     parser = Parser(
         prog="kohort", description="A Kafka broker in Python, and tools for consumer groups."
     )
@@ -45,8 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (summary, module) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        if given[:1] == [name]:
+        if name in wanted:
             importlib.import_module(module).add_arguments(command)
-    options = parser.parse_args(given)
-    run: Run = options.run
-    return run(options)
+    return parser
