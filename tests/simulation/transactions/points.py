@@ -284,7 +284,9 @@ def logs_of(state: State) -> dict[TopicPartition, Partition]:
     for place in (*DATA, OFFSETS, STATE_LOG):
         directory = f"/data/{place.topic}-{place.partition}"
         exists = state.files.exists(directory)
-        found[place] = read_log(state.files, directory) if exists else Partition()
+        found[place] = (
+            read_log(state.files, directory, is_recovered=False) if exists else Partition()
+        )
     return found
 
 
