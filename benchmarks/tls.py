@@ -1,0 +1,193 @@
+"""What TLS costs: one connection of TLS 1.3 beside one without, on the same broker.
+
+The client is a blocking socket of this process; what is measured is the broker's processor time.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.brokers import Contender, RunningBroker
+from benchmarks.harness import Bench, Measured, Row, progress
+from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
+from tests.support.brokers.certificates import Authority
+from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.network.wire import framed, request_body
+
+TITLE: Final = "TLS 1.3 with a P-256 key, one connection"
+
+_REQUESTS: Final = 5_000
+_MEGABYTES: Final = 150
+_HANDSHAKES: Final = 200
+_BATCH_RECORDS: Final = 950
+_TOPIC: Final = "tls"
+
+
+def measure(bench: Bench) -> Iterable[Row]:
+    requests = int(bench.scaled(_REQUESTS, 20))
+    megabytes = int(bench.scaled(_MEGABYTES, 2))
+    handshakes = int(bench.scaled(_HANDSHAKES, 3))
+
+    def measure_one(contender: Contender) -> Measured:
+        directory = bench.directory / f"tls-{contender.name}-{time.monotonic_ns()}"
+        authority = Authority(directory / "certificates")
+        with _running(contender, directory, authority) as (broker, ports):
+            context = ssl.create_default_context(cafile=authority.certificate)
+            found: dict[str, float] = {}
+            _create_topic(broker.port)
+            for name, port in ports.items():
+                progress(f"  {contender.name}: {name}")
+                with closing(_connect(port, context if name == "tls" else None)) as client:
+                    # The first half is for a JVM to learn it.
+                    _tiny(broker, client, requests)
+                    found[f"{name} tiny"] = _tiny(broker, client, requests)
+                    for kind, frame in (("produce", _produce()), ("fetch", _fetch())):
+                        _bulk(broker, client, frame, megabytes)
+                        cpu, rate = _bulk(broker, client, frame, megabytes)
+                        found[f"{name} {kind}"], found[f"{name} {kind} rate"] = cpu, rate
+            found["tiny more"] = found["tls tiny"] - found["plain tiny"]
+            began_s = time.perf_counter()
+            for _ in range(handshakes):
+                _connect(ports["tls"], context).close()
+            found["handshakes"] = handshakes / (time.perf_counter() - began_s)
+            return found
+
+    figures = bench.alternate(measure_one)
+    yield Row("a tiny request more than without: server CPU", "us", figures["tiny more"], limit=5)
+    for kind in ("produce", "fetch"):
+        for name in ("plain", "tls"):
+            cpu, rate = figures[f"{name} {kind}"], figures[f"{name} {kind} rate"]
+            yield Row(f"{kind} of 1 kB, {name}: server CPU", "s/GB", cpu, aim=0.6)
+            yield Row(f"{kind} of 1 kB, {name}", "MB/s", rate, "more", aim=1.0)
+    yield Row("new connections", "1/s", figures["handshakes"], "more", aim=1.0)
+
+
+@contextmanager
+def _running(
+    contender: Contender, directory: Path, authority: Authority
+) -> Iterator[tuple[RunningBroker, dict[str, int]]]:
+    server = contender.server(directory)
+    tls = free_port()
+    _secure(server, tls, authority.issue("broker", "IP:127.0.0.1"))
+    with RunningBroker(server) as broker:
+        broker.wait_serving()
+        yield broker, {"plain": broker.port, "tls": tls}
+
+
+def _secure(server: ServerProcess, port: int, key_store: Path) -> None:
+    given = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{server.port},SSL://127.0.0.1:{port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{server.port},SSL://127.0.0.1:{port}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+    }
+    if isinstance(server, KafkaServer):
+        controller = server.properties["controller.quorum.voters"].partition("@")[2]
+        given["listeners"] += f",CONTROLLER://{controller}"
+        given["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
+        server.properties |= given
+    else:
+        server.overrides |= given  # type: ignore[attr-defined]  # The other kind there is.
+
+
+def _connect(port: int, context: ssl.SSLContext | None) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=60)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return client if context is None else context.wrap_socket(client, server_hostname="127.0.0.1")
+
+
+def _ask(client: socket.socket, frame: bytes, place: memoryview) -> int:
+    client.sendall(frame)
+    return _receive(client, place)
+
+
+def _receive(client: socket.socket, place: memoryview) -> int:
+    """Bytes of an answer, which is read over the one before it."""
+    filled = 0
+    while filled < 4:
+        filled += _some(client, place[filled:])
+    size = 4 + int.from_bytes(place[:4], "big")
+    while filled < size:
+        filled += _some(client, place[filled:size])
+    return size
+
+
+def _some(client: socket.socket, place: memoryview) -> int:
+    count = client.recv_into(place)
+    if not count:
+        raise ConnectionResetError("the broker has closed the connection")
+    return count
+
+
+def _tiny(broker: RunningBroker, client: socket.socket, count: int) -> float:
+    """Microseconds of the broker's processor for each."""
+    frame = framed(request_body(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4))
+    place = memoryview(bytearray(1 << 16))
+    began_s = broker.cpu_s()
+    for _ in range(count):
+        _ask(client, frame, place)
+    return (broker.cpu_s() - began_s) / count * 1e6
+
+
+def _bulk(
+    broker: RunningBroker, client: socket.socket, frame: bytes, megabytes: int
+) -> tuple[float, float]:
+    """Seconds of the broker's processor per GB, and MB per second."""
+    place = memoryview(bytearray(4 << 20))
+    began_s, cpu_s, moved = time.perf_counter(), broker.cpu_s(), 0
+    while moved < megabytes * 1_000_000:
+        moved += max(_ask(client, frame, place), len(frame))
+    return (
+        (broker.cpu_s() - cpu_s) / moved * 1e9,
+        moved / 1e6 / (time.perf_counter() - began_s),
+    )
+
+
+def _create_topic(port: int) -> None:
+    topic = CreatableTopic(
+        name=_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    with closing(_connect(port, None)) as client:
+        _ask(client, framed(request_body(request, 5)), memoryview(bytearray(1 << 16)))
+
+
+def _produce() -> bytes:
+    now_ms = int(time.time() * 1_000)
+    records = [Record(bytes(1_000), None, (), now_ms) for _ in range(_BATCH_RECORDS)]
+    data = PartitionProduceData(index=0, records=memoryview(encode_batch(records)))
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=_TOPIC, partition_data=[data])],
+    )
+    return framed(request_body(request, 9))
+
+
+def _fetch() -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=[],
+        topics=[FetchTopic(topic=_TOPIC, partitions=[partition])],
+    )
+    return framed(request_body(request, 11))
