@@ -29,7 +29,7 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
-from kohort.broker.dispatch.access import make_access
+from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import (
@@ -421,6 +421,7 @@ class Broker:
             apis={key: api.advertised for key, api in apis.items()},
             features=dict(SUPPORTED_FEATURES),
             finalized_features={"transaction.version": level} if level else {},
+            quotas=make_quotas(self.config, topics),
             access=make_access(
                 self.config,
                 topics,

@@ -19,8 +19,12 @@ from tests.property.message_values import Message
 EXTENSIONS: Final = {("JoinGroupRequest", "join_reason")}
 """Fields that only Kohort has; tags, so that other brokers and clients skip them."""
 
-RENAMED: Final = {"TopicAsked": "TopicData", "PartitionAsked": "PartitionData"}
-"""Structures, and Kafka's names of them: DescribeQuorum's request and response have these twice."""
+RENAMED: Final = {
+    "TopicAsked": "TopicData",
+    "PartitionAsked": "PartitionData",
+    "EntryResult": "EntryData",
+}
+"""Structures, and Kafka's names of them: requests and responses that have the same ones twice."""
 
 CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
 TRANSACTIONS = "kafka-transaction-coordinator"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kohort.broker.config.settings import Boolean, Password, Settings, String, setting
+from kohort.broker.config.settings import Boolean, Int, Password, Settings, String, setting
 
 AUTHORIZERS: Final = ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kohort")
 
@@ -39,4 +39,15 @@ class AccessSettings(Settings):
         False,
         doc="Whether everybody may do with a resource what they like for as long as no rule's "
         "pattern matches its name, not even a rule about somebody else.",
+    )
+
+
+class QuotaSettings(Settings):
+    """Quotas."""
+
+    quota_window_num: Int = setting(
+        11, at_least=1, doc="Samples that are kept of what a client has used lately."
+    )
+    quota_window_size_seconds: Int = setting(
+        1, at_least=1, doc="Seconds that each of these samples is of."
     )

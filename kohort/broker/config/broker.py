@@ -3,7 +3,7 @@
 from functools import cached_property
 from pathlib import Path
 
-from kohort.broker.config.access import AccessSettings
+from kohort.broker.config.access import AccessSettings, QuotaSettings
 from kohort.broker.config.endpoints import (
     Endpoint,
     parse_endpoints,
@@ -45,6 +45,7 @@ class BrokerConfig(
     TopicSettings,
     SecuritySettings,
     AccessSettings,
+    QuotaSettings,
     NetworkSettings,
     IdentitySettings,
 ):

@@ -196,15 +196,13 @@ _BY_REASON: Final = {
         ssl.secure.random.implementation STRING null dynamic per-broker
         ssl.trustmanager.algorithm STRING PKIX dynamic per-broker
     """,
-    "Quotas, which are not supported yet.": """
+    "Quotas of replication, of connections in time and of changes to topics: not kept.": """
         alter.log.dirs.replication.quota.window.num INT 11
         alter.log.dirs.replication.quota.window.size.seconds INT 1
         client.quota.callback.class CLASS null
         controller.quota.window.num INT 11
         controller.quota.window.size.seconds INT 1
         max.connection.creation.rate INT 2147483647 >=0 dynamic
-        quota.window.num INT 11
-        quota.window.size.seconds INT 1
         replication.quota.window.num INT 11
         replication.quota.window.size.seconds INT 1
     """,

@@ -14,8 +14,10 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.config.access import parse_super_users
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.authorizer import Authorizer
+from kohort.broker.core.security.quotas import Quotas
 from kohort.broker.core.security.session import Session
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import AccessRules
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
@@ -69,6 +71,12 @@ def make_access(
     )
     rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
     return Access(rules, clock, api_names, denied)
+
+
+def make_quotas(config: BrokerConfig, topics: TopicManager) -> ClientQuotas:
+    """The limits of clients."""
+    quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds * 1_000)
+    return ClientQuotas(quotas, topics.disk.data.store, topics.disk)
 
 
 class Access:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator import GroupCoordinator
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
+    from kohort.broker.security.client_quotas import ClientQuotas
     from kohort.broker.security.users import Users
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.transactions import Transactions
@@ -79,6 +80,8 @@ class BrokerServices:
     """The answer that lists `apis` and `features`, by version."""
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
     """What Metadata was answered of late."""
+    quotas: ClientQuotas | None = None
+    """Limits on what clients may use."""
     access: Access | None = None
     """The rights of clients; None where everybody may do everything. Handlers look here before they
     ask `RequestContext.may` or `RequestContext.require`, so that to ask costs nothing where there

@@ -14,6 +14,7 @@ from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import NoErrorField, error_response, unsupported_version
 from kohort.broker.dispatch.registry import Route, Router
+from kohort.broker.dispatch.throttling import Charge
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
@@ -34,9 +35,11 @@ from kohort.protocol.framing import (
 )
 from kohort.protocol.message import Struct
 from kohort.protocol.messages.api_versions import ApiVersionsResponse
+from kohort.protocol.messages.fetch import FetchResponse
 
-_Call = tuple[RequestHeader, Route, Any, float]
-"""A request on its way through a handler, the last being when that began, on `perf_counter`."""
+_Call = tuple[RequestHeader, Route, Any, float, Charge | None]
+"""A request on its way through a handler: when that began, on `perf_counter`, and what is charged
+for it where clients have limits."""
 
 
 class Dispatcher:
@@ -47,6 +50,7 @@ class Dispatcher:
     ) -> None:
         self._router = router
         self._broker = broker
+        self._limits = broker.quotas
         self._metrics = metrics
         self._log = log
 
@@ -69,7 +73,11 @@ class Dispatcher:
             raise self._rejected("malformed_body", text) from None
         if end != len(frame):
             self._note_extra_bytes(route, header, connection, len(frame) - end)
-        call = (header, route, request, started_s)
+        limits = self._limits
+        charge = None
+        if limits is not None and limits.is_limiting:
+            charge = Charge(limits, self._broker.clock, connection, header, len(frame))
+        call = (header, route, request, started_s, charge)
         try:
             returned: Any = route.handler(RequestContext(header, connection, self._broker), request)
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
@@ -80,6 +88,8 @@ class Dispatcher:
         if kind is EncodedResponse:
             return self._give(call, returned)
         assert kind is Later, f"{route.api.name} returned {kind.__name__}"
+        if charge is not None:
+            charge.is_parked(started_s)
         if returned.is_done:
             return self._finish(call, returned)
         answer: Later[Answer] = returned.settle(partial(self._finish, call))
@@ -97,9 +107,11 @@ class Dispatcher:
 
     def _answer(self, call: _Call, response: Struct | None) -> Answer:
         """Encode what a handler returned; None is for requests that have no answer."""
-        header, route, _, started_s = call
+        header, route, _, started_s, charge = call
         buffers: Answer = None
-        if response is not None:
+        if charge is not None:
+            buffers = self._charge(call, charge, response)
+        elif response is not None:
             try:
                 buffers = _buffers(header, route, response)
             except EncodeError as error:
@@ -110,12 +122,37 @@ class Dispatcher:
 
     def _give(self, call: _Call, answer: EncodedResponse) -> Answer:
         """Answer with what was encoded before."""
-        header, route, _, started_s = call
+        header, route, _, started_s, charge = call
+        if charge is not None:
+            response, _ = route.response_codec.decode(answer.body, 0)
+            return self._answer(call, response)
         has_tags = route.response_header_has_tags
         frame = response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
         duration_s = perf_counter() - started_s
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return [frame]
+
+    def _charge(self, call: _Call, charge: Charge, response: Struct | None) -> Answer:
+        """Encode the answer, and charge the client; it is held back where that is too much.
+
+        Raises EncodeError.
+        """
+        header, route, _, started_s, _ = call
+        throttle_ms = charge.of_request(started_s, is_answered=response is not None)
+        buffers: Answer = None
+        if response is not None:
+            told: Any = response
+            buffers = _buffers(header, route, told)
+            too_much_ms = charge.of_answer(sum(map(len, buffers)))
+            if too_much_ms:
+                throttle_ms = max(throttle_ms, too_much_ms)
+                told = FetchResponse(responses=[])
+            if throttle_ms and hasattr(told, "throttle_time_ms"):
+                told.throttle_time_ms = throttle_ms
+                buffers = _buffers(header, route, told)
+        if throttle_ms:
+            charge.hold_back(throttle_ms)
+        return buffers
 
     def _finish(self, call: _Call, later: Later[Any]) -> Answer:
         """A handler that had to wait has come to an end."""
@@ -132,7 +169,7 @@ class Dispatcher:
 
     def _fail(self, call: _Call, error: Exception) -> Answer:
         """Answer with the error, or raise CloseConnection where there is no way to say it."""
-        header, route, request, started_s = call
+        header, route, request, started_s, charge = call
         name = f"{route.api.name} v{route.version} of {_client(header)}"
         if isinstance(error, CloseConnection):
             raise self._rejected("not_answerable", f"{name}: {error}") from None
@@ -150,6 +187,8 @@ class Dispatcher:
         except NoErrorField:
             raise self._rejected("not_answerable", f"{name}: {code.name}") from None
         try:
+            if charge is not None:
+                return self._charge(call, charge, response)
             return _buffers(header, route, response)
         except EncodeError as unsaid:
             raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None

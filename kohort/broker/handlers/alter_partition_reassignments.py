@@ -5,7 +5,7 @@ v0-1 as in Kafka 4.4. Other assignments are refused as Kafka refuses brokers tha
 
 from __future__ import annotations
 
-from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -24,8 +24,8 @@ def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """One outcome per partition; they fail alone."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.ALTER, ResourceType.CLUSTER)
+    if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _denied(request)
     if not request.topics:
         # Kafka's answer to nothing does not come from its controller, and looks different.
         return AlterPartitionReassignmentsResponse(
@@ -36,6 +36,27 @@ def alter_partition_reassignments(
         error_code=ErrorCode.NONE,
         error_message=None,
         responses=[_outcomes(ctx, topic) for topic in request.topics],
+    )
+
+
+def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    """At the top, and once more of each partition."""
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=text,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=one.partition_index, error_code=code, error_message=text
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
     )
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.quotas import CONSUMER, Quotas
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -64,6 +65,9 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # We never gave out a session, so this one belongs to an earlier broker at this address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    quotas = ctx.broker.quotas
+    if quotas is not None and quotas.is_limiting:
+        _keep_within(ctx, quotas.quotas, request)
     denied = () if ctx.broker.access is None else _denied(ctx, request)
     reads = [
         (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
@@ -157,6 +161,15 @@ class _Reading:
             answer.fail(rest.error)
         else:
             answer.give(_response(self.reads))
+
+
+def _keep_within(ctx: RequestContext, quotas: Quotas, request: FetchRequest) -> None:
+    """Ask for no more at once than the client's limit allows, nor wait for more."""
+    user, client_id = ctx.session.principal.name, ctx.header.client_id or ""
+    at_once = quotas.bytes_at_once(CONSUMER, user, client_id)
+    if at_once is not None:
+        request.max_bytes = min(request.max_bytes, at_once)
+        request.min_bytes = min(request.min_bytes, at_once)
 
 
 def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]]:

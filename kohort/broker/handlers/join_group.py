@@ -17,6 +17,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1
@@ -30,9 +31,11 @@ def join_group(
     ctx: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     """Usually held back until the join phase of the rebalance ends."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     version = ctx.api_version
+    if ctx.broker.access is not None and not ctx.may(
+        Operation.READ, ResourceType.GROUP, request.group_id
+    ):
+        return _RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     ticket = ctx.broker.groups.join(
         request.group_id,
         JoinRequest(

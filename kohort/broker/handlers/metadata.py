@@ -270,7 +270,7 @@ def _respond(
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code is not _NOT_ALLOWED:
+            if topic.error_code not in {_NOT_ALLOWED, ErrorCode.UNKNOWN_TOPIC_ID}:
                 topic.topic_authorized_operations = topic_operations(ctx, topic.name or "")
     broker = ctx.broker
     host, port = ctx.advertised

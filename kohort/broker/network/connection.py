@@ -91,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_stopping",
         "_is_write_paused",
         "_metrics",
+        "_mute",
         "_pending",
         "_reader",
         "_sender",
@@ -127,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         """Small answers, which are written at the end of the turn."""
         self._sender: FileSender | None = None
         """Has what is not handed to the transport yet, if a part of that lies in files."""
+        self._mute: asyncio.TimerHandle | None = None
+        """Ends the time for which the client is held back."""
         self._is_due = False
         """Will requests that are here be executed in this turn or the next?"""
         self._is_reading = True
@@ -207,6 +210,9 @@ class Connection(asyncio.BufferedProtocol):
             self._service.connection_lost(self.info)
         if self._pending is not None:
             self._pending.cancel()
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
         self._reader.close()
         # The budget and the transport know us; without this only the collector could part us.
         self.memory.close()
@@ -274,7 +280,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Many may be behind by less than what stops one.
         self._host.unsent.note(self, self._transport.get_write_buffer_size())
-        is_waiting_for_us = self._pending is not None or self._reader.is_starved
+        is_waiting_for_us = (
+            self._pending is not None or self._mute is not None or self._reader.is_starved
+        )
         fetches_as = self.info.fetches_as
         if fetches_as is not None:
             self._host.fetches.note(fetches_as, self.info.peer_host)
@@ -321,6 +329,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._is_closing
             or self._is_stopping
             or self._sender is not None
+            or self._mute is not None
         )
 
     def _work(self) -> None:
@@ -345,6 +354,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._write(answer, _byte_count(answer))
             elif answer is not None:
                 self._wait_for(answer, frame)
+            if self.info.throttle_ms:
+                self._hold_back()
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
             self._end_by(error)
         if not self._is_reading:
@@ -370,10 +381,12 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 if frame.__class__ is bytearray:
                     self.memory.give_back(len(frame))
-                if answer is None:
-                    continue
-                responses += answer
-                response_bytes += _byte_count(answer)
+                if answer is not None:
+                    responses += answer
+                    response_bytes += _byte_count(answer)
+                if self.info.throttle_ms:
+                    self._hold_back()
+                    return
                 if response_bytes > WRITE_HIGH_WATER_BYTES:
                     self._write(responses, response_bytes)
                     responses, response_bytes = [], 0
@@ -405,6 +418,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answer is not None and not self._is_closing:
             self._write(answer, _byte_count(answer))
+        if self.info.throttle_ms:
+            self._hold_back()
         if self._is_stopping:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
@@ -486,7 +501,9 @@ class Connection(asyncio.BufferedProtocol):
         Reading goes on while a request is parked, because that is how we learn that the client is
         gone.
         """
-        should_read = not (self._reader.has_frame or self._reader.is_starved)
+        should_read = not (
+            self._reader.has_frame or self._reader.is_starved or self._mute is not None
+        )
         if should_read == self._is_reading or self._is_closing:
             return
         self._is_reading = should_read
@@ -494,6 +511,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _hold_back(self) -> None:
+        """Neither read nor execute anything for the time that the last answer tells."""
+        throttle_ms, self.info.throttle_ms = self.info.throttle_ms, 0
+        if not self._is_closing:
+            self._mute = self._turns.call_later(throttle_ms, self._go_on)
+            self._regulate_reading()
+
+    def _go_on(self) -> None:
+        self._mute = None
+        self._regulate_reading()
+        self._work_soon()
 
     def _end_by(self, error: Exception) -> None:
         """The end of this connection, and of no other."""

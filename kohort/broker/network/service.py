@@ -74,6 +74,9 @@ class ConnectionInfo:
     fetches_as: str | None = None
     """Client id of a Fetch that came since the server's last round through the connections; see
     `last_fetches`."""
+    throttle_ms: int = 0
+    """Set by the service with an answer: for so long, once that is written, the connection neither
+    reads nor executes anything (KIP-219). It sets this back."""
     sends_files: bool = False
     """Its answers may contain ranges of files, which go to the socket without being read."""
 

@@ -11,6 +11,7 @@ are bounded in bytes; each connection's are written in their order.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 CONNECTIONS_PER_TURN: Final = 128
@@ -58,6 +59,10 @@ class Turns:
             self._write()
         elif not self._is_planned:
             self._plan()
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Have something done in a later turn; the handle can take that back."""
+        return self._loop.call_later(delay_ms / 1_000, callback)
 
     def _plan(self) -> None:
         self._is_planned = True

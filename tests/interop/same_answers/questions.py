@@ -197,9 +197,16 @@ def _about_the_cluster(name: str) -> _Rows:
     directory = {"path": "/nowhere", "topics": [{"name": name, "partitions": [0]}]}
     yield "AlterReplicaLogDirs", (1, 2), {"dirs": [directory]}
     yield "DescribeUserScramCredentials", (0,), {"users": [{"name": "a"}]}
-    yield "DescribeUserScramCredentials", (0,), {"users": None}
     removed = {"name": "a", "mechanism": 1}
     yield "AlterUserScramCredentials", (0,), {"deletions": [removed], "upsertions": []}
+    component = {"entity_type": "user", "match_type": 2, "match": None}
+    yield "DescribeClientQuotas", (0, 1), {"components": [component], "strict": False}
+    entity = {"entity_type": "user", "entity_name": "a"}
+    limit = {"key": "producer_byte_rate", "value": 0.0, "remove": True}
+    yield (
+        "AlterClientQuotas", (0, 1),
+        {"entries": [{"entity": [entity], "ops": [limit]}], "validate_only": True},
+    )  # fmt: skip
     rule_filter = {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 1}
     yield (
         "DescribeAcls", (1, 3),

@@ -94,7 +94,9 @@ class Side:
         self.metrics = EdgeMetrics()
         self.dispatcher = Dispatcher(
             Router({api.key: api for api in apis}),
-            cast(BrokerServices, SimpleNamespace(purgatory=self.purgatory, tasks=set())),
+            cast(
+                BrokerServices, SimpleNamespace(purgatory=self.purgatory, tasks=set(), quotas=None)
+            ),
             self.metrics,
             PeerLog(logging.getLogger("peers"), VirtualClock()),
         )

@@ -1,0 +1,57 @@
+"""How much was used lately, and how long a client has to be held back for it (KIP-124, KIP-219).
+
+Kafka's arithmetic, to the millisecond: samples of one window each, a sample being begun by the
+first use after the one before it is over. What is measured is the sum of the samples over the time
+since the oldest of them began, which counts as at least all windows but one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+WINDOWS: Final = 11
+"""The default of `quota.window.num`."""
+WINDOW_MS: Final = 1_000
+"""The default of `quota.window.size.seconds`."""
+
+_START, _LAST, _SUM = range(3)
+
+
+class Rate:
+    """What one account has used. Times are monotonic milliseconds."""
+
+    __slots__ = ("_samples", "_window_ms", "_windows")
+
+    def __init__(self, windows: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
+        self._windows = windows
+        self._window_ms = window_ms
+        self._samples: list[list[int]] = []
+        """(Begin, last use, sum), oldest first; at most one more than there are windows."""
+
+    def record(self, amount: int, now_ms: int) -> None:
+        """Note that so much was used; a negative amount takes back what was noted just before."""
+        samples = self._samples
+        if not samples or now_ms - samples[-1][_START] >= self._window_ms:
+            self._forget(now_ms)
+            samples.append([now_ms, now_ms, 0])
+        samples[-1][_LAST] = now_ms
+        samples[-1][_SUM] += amount
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long it takes until no more than `limit` a second have been used; 0 if that is so."""
+        self._forget(now_ms)
+        samples = self._samples
+        if not samples:
+            return 0
+        elapsed_ms = now_ms - samples[0][_START]
+        missing = self._windows - 1 - elapsed_ms // self._window_ms
+        over_ms = elapsed_ms + max(0, missing) * self._window_ms
+        used = sum(sample[_SUM] for sample in samples)
+        # (rate - limit) / limit * window, where the rate is used / window.
+        return max(0, round(used * 1_000 / limit - over_ms))
+
+    def _forget(self, now_ms: int) -> None:
+        kept_ms = self._windows * self._window_ms
+        samples = self._samples
+        while samples and now_ms - samples[0][_LAST] >= kept_ms:
+            del samples[0]

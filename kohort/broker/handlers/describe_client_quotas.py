@@ -1,0 +1,92 @@
+"""DescribeClientQuotas (key 48): the limits of the entities that a filter finds (KIP-546).
+
+v0-1 as in Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.quotas import CLIENT_ID, USER, Entity
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+EXACT, DEFAULT, ANY = range(3)
+IP: Final = "ip"
+
+
+@handles(DescribeClientQuotasRequest, versions="0-1")
+def describe_client_quotas(
+    ctx: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """All entities where no part is asked for, unless the filter is strict."""
+    quotas = ctx.broker.quotas
+    assert quotas is not None
+    try:
+        if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+            )
+        _check(request.components)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(
+            error_code=error.code, error_message=error.message, entries=None
+        )
+    found = [
+        _entry(entity, limits)
+        for entity, limits in quotas.quotas.limits.items()
+        if _is_found(entity, request)
+    ]
+    return DescribeClientQuotasResponse(
+        error_code=ErrorCode.NONE, error_message=None, entries=found
+    )
+
+
+def _check(components: list[ComponentData]) -> None:
+    """Raise KafkaError for a filter that cannot be."""
+    types = [one.entity_type for one in components]
+    for one in components:
+        if one.entity_type == "":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected empty filter component type")
+        if one.entity_type not in {USER, CLIENT_ID, IP}:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{one.entity_type}'"
+            )
+        if one.match_type not in {EXACT, DEFAULT, ANY}:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected match type {one.match_type}")
+        if (one.match is None) is (one.match_type == EXACT):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "A name is given where one is needed, and only there"
+            )
+    if len(set(types)) < len(types) or (IP in types and len(types) > 1):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Entity types that do not go together")
+
+
+def _is_found(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
+    parts = dict(entity.parts())
+    for one in request.components:
+        if one.entity_type not in parts:
+            return False
+        name = parts.pop(one.entity_type)
+        if one.match_type == EXACT and name != one.match:
+            return False
+        if one.match_type == DEFAULT and name is not None:
+            return False
+    return not (request.strict and parts)
+
+
+def _entry(entity: Entity, limits: dict[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts()],
+        values=[ValueData(key=key, value=value) for key, value in limits.items()],
+    )

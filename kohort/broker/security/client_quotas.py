@@ -1,0 +1,85 @@
+"""Limits on clients while the broker runs: kept in the metadata store, and charged by request.
+
+A change is stored before it holds and before it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kohort.broker.core.security.quotas import Entity, Quotas, check_limit, entity_of
+from kohort.broker.security.rules import Disk
+from kohort.broker.storage.metadata.store import MetadataStore
+
+CLIENT_QUOTA: Final = "client_quota:"
+"""Begins the names of properties that are the limits of an entity."""
+ENTITIES_MAX: Final = 100_000
+
+
+class TooManyEntitiesError(Exception):
+    """A change that would go beyond a bound, and was not made."""
+
+
+class LimitChange(NamedTuple):
+    """A limit to be set, or with None removed."""
+
+    key: str
+    value: float | None
+
+
+class ClientQuotas:
+    """See the module. For the loop's thread."""
+
+    def __init__(self, quotas: Quotas, store: MetadataStore, disk: Disk) -> None:
+        self.quotas = quotas
+        self._store = store
+        self._disk = disk
+        self._under_way = asyncio.Lock()
+        for key, text in store.properties(CLIENT_QUOTA).items():
+            parts = json.loads(key.removeprefix(CLIENT_QUOTA))
+            quotas.set(entity_of([(kind, name) for kind, name in parts]), json.loads(text))
+        self.is_limiting = bool(quotas.limits)
+        """Whether there is a limit at all; requests are not looked at where there is none."""
+
+    async def alter(
+        self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
+    ) -> None:
+        """Set and remove limits of entities, all or none. What is not there may be removed.
+
+        Raises QuotaError, TooManyEntitiesError or StorageError.
+        """
+        await asyncio.shield(self._alter(changes, validate_only=validate_only))
+
+    async def _alter(
+        self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
+    ) -> None:
+        async with self._under_way:
+            limits = {entity: self._changed(entity, of) for entity, of in changes.items()}
+            known = self.quotas.limits
+            new = sum(1 for entity, of in limits.items() if of and entity not in known)
+            if len(known) + new > ENTITIES_MAX:
+                raise TooManyEntitiesError(f"At most {ENTITIES_MAX} entities can have limits.")
+            if validate_only or not limits:
+                return
+            stored = {_key(entity): json.dumps(of) if of else None for entity, of in limits.items()}
+            await self._disk.run(self._store.set_properties, stored)
+            for entity, of in limits.items():
+                self.quotas.set(entity, of)
+            self.is_limiting = bool(self.quotas.limits)
+
+    def _changed(self, entity: Entity, changes: Sequence[LimitChange]) -> dict[str, float]:
+        limits = dict(self.quotas.limits.get(entity, {}))
+        for key, value in changes:
+            if value is None:
+                limits.pop(key, None)
+            else:
+                check_limit(key, value)
+                limits[key] = value
+        return limits
+
+
+def _key(entity: Entity) -> str:
+    return CLIENT_QUOTA + json.dumps(list(entity.parts()))

@@ -1,0 +1,66 @@
+"""DescribeClientQuotas (key 48): limits on what clients may use.
+
+v1 flexible. Defined by KIP-546.
+"""
+
+from kohort.protocol.message import field, request, response, struct
+from kohort.protocol.types import Bool, Float64, Int8, Int16, Int32, String
+
+
+@struct
+class ComponentData:
+    """One part of the filter."""
+
+    entity_type: String
+    match_type: Int8
+    """0 exactly this name, 1 the default, 2 any name and the default."""
+    match: String | None
+
+
+@request(key=48, versions="0-1", flexible="1+")
+class DescribeClientQuotasRequest:
+    """A filter; all parts must hold."""
+
+    components: list[ComponentData]
+    strict: Bool
+    """Whether entities with further parts are left out."""
+
+
+@struct
+class EntityData:
+    """One part of an entity."""
+
+    entity_type: String
+    entity_name: String | None
+
+
+@struct
+class ValueData:
+    """One limit."""
+
+    key: String
+    value: Float64
+
+
+@struct
+class EntryData:
+    """One entity and its limits."""
+
+    entity: list[EntityData]
+    values: list[ValueData]
+
+
+@response(key=48, versions="0-1", flexible="1+")
+class DescribeClientQuotasResponse:
+    """The limits that the filter finds.
+
+    Error codes:
+    - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe configs of the cluster.
+    - INVALID_REQUEST: the filter cannot be.
+    - UNSUPPORTED_VERSION: a type of entities that there is not.
+    """
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16
+    error_message: String | None
+    entries: list[EntryData] | None

@@ -1,0 +1,231 @@
+"""Limits on clients in a whole broker: kept, told, and kept to by connections."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from kohort.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kohort.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.wire import RawClient, framed, request_body, response_in
+
+Parts: TypeAlias = Sequence[tuple[str, str | None]]
+"""Types and names of an entity; None for the default."""
+
+ANONYMOUS: Parts = [("user", "ANONYMOUS")]
+LIMIT = 10_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path) as made:
+        with RawClient(made.port) as client:
+            topic = CreatableTopic(
+                name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            client.call(request, 5, CreateTopicsResponse)
+        yield made
+
+
+def alter(
+    client: RawClient,
+    entity: Parts,
+    *limits: tuple[str, float | None],
+    validate_only: bool = False,
+) -> int:
+    entry = EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in limits],
+    )
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+    (result,) = client.call(request, 1, AlterClientQuotasResponse).entries
+    return result.error_code
+
+
+def described(
+    client: RawClient, *components: tuple[str, int, str | None], strict: bool = False
+) -> dict[tuple[tuple[str, str | None], ...], dict[str, float]] | int:
+    """Limits by entity, or the error."""
+    wanted = [ComponentData(entity_type=a, match_type=b, match=c) for a, b, c in components]
+    request = DescribeClientQuotasRequest(components=wanted, strict=strict)
+    answer = client.call(request, 1, DescribeClientQuotasResponse)
+    if answer.entries is None:
+        return answer.error_code
+    return {
+        tuple((one.entity_type, one.entity_name) for one in entry.entity): {
+            value.key: value.value for value in entry.values
+        }
+        for entry in answer.entries
+    }
+
+
+def produced(byte_count: int, *, acks: int = 1) -> ProduceRequest:
+    now_ms = int(time.time() * 1_000)
+    batch = encode_batch([Record(b"v" * byte_count, None, (), now_ms)])
+    data = PartitionProduceData(index=0, records=memoryview(batch))
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+
+
+def produce(client: RawClient, byte_count: int) -> int:
+    """Milliseconds that the client is told to wait."""
+    answer = client.call(produced(byte_count), 9, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    return answer.throttle_time_ms
+
+
+def heartbeat(client: RawClient, version: int = 4) -> HeartbeatResponse:
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
+    return client.call(request, version, HeartbeatResponse)
+
+
+def test_limits_are_set_found_and_removed(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        both: Parts = [("user", None), ("client-id", "c")]
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", 9.0)) == 0
+        assert alter(client, ANONYMOUS, ("request_percentage", 0.5)) == 0
+        assert alter(client, both, ("consumer_byte_rate", 7.0)) == 0
+        assert alter(client, both, ("producer_byte_rate", 7.0), validate_only=True) == 0
+        of_user = {"producer_byte_rate": 9.0, "request_percentage": 0.5}
+        of_both = {"consumer_byte_rate": 7.0}
+        assert described(client) == {tuple(ANONYMOUS): of_user, tuple(both): of_both}
+        assert described(client, strict=True) == {}
+        assert described(client, ("user", 2, None), strict=True) == {tuple(ANONYMOUS): of_user}
+        assert described(client, ("user", 1, None)) == {tuple(both): of_both}
+        assert described(client, ("client-id", 0, "c")) == {tuple(both): of_both}
+        assert described(client, ("planet", 2, None)) == ErrorCode.UNSUPPORTED_VERSION
+        assert described(client, ("user", 0, None)) == ErrorCode.INVALID_REQUEST
+        assert alter(client, both, ("consumer_byte_rate", None)) == 0
+        assert alter(client, both, ("consumer_byte_rate", None)) == 0
+        assert described(client) == {tuple(ANONYMOUS): of_user}
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", 1.5)) == ErrorCode.INVALID_REQUEST
+        assert alter(client, [("ip", "1.2.3.4")], ("connection_creation_rate", 1.0)) == (
+            ErrorCode.INVALID_REQUEST
+        )
+
+
+def test_limits_are_there_after_a_restart(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", 9.0)) == 0
+    with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
+        assert described(client) == {tuple(ANONYMOUS): {"producer_byte_rate": 9.0}}
+
+
+def test_a_producer_over_its_limit_is_told_and_held_back_and_nobody_else_is(
+    broker: BrokerThread,
+) -> None:
+    with RawClient(broker.port) as client, RawClient(broker.port) as other:
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
+        assert produce(client, 90_000) == 0
+        began = time.monotonic()
+        throttle_ms = produce(client, 15_000)
+        assert 0 < throttle_ms < 1_500
+        # The answer was there at once; what follows on this connection waits.
+        client.send(framed(request_body(produced(10), 9)))
+        heartbeat(other)
+        response_in(client.receive(), ProduceResponse, 9)
+        assert (time.monotonic() - began) * 1_000 >= throttle_ms
+
+
+def test_a_producer_that_wants_no_answer_is_held_back_as_well(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
+        began = time.monotonic()
+        client.send(framed(request_body(produced(105_000, acks=0), 9)))
+        heartbeat(client)
+        assert time.monotonic() - began >= 0.5
+
+
+def test_requests_that_were_sent_ahead_wait_and_are_answered(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
+        began = time.monotonic()
+        ahead = [framed(request_body(produced(size), 9)) for size in (105_000, 10, 10)]
+        client.send(b"".join(ahead))
+        throttles = [
+            response_in(client.receive(), ProduceResponse, 9).throttle_time_ms for _ in ahead
+        ]
+        assert throttles[0] > 0
+        assert (time.monotonic() - began) * 1_000 >= throttles[0]
+
+
+def fetch(client: RawClient, version: int = 11) -> FetchResponse:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=5_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+        forgotten_topics_data=[],
+    )
+    return client.call(request, version, FetchResponse)
+
+
+def test_a_consumer_over_its_limit_gets_nothing_and_may_come_again(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        assert produce(client, 60_000) == 0
+        assert alter(client, ANONYMOUS, ("consumer_byte_rate", LIMIT)) == 0
+        assert len(fetch(client).responses) == 1
+        began = time.monotonic()
+        denied = fetch(client)
+        assert denied.responses == []
+        assert denied.throttle_time_ms > 0
+        heartbeat(client)
+        assert (time.monotonic() - began) * 1_000 >= denied.throttle_time_ms
+
+
+def test_an_answer_that_is_kept_encoded_tells_the_wait_too(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("request_percentage", 0.000001)) == 0
+        told = [heartbeat(client, version).throttle_time_ms for version in (4, 1)]
+        assert all(0 < throttle_ms <= 1_000 for throttle_ms in told)
+        # It has no field for it, and is held back all the same.
+        began = time.monotonic()
+        heartbeat(client, 0)
+        heartbeat(client, 0)
+        assert time.monotonic() - began >= 0.5
+
+
+def test_a_broker_stops_while_a_client_is_held_back(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker, RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("request_percentage", 0.000001)) == 0
+        heartbeat(client)
+        began = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - began < 30

@@ -1,0 +1,149 @@
+import random
+
+import pytest
+
+from kohort.broker.core.security import quotas
+from kohort.broker.core.security.quotas import (
+    CONSUMER,
+    DEFAULT,
+    PRODUCER,
+    REQUEST,
+    Entity,
+    QuotaError,
+    Quotas,
+    check_limit,
+    entity_of,
+)
+from kohort.broker.core.security.rate import Rate
+
+
+def test_what_kafka_was_seen_to_answer() -> None:
+    """10,000 bytes a second: 20 and 60 kB pass, another 60 kB is 3,867 ms too early."""
+    rate = Rate()
+    for at_ms, amount, expected in ((0, 20_000, 0), (60, 60_000, 0), (133, 60_000, 3_867)):
+        rate.record(amount, at_ms)
+        assert rate.throttle_ms(10_000, at_ms) == expected
+
+
+def test_a_client_that_waits_as_long_as_it_is_told_is_within_its_limit_again() -> None:
+    rate = Rate()
+    rate.record(140_000, 0)
+    throttle_ms = rate.throttle_ms(10_000, 0)
+    assert throttle_ms == 4_000
+    assert rate.throttle_ms(10_000, throttle_ms + 10_000) == 0
+
+
+class Oracle:
+    """Every use by itself, put into samples anew for each question."""
+
+    def __init__(self) -> None:
+        self.uses: list[tuple[int, int]] = []
+
+    def throttle_ms(self, limit: int, now_ms: int) -> int:
+        samples: list[list[tuple[int, int]]] = []
+        for at_ms, amount in self.uses:
+            if samples and at_ms - samples[-1][0][0] < 1_000:
+                samples[-1].append((at_ms, amount))
+                continue
+            samples = [one for one in samples if at_ms - one[-1][0] < 11_000]
+            samples.append([(at_ms, amount)])
+        samples = [one for one in samples if now_ms - one[-1][0] < 11_000]
+        if not samples:
+            return 0
+        elapsed = now_ms - samples[0][0][0]
+        window = elapsed + max(0, 10 - elapsed // 1_000) * 1_000
+        used = sum(amount for one in samples for _, amount in one)
+        rate = used / window * 1_000
+        return max(0, round((rate - limit) / limit * window)) if rate > limit else 0
+
+
+def test_throttles_are_those_of_all_uses_counted_anew(long_form: bool) -> None:
+    for seed in range(2_000 if long_form else 40):
+        chance = random.Random(seed)
+        rate, oracle, now_ms = Rate(), Oracle(), 0
+        limit = chance.choice([1_000, 10_000, 1_000_000])
+        for _ in range(100):
+            now_ms += chance.choice([0, 1, 10, 100, 999, 1_000, 1_001, 5_000, 12_000])
+            amount = chance.randrange(limit * 4)
+            rate.record(amount, now_ms)
+            oracle.uses.append((now_ms, amount))
+            expected = oracle.throttle_ms(limit, now_ms)
+            # What is rounded is computed in another order.
+            assert abs(rate.throttle_ms(limit, now_ms) - expected) <= 1, seed
+
+
+def test_the_first_limit_that_there_is_holds() -> None:
+    book = Quotas()
+    order = [
+        (Entity(None, DEFAULT), ("", "c")),
+        (Entity(None, "c"), ("", "c")),
+        (Entity(DEFAULT), ("u", "")),
+        (Entity(DEFAULT, DEFAULT), ("u", "c")),
+        (Entity(DEFAULT, "c"), ("u", "c")),
+        (Entity("u"), ("u", "")),
+        (Entity("u", DEFAULT), ("u", "c")),
+        (Entity("u", "c"), ("u", "c")),
+    ]
+    assert book.limit(PRODUCER, "u", "c") is None
+    for number, (entity, account) in enumerate(order, 1):
+        book.set(entity, {PRODUCER: number})
+        assert book.limit(PRODUCER, "u", "c") == (number, account)
+        assert book.limit(CONSUMER, "u", "c") is None
+
+
+def test_a_default_limits_each_user_and_not_all_together() -> None:
+    book = Quotas()
+    book.set(Entity(DEFAULT), {PRODUCER: 1_000})
+    assert book.charge(PRODUCER, "a", "c", 10_500, 0) > 0
+    assert book.charge(PRODUCER, "b", "c", 9_500, 0) == 0
+    # The same user by another client id.
+    assert book.charge(PRODUCER, "a", "d", 1, 0) > 0
+
+
+def test_time_is_charged_in_percent_and_held_back_for_a_second_at_most() -> None:
+    book = Quotas()
+    book.set(Entity("u"), {REQUEST: 1})
+    assert book.charge(REQUEST, "u", "", 99_000, 0) == 0
+    assert book.charge(REQUEST, "u", "", 2_000, 0) == 100
+    assert book.charge(REQUEST, "u", "", 900_000, 0) == 1_000
+
+
+def test_a_charge_can_be_taken_back() -> None:
+    book = Quotas()
+    book.set(Entity("u"), {CONSUMER: 1_000})
+    assert book.charge(CONSUMER, "u", "", 20_000, 0) == 10_000
+    assert book.charge(CONSUMER, "u", "", -20_000, 0) == 0
+    assert book.bytes_at_once(CONSUMER, "u", "") == 10_000
+
+
+def test_accounts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas, "ACCOUNTS_MAX", 3)
+    book = Quotas()
+    book.set(Entity(DEFAULT), {PRODUCER: 1})
+    for name in ("a", "b", "c", "a", "d", "e"):
+        book.charge(PRODUCER, name, "", 1, 0)
+    assert [account[1] for account in book._accounts] == ["a", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[], [("planet", "x")], [("user", "")], [("user", "a"), ("user", "b")]],
+    ids=["none", "unknown", "empty", "twice"],
+)
+def test_an_entity_that_cannot_be_is_refused(parts: list[tuple[str, str | None]]) -> None:
+    with pytest.raises(QuotaError):
+        entity_of(parts)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("no_such_rate", 1), (PRODUCER, 0), (PRODUCER, -1), (PRODUCER, 1.5), (PRODUCER, 2.0**63),
+        (REQUEST, float("nan")), (REQUEST, float("inf")),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_limit_that_cannot_be_is_refused(key: str, value: float) -> None:
+    with pytest.raises(QuotaError):
+        check_limit(key, value)
+    check_limit(REQUEST, 0.5)
