@@ -1,10 +1,12 @@
 """What Spark's exceptions mean, in words for the user who started the job."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
 from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
@@ -20,6 +22,10 @@ _NOT_ALLOWED: Final = ("Permission denied", "AccessDeniedException", "Read-only 
 _CONFLICT: Final = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 _BAD_NAME: Final = "InvalidTopicException"
 _CAUSED: Final = "Caused by: "
+_OF_WORKER: Final = "Traceback (most recent call last)"
+_RAISED: Final = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b: .+$", re.MULTILINE
+)
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
     "is not a Delta table",
@@ -37,7 +43,7 @@ def explained(what: str) -> Iterator[None]:
     """Turns what Spark raises about `what` into a PipelineError that names the cause."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ArrowException, OSError) as error:
         raise explain(what, error) from error
 
 
@@ -86,6 +92,9 @@ def _reason(text: str) -> str:
     """With the last cause in a stack trace: "Task failed while writing rows" is none."""
     if _BAD_NAME in text:
         return "no topic can be called so"
+    if _OF_WORKER in text and (raised := _RAISED.findall(text)):
+        # Python's tracebacks end with what was raised; Java's go on behind it.
+        return f"a Python worker raised {raised[-1].strip()[:_TEXT_MAX]}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
     cause = f"; caused by {causes[-1][:_TEXT_MAX]}" if causes else ""

@@ -1,8 +1,9 @@
 """The jars that Spark does not bring itself: listed exactly, fetched once, checked, kept.
 
-`jars.lock` has coordinates, sizes and SHA-256. They are fetched by Ivy, which is among Spark's own
-jars and takes settings, mirrors and proxies as any Ivy does, by several processes at a
-time. A jar is complete and as listed, or absent: it gets its name only after the check.
+`jars.lock` has coordinates, sizes and SHA-256, `jars-s3.lock` those that lakes under s3a:// need
+as well. They are fetched by Ivy, which is among Spark's own jars and takes settings, mirrors and
+proxies as any Ivy does, by several processes at a time. A jar is complete and as listed, or absent:
+it gets its name only after the check.
 """
 
 import hashlib
@@ -31,7 +32,8 @@ IVY_SETTINGS: Final = "KOHORT_IVY_SETTINGS"
 
 _PROCESSES: Final = 4
 _TIMEOUT_S: Final = 600
-_LOCK: Final = Path(__file__).with_name("jars.lock")
+LOCK: Final = Path(__file__).with_name("jars.lock")
+LOCK_S3: Final = Path(__file__).with_name("jars-s3.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,10 @@ class Jar:
             return False
 
 
-def locked() -> list[Jar]:
-    """The lines of the lock."""
+def locked(lock: Path = LOCK) -> list[Jar]:
+    """The lines of a lock."""
     found = []
-    for line in _LOCK.read_text().splitlines():
+    for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
             coordinates, size, sha256 = line.split()
             group, artifact, version = coordinates.split(":")
@@ -76,14 +78,16 @@ def default_directory() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "kohort" / "jars"
 
 
-def ensure(directory: Path | None = None) -> list[Path]:
+def ensure(directory: Path | None = None, *, with_s3: bool = False) -> list[Path]:
     """The paths of all jars; those that are missing or damaged are fetched.
+
+    With `with_s3`, those that reach lakes under s3a:// are among them.
 
     Raises:
         UnavailableError: a jar cannot be fetched, or is not the one that is listed.
     """
     place = (directory or default_directory()).absolute()
-    wanted = locked()
+    wanted = locked() + (locked(LOCK_S3) if with_s3 else [])
     missing = [jar for jar in wanted if not jar.is_at(place / jar.file_name)]
     if missing:
         _fetch(missing, place)

@@ -6,6 +6,7 @@ settings get the connector in get it in too, and there is one place to give them
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -147,6 +148,18 @@ class Admin:
     def ends(self, topic: Topic) -> Offsets:
         """The offsets that the next records will get."""
         return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+
+    def at(self, topic: Topic, moment_ms: int) -> Offsets:
+        """The first records of that time or later; where there is none yet, the next ones."""
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(moment_ms)
+        ends = self.ends(topic)
+        found = self._offsets(topic, spec)
+        return {index: at if at >= 0 else ends[index] for index, at in found.items()}
+
+    def names(self, pattern: re.Pattern[str]) -> list[str]:
+        """The topics whose whole names match, those of the brokers' own left out; in order."""
+        names = self._get(self._client.listTopics().names())
+        return sorted(str(name) for name in names if pattern.fullmatch(str(name)))
 
     def size(self, topic: Topic) -> int:
         """Bytes of the topic's largest replica, in all its partitions; 0 if that is not known."""

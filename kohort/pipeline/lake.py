@@ -7,9 +7,10 @@ Tables are called by a path below the root: ``rebalances``, ``land/orders``.
 """
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JError
@@ -18,19 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kohort.pipeline import jvm
-from kohort.pipeline.append_transaction import AppendTransaction
+from kohort.pipeline.delta.by_spark import SparkTransaction
+from kohort.pipeline.delta.transaction import Transaction
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
-from kohort.pipeline.replace_transaction import Groups, ReplaceTransaction
 
 _FORMAT: Final = "delta"
-
-_INDEX: Final = "delta.dataSkippingStatsColumns"
-_INDEXED: Final = ("cluster_id", "group", "sequence", "started_at", "at")
-"""Columns whose smallest and greatest values are noted for each file of the history and of what is
-found in it: those by which rows are looked for. Without a word it would be the first 32 columns,
-which costs a small write more than its rows do.
-"""
 
 _LOG: Final = "_delta_log"
 """Alone, it is of a table that is being created, or that a kill has kept from it."""
@@ -40,6 +34,10 @@ _BEGUN: Final = "_first_write"
 ours. It may be what a kill has left, of which Delta's VACUUM takes care, or what another run is
 writing just now. Delta leaves alone what begins so.
 """
+
+
+Change: TypeAlias = Transaction | SparkTransaction
+"""A change of a table, by Python where that is possible."""
 
 
 class Lake:
@@ -56,7 +54,7 @@ class Lake:
 
     def exists(self, name: str) -> bool:
         """Whether there is a table of that name, with rows or without."""
-        with explained(self._called(name)):
+        with explained(self.called(name)):
             return DeltaTable.isDeltaTable(self.spark, self.path(name))
 
     def read(self, name: str) -> DataFrame:
@@ -76,7 +74,7 @@ class Lake:
 
         A table of an earlier version gets the columns that it lacks, with nothing in its rows.
         """
-        with explained(self._called(name)):
+        with explained(self.called(name)):
             if not self._check_place(name):
                 self._make(name, schema)
             elif self._is_short_of(name, schema):
@@ -86,7 +84,7 @@ class Lake:
 
     def version(self, name: str) -> int:
         """How often the table has changed since it was made."""
-        with explained(self._called(name)):
+        with explained(self.called(name)):
             nothing = jvm.of(self.spark).scala.Option.empty()
             log = jvm.delta_log(self.spark, self.path(name))
             return int(log.update(False, nothing, nothing).version())
@@ -107,36 +105,18 @@ class Lake:
         with self._writing(name):
             writer.save(self.path(name))
 
-    def fits(self, name: str, schema: StructType) -> bool:
-        """Whether the table is there, with these columns and no others."""
-        if not self.exists(name):
-            return False
-        with explained(self._called(name)):
-            return self._columns(name) == _lowered(schema.names)
+    def begin(self, name: str) -> Change:
+        """A change of a table of the history or of findings; see `Transaction`.
 
-    def replace(self, rows: DataFrame, name: str, groups: Groups, *, are_many: bool) -> None:
-        """Puts `rows` in the place of all rows of these groups; see `ReplaceTransaction`.
-
-        Raises:
-            ConflictError: the table has changed since this began. Nothing was changed.
+        What is read of it after this may decide what is written. What its methods raise is for
+        `explained`, with what `called` says.
         """
-        with explained(self._called(name)):
-            transaction = ReplaceTransaction(self.spark, self.path(name))
-            transaction.replace(rows, groups, are_many=are_many)
-
-    def begin_append(self, name: str) -> AppendTransaction:
-        """For `append`: before the table is read for what is missing in it."""
-        with explained(self._called(name)):
-            return AppendTransaction(self.spark, self.path(name))
-
-    def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
-        """Adds rows that were missing when the transaction began: a merge without a search.
-
-        Raises:
-            ConflictError: the table has changed since. Nothing was added.
-        """
-        with explained(self._called(name)):
-            transaction.append(frame)
+        with explained(self.called(name)):
+            self._check_place(name)
+            transaction = Transaction(self.spark, self.path(name))
+            if transaction.is_plain:
+                return transaction
+            return SparkTransaction(self.spark, self.path(name))
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
@@ -148,7 +128,7 @@ class Lake:
         """
         same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
         rows = frame if is_unique else frame.dropDuplicates(list(on))
-        with explained(self._called(name)):
+        with explained(self.called(name)):
             self.create(name, frame.schema)
             (
                 DeltaTable.forPath(self.spark, self.path(name))
@@ -162,15 +142,72 @@ class Lake:
     def overwrite(self, frame: DataFrame, name: str) -> None:
         """Replaces the table, schema and all; readers see the old one or the new one."""
         writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
-        if index := _index(frame.schema):
-            writer = writer.option(_INDEX, index)
         with self._writing(name):
             writer.save(self.path(name))
+
+    def delete(self, name: str, condition: str) -> None:
+        """Removes the rows for which an expression of SQL is true."""
+        with explained(self.called(name)):
+            DeltaTable.forPath(self.spark, self.path(name)).delete(condition)
+
+    def compact(self, name: str) -> None:
+        """Puts small files together; the rows stay the same."""
+        with explained(self.called(name)):
+            DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
+
+    def vacuum(self, name: str, hours: int) -> None:
+        """Removes files that have not belonged to the table for so many hours, 168 at least."""
+        with explained(self.called(name)):
+            DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
+
+    def file_count(self, name: str) -> int:
+        """How many files the table's rows are in."""
+        with explained(self.called(name)):
+            change = self.begin(name)
+            if isinstance(change, Transaction):
+                return len(change.files)
+            log = jvm.delta_log(self.spark, self.path(name))
+            return int(log.unsafeVolatileSnapshot().numOfFiles())
+
+    def has_stale_files(self, name: str, hours: int) -> bool:
+        """Whether files may be there that have not belonged to the table for so many hours."""
+        with explained(self.called(name)):
+            change = self.begin(name)
+            if not isinstance(change, Transaction):
+                return True
+            live = {file.path for file in change.files}
+            before_ms = (time.time() - hours * 3600) * 1000
+            place = self._place(self.path(name))
+            return any(
+                one.isFile()
+                and one.getModificationTime() < before_ms
+                and str(one.getPath().getName()) not in live
+                for one in self._files(place).listStatus(place)
+            )
+
+    def names(self) -> list[str]:
+        """The tables of the root and of the directories in it, in the order of the alphabet."""
+        with explained(f"the lake {self.root}"):
+            return sorted(
+                table
+                for name in self._directories("")
+                for table in ([name] if self.exists(name) else self._directories(name))
+                if self.exists(table)
+            )
+
+    def _directories(self, below: str) -> list[str]:
+        place = self._place(f"{self.root}/{below}".rstrip("/"))
+        files = self._files(place)
+        if not files.exists(place):
+            return []
+        prefix = f"{below}/" if below else ""
+        found = [one for one in files.listStatus(place) if one.isDirectory()]
+        return [f"{prefix}{one.getPath().getName()}" for one in found]
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
         """Rows are written, by which the table may come to be."""
-        with explained(self._called(name)):
+        with explained(self.called(name)):
             if self._check_place(name):
                 yield
                 return
@@ -192,16 +229,15 @@ class Lake:
             # Delta creates tables only where nothing is at all.
             self._add_columns(name, schema)
             return
-        table = DeltaTable.createIfNotExists(self.spark).location(self.path(name))
-        if index := _index(schema):
-            table = table.property(_INDEX, index)
+        transaction = Transaction(self.spark, self.path(name))
         try:
-            table.addColumns(schema).execute()
+            transaction.declare(schema)
+            transaction.commit([], [], mode="Append")
         except (PySparkException, Py4JError) as error:
             # There was nothing just before.
-            if self._is_begun(name) or DeltaTable.isDeltaTable(self.spark, self.path(name)):
+            if DeltaTable.isDeltaTable(self.spark, self.path(name)):
                 raise ConflictError(
-                    f"{self._called(name)}: another run is making it at the same time"
+                    f"{self.called(name)}: another run is making it at the same time"
                 ) from error
             raise
 
@@ -225,7 +261,7 @@ class Lake:
             # Another run may have ended its first write since the first look.
             if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
                 raise PipelineError(
-                    f"{self._called(name)}: files are there that are not a table's. "
+                    f"{self.called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
                 )
         self._known.add(name)
@@ -245,15 +281,9 @@ class Lake:
     def _files(self, place: Any) -> Any:  # noqa: ANN401 - of the JVM, both.
         return place.getFileSystem(jvm.hadoop_configuration(self.spark))
 
-    def _called(self, name: str) -> str:
+    def called(self, name: str) -> str:
+        """The table, in a sentence."""
         return f"the table {name} of {self.root}"
-
-
-def _index(schema: StructType) -> str:
-    """The columns of this schema whose values are noted; nothing for tables of other things."""
-    if "group" not in schema.names:
-        return ""
-    return ",".join(name for name in _INDEXED if name in schema.names)
 
 
 def _lowered(names: Iterable[str]) -> set[str]:

@@ -4,6 +4,7 @@ Each may also come from the environment, for containers and schedulers; the comm
 """
 
 import argparse
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from kohort.pipeline import session
 from kohort.pipeline.errors import UsageError
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.metrics import Metrics
 from kohort.pipeline.streaming.query import StreamSettings
 
 LAKE: Final = "lake"
@@ -86,6 +88,9 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_S3: Final = "s3a://"
+
+
 def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float) -> None:
     """How a topic is followed; `group` and `interval_s` are the job's defaults."""
     parser.add_argument(
@@ -103,11 +108,11 @@ def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float
     add_patience(parser)
     parser.add_argument(
         "--group",
-        default=group,
         metavar="NAME",
         help="the consumer group to which progress is committed, so that lag can be seen; "
-        '"" for none (%(default)s)',
+        f'"" for none ({group}- and eight digits, another for each lake)',
     )
+    parser.set_defaults(group_prefix=group)
     parser.add_argument(
         "--checkpoints",
         metavar="DIRECTORY",
@@ -119,10 +124,18 @@ def stream_of(options: argparse.Namespace, lake: Lake) -> StreamSettings:
     """What the command line says about following a topic."""
     return StreamSettings(
         checkpoints=absolute(options.checkpoints or f"{lake.root}/_checkpoints"),
-        group=options.group or None,
+        group=_group(options, lake),
         available_now=options.available_now,
         interval_s=options.interval,
     )
+
+
+def _group(options: argparse.Namespace, lake: Lake) -> str | None:
+    if options.group is not None:
+        return options.group or None
+    # Two lakes that land one topic are not equally far.
+    digits = hashlib.sha256(lake.root.encode()).hexdigest()[:8]
+    return f"{options.group_prefix}-{digits}"
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +147,33 @@ def add_patience(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long to try again when brokers do not answer, if it goes on (%(default)s)",
     )
+
+
+def add_metrics(parser: argparse.ArgumentParser) -> None:
+    """Where the job's own figures are to be had."""
+    group = parser.add_argument_group("Prometheus")
+    group.add_argument(
+        "--metrics-port",
+        type=positive,
+        metavar="PORT",
+        help="show rows, batches and lag of the job at http://...:PORT/metrics",
+    )
+    group.add_argument(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE",
+        help="keep them in a file, for node_exporter's textfile collector: of jobs that end",
+    )
+
+
+def metrics_of(options: argparse.Namespace, job: str) -> Metrics:
+    """The job's metrics, shown where that was asked for. Raises UnavailableError."""
+    metrics = Metrics(job)
+    if options.metrics_port is not None:
+        metrics.serve(options.metrics_port)
+    if options.metrics_file is not None:
+        metrics.write_into(options.metrics_file)
+    return metrics
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
@@ -155,6 +195,9 @@ def session_of(options: argparse.Namespace, name: str, *, java_options: str = ""
         conf=session.parse_conf(options.conf),
         jars_directory=options.jars,
         java_options=java_options,
+        with_s3=any(
+            (getattr(options, name, None) or "").startswith(_S3) for name in ("lake", "checkpoints")
+        ),
     )
     session.set_log_level(spark, options.log_level)
     session.fit_to_machine(spark)

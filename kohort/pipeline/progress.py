@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline.console import announce
+from kohort.pipeline.metrics import Metrics
 
 LATE_S_MAX: Final = 10.0
 """News that have not come by then will not come: Spark drops some when it has too many."""
@@ -31,7 +32,8 @@ QUIET_S_MAX: Final = 10.0
 class Progress(StreamingQueryListener):
     """Tells of each batch of each query: rows, rows per second, offsets that are still behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics | None = None) -> None:
+        self._metrics = metrics
         self.rows: dict[str, int] = {}
         """All rows so far, by the name of the query."""
         self._told_s = time.monotonic()
@@ -71,6 +73,13 @@ class Progress(StreamingQueryListener):
         self.rows[name] = self.rows.get(name, 0) + progress.numInputRows
         self._told_s = time.monotonic()
         announce(line(name, progress))
+        if self._metrics is not None:
+            self._metrics.batch(
+                name.rpartition(" ")[2],
+                progress.numInputRows,
+                progress.batchDuration / 1000,
+                behind(progress),
+            )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
         pass

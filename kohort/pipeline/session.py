@@ -61,12 +61,14 @@ def build(
     conf: Mapping[str, str] | None = None,
     jars_directory: Path | None = None,
     java_options: str = "",
+    with_s3: bool = False,
 ) -> SparkSession:
     """The session of this process, made if there is none yet.
 
     `name` is what the cluster shows. `conf` are Spark's own settings. Missing jars are fetched
     into `jars_directory` (the user's cache without one), with progress on standard error.
-    `java_options` are for the JVM of a session on this machine.
+    `java_options` are for the JVM of a session on this machine. With `with_s3`, paths under
+    s3a:// can be named.
 
     Raises:
         UnavailableError: no Java, jars that cannot be fetched, or a session that does not start.
@@ -82,7 +84,7 @@ def build(
             settings["spark.driver.extraJavaOptions"] = options.rstrip()
             # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory)))
+        settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory, with_s3=with_s3)))
     elif master:
         settings["spark.master"] = master
     # Of each call that a JVM does not answer any more it logs a stack trace; the job tells it once.
@@ -102,17 +104,16 @@ def build(
 
 def fit_to_machine(spark: SparkSession) -> None:
     """Few large tasks: on one machine, Spark's 200 per shuffle cost more than what is in them, and
-    so do Delta's 50 to read the log of a table. It makes no difference who started the session.
+    anywhere so do Delta's 50 to read the log of a table. It makes no difference who started the
+    session.
 
-    What was said from outside stays, and so does a cluster's default.
+    What was said from outside stays, and so does a cluster's default for shuffles.
     """
     context = spark.sparkContext
-    if not (context.master or "").startswith("local"):
-        return
-    for name, count in (
-        (_SHUFFLE_PARTITIONS, 2 * context.defaultParallelism),
-        (_SNAPSHOT_PARTITIONS, 2),
-    ):
+    wanted = {_SNAPSHOT_PARTITIONS: 2}
+    if (context.master or "").startswith("local"):
+        wanted[_SHUFFLE_PARTITIONS] = 2 * context.defaultParallelism
+    for name, count in wanted.items():
         if not context.getConf().contains(name):
             spark.conf.set(name, count)
 

@@ -64,6 +64,12 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def kill_jvm(self) -> None:
+        """SIGKILL to Spark's JVM alone, as the kernel does when memory is short."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        for pid in children.split():
+            os.kill(int(pid), signal.SIGKILL)
+
     def terminate(self) -> int:
         """SIGTERM, as a scheduler sends it; returns the exit code."""
         self._process.terminate()

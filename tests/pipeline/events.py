@@ -1,4 +1,4 @@
-"""Events of the history as the broker's own code makes them, and as Spark gets them."""
+"""Events of the history as the broker's own code makes them, and as the pipeline gets them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from kohort.broker.core.history.model import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from kohort.pipeline.analysis.rows import GroupHistory
+    from kohort.pipeline.events.reading import Record
 
 CLUSTER = "cluster-1"
 GROUP = "billing"
@@ -131,19 +132,20 @@ def line(record: HistoryRecord) -> bytes:
     return json.dumps(as_json(record)).encode()
 
 
-def raw(spark: SparkSession, values: Iterable[bytes | None]) -> DataFrame:
-    """Values as RAW records."""
-    from kohort.pipeline.transformations.parsing import RAW  # noqa: PLC0415
+def records(values: Iterable[bytes | None]) -> list[Record]:
+    """Values as they come in."""
+    from kohort.pipeline.events.reading import Record  # noqa: PLC0415
 
-    rows = [
-        (CLUSTER, "history", 0, offset, None, GROUP.encode(), value)
+    return [
+        Record(CLUSTER, "history", 0, offset, None, GROUP.encode(), value)
         for offset, value in enumerate(values)
     ]
-    return spark.createDataFrame(rows, RAW)
 
 
-def events(spark: SparkSession, *records: HistoryRecord) -> DataFrame:
-    """Records as the transformations of the history take them."""
-    from kohort.pipeline.transformations import parsing  # noqa: PLC0415
+def histories(*given: HistoryRecord) -> dict[str, GroupHistory]:
+    """What the tables of the history have of these, by group."""
+    from kohort.pipeline.analysis.rows import histories_of  # noqa: PLC0415
+    from kohort.pipeline.events.reading import typed  # noqa: PLC0415
 
-    return parsing.good(parsing.parsed(raw(spark, map(line, records))))
+    found = histories_of(CLUSTER, (typed(line(record).decode()) for record in given))
+    return {history.group: history for history in found}

@@ -69,11 +69,21 @@ def worked_out(events: DataFrame, *, tasks: int = 2) -> list[Row]:
     return rows.orderBy("cluster_id", "group", "ordinal").collect()
 
 
-def test_rows_are_those_of_the_advisor_however_the_work_is_cut(spark: SparkSession) -> None:
-    events = frame(spark, deploy("a", 2) + deploy("b", 3))
-    rows = worked_out(events.repartition(1), tasks=1)
+@pytest.fixture(scope="module")
+def advised(spark: SparkSession) -> DataFrame:
+    """Advice for the groups a and b, worked out once: a replay of all settings costs seconds."""
+    events = frame(spark, deploy("a", 2) + deploy("b", 3)).repartition(1)
+    found = steps.traces(events, days=35, known={})
+    return steps.advice(found, steps.outcomes(found, tasks=1)).localCheckpoint()
 
-    assert worked_out(events.repartition(5), tasks=7) == rows
+
+def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
+    spark: SparkSession, advised: DataFrame
+) -> None:
+    assert advised.columns == ADVICE.names
+    events = frame(spark, deploy("a", 2) + deploy("b", 3))
+    rows = worked_out(events.repartition(5), tasks=7)
+    assert rows == advised.orderBy("cluster_id", "group", "ordinal").collect()
     trace = read_trace("a", deploy("a", 2))
     assert trace is not None
     told = advise(trace, [predict(trace, setting) for setting in grid(trace)])
@@ -155,12 +165,11 @@ def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
 
 
 def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
-    spark: SparkSession,
+    advised: DataFrame,
 ) -> None:
-    found = steps.traces(frame(spark, deploy("a", 2)), days=35, known={})
-    rows = steps.advice(found, steps.outcomes(found, tasks=2))
+    rows = advised.where("`group` = 'a'")
 
-    (first,), (second,) = (steps.messages(rows).collect() for _ in range(2))
+    (first,), (second,) = (steps.messages(rows.repartition(n)).collect() for n in (1, 3))
 
     assert first == second
     assert first["key"] == "c/a"
@@ -213,13 +222,13 @@ def test_without_a_history_it_says_which_table_is_missing(
 
 
 def test_the_report_of_a_lake_is_one_page(
-    pipeline: Pipeline, spark: SparkSession, tmp_path: Path
+    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: DataFrame
 ) -> None:
     lake = Lake(spark, str(tmp_path / "lake"))
     raw = Piece("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
-    Ingest(lake).take(raw.frame(spark, "c"))
+    Ingest(lake).take(raw.records("c"))
     Findings(lake, Thresholds()).renew()
-    job.advise(lake, frame(spark, deploy("a", 2)), days=35, known={})
+    lake.overwrite(advised, ADVICE.name)
 
     output = tmp_path / "page.html"
     assert pipeline("report", "--lake", tmp_path / "lake", "--output", output) == 0

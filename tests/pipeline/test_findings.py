@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kohort.broker.core.history.model import WaitedFor
-from tests.pipeline.events import BEGIN_MS, CLUSTER, avoided, events, member, rebalance
+from kohort.pipeline.analysis.flapping import Flapping, flapping
+from kohort.pipeline.analysis.found import Thresholds, found_in
+from kohort.pipeline.analysis.in_arrow import SCHEMAS, tables_of
+from kohort.pipeline.analysis.ownership import Interval, Unavailability
+from kohort.pipeline.analysis.rows import by_sequence
+from kohort.pipeline.analysis.storms import Storm, storms
+from kohort.pipeline.analysis.summaries import (
+    Cause,
+    GroupRow,
+    Needless,
+    SequenceGap,
+    causes,
+    needless,
+    sequence_gaps,
+)
+from kohort.pipeline.analysis.waiting import (
+    HeartbeatGap,
+    SlowMember,
+    heartbeat_gaps,
+    percentile,
+    slow_members,
+)
+from kohort.pipeline.schemas import FINDINGS
+from tests.pipeline.events import BEGIN_MS, avoided, histories, member, rebalance
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from kohort.broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
+    from kohort.pipeline.analysis.rows import Member
 
 
 def went(member_id: str, host: str) -> MemberTimeline:
@@ -104,169 +125,156 @@ GROUPS: dict[str, list[HistoryRecord]] = {
 }
 
 
-def moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(BEGIN_MS / 1000 + seconds, UTC)
+def at(seconds: float) -> int:
+    return BEGIN_MS + round(seconds * 1000)
 
 
-def at(seconds: float) -> datetime:
-    """As Spark hands it out: in the time of this machine, without saying so."""
-    return moment(seconds).astimezone().replace(tzinfo=None)
+HISTORIES = histories(
+    *(replace(record, group=name) for name, given in GROUPS.items() for record in given)
+)
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, DataFrame]:
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
+def members_of(name: str) -> dict[int, list[Member]]:
+    return by_sequence(HISTORIES[name].members)
 
-    records = [replace(record, group=name) for name, given in GROUPS.items() for record in given]
-    frame = events(spark, *records)
-    return {
-        "rebalances": history.rebalances(frame).persist(),
-        "avoided": history.avoided(frame).persist(),
-        "members": history.members(frame).persist(),
+
+def test_storms_and_who_began_them() -> None:
+    found = {
+        name: storm
+        for name, history in HISTORIES.items()
+        for storm in storms(history.rebalances, members_of(name), quiet_ms=60_000, size=3)
     }
+    assert {
+        name: (storm.first_sequence, storm.rebalance_count, storm.started_by)
+        for name, storm in found.items()
+    } == {
+        "deploy": (1, 6, "deploy"),
+        "follow-ups": (1, 3, "several"),
+        "one member": (1, 4, "member"),
+        "scale out": (1, 3, "scale_out"),
+    }
+    assert {
+        name: (storm.left_count, storm.new_count, storm.follow_up_count, storm.member_count)
+        for name, storm in found.items()
+    } == {
+        "deploy": (3, 3, 0, 6),
+        "follow-ups": (0, 0, 2, 3),
+        "one member": (2, 2, 0, 1),
+        "scale out": (0, 3, 0, 3),
+    }
+    storm = found["one member"]
+    assert (storm.main_client_id, storm.main_client_count) == ("app", 4)
+    assert (storm.first_cause, storm.first_member_id) == ("member_left", "app-0")
+    assert storm.causes == ["member_added", "member_left"]
+    assert (storm.started_at, storm.ended_at, storm.duration_ms) == (at(0), at(7.5), 7_500)
 
 
-def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row[column] for column in columns) for row in frame.collect())
-
-
-def test_storms_and_who_began_them(tables: dict[str, DataFrame]) -> None:
-    from kohort.pipeline.transformations.storms import storms  # noqa: PLC0415
-
-    found = storms(tables["rebalances"], tables["members"], quiet_ms=60_000, size=3).persist()
-    assert rows_of(found, "group", "first_sequence", "rebalance_count", "started_by") == [
-        ("deploy", 1, 6, "deploy"),
-        ("follow-ups", 1, 3, "several"),
-        ("one member", 1, 4, "member"),
-        ("scale out", 1, 3, "scale_out"),
-    ]
-    counts = rows_of(found, "group", "left_count", "new_count", "follow_up_count", "member_count")
-    assert counts == [
-        ("deploy", 3, 3, 0, 6),
-        ("follow-ups", 0, 0, 2, 3),
-        ("one member", 2, 2, 0, 1),
-        ("scale out", 0, 3, 0, 3),
-    ]
-    (member_storm,) = found.where("`group` = 'one member'").collect()
-    assert (member_storm["main_client_id"], member_storm["main_client_count"]) == ("app", 4)
-    assert (member_storm["first_cause"], member_storm["first_member_id"]) == (
-        "member_left",
-        "app-0",
-    )
-    assert member_storm["causes"] == ["member_added", "member_left"]
-    assert (member_storm["started_at"], member_storm["ended_at"]) == (at(0), at(7.5))
-    assert member_storm["duration_ms"] == 7_500
-
-
-def test_flapping_partitions_are_those_that_moved_often_in_a_while(spark: SparkSession) -> None:
-    from kohort.pipeline.schemas import PARTITIONS  # noqa: PLC0415
-    from kohort.pipeline.transformations.flapping import flapping  # noqa: PLC0415
-
-    def owned(partition: int, *times: tuple[str, float]) -> list[dict[str, Any]]:
+def test_flapping_partitions_are_those_that_moved_often_in_a_while() -> None:
+    def owned(partition: int, *times: tuple[str, float]) -> list[Interval]:
+        nothing = Interval("t", (partition,), 0, "owned", *[None] * 11)  # type: ignore[arg-type]
         return [
-            {
-                "cluster_id": CLUSTER,
-                "group": "g",
-                "topic": "t",
-                "partitions": [partition],
-                "sequence": sequence,
-                "state": "owned",
-                "owner": owner,
-                "from_at": moment(seconds),
-            }
+            nothing._replace(sequence=sequence, owner=owner, from_at=at(seconds))
             for sequence, (owner, seconds) in enumerate(times)
         ]
 
-    rows = [
-        *owned(0, ("a", 0), ("b", 10), ("b", 12), ("a", 20), ("c", 30), ("c", 4_000)),
-        *owned(1, ("a", 0), ("b", 4_000), ("a", 8_000), ("b", 12_000)),
-        *owned(2, ("a", 0), ("a", 10), ("a", 20), ("a", 30)),
-    ]
-    table = spark.createDataFrame(rows, PARTITIONS.schema)
-    found = flapping(table, moves=3, window_ms=3_600_000).collect()
-    assert [tuple(row)[3:] for row in found] == [(0, 3, 3, at(30), 3, 1, 10_000)]
+    found = flapping(
+        [
+            *owned(0, ("a", 0), ("b", 10), ("b", 12), ("a", 20), ("c", 30), ("c", 4_000)),
+            *owned(1, ("a", 0), ("b", 4_000), ("a", 8_000), ("b", 12_000)),
+            *owned(2, ("a", 0), ("a", 10), ("a", 20), ("a", 30)),
+        ],
+        moves=3,
+        window_ms=3_600_000,
+    )
+    assert found == [("t", 0, 3, 3, at(30), 3, 1, 10_000)]
 
 
-def test_slow_members_are_those_that_were_waited_for(tables: dict[str, DataFrame]) -> None:
-    from kohort.pipeline.transformations.waiting import slow_members  # noqa: PLC0415
-
-    found = slow_members(tables["rebalances"], tables["members"]).persist()
-    assert rows_of(
-        found,
-        "process",
-        "waited_for_count",
-        "waited_for_total_ms",
-        "waited_for_longest_ms",
-        "for_join_count",
-        "for_assignment_count",
-        "missed_count",
-    ) == [("slow", 2, 1_280, 880, 1, 1, 1), ("unlisted-1", 1, 400, 400, 0, 1, 0)]
-    (slow,) = found.where("process = 'slow'").collect()
-    assert (slow["join_count"], slow["join_delay_longest_ms"]) == (2, 800)
-    assert (slow["join_delay_p50_ms"], slow["join_delay_p99_ms"]) == (400, 800)
-    assert (slow["host"], slow["last_at"]) == ("/10.0.0.1", at(200))
+def test_slow_members_are_those_that_were_waited_for() -> None:
+    found = slow_members(HISTORIES["waiting"].rebalances, members_of("waiting"))
+    slow, unlisted = sorted(found, key=lambda row: str(row.process))
+    assert slow[:3] == ("slow", "slow", "/10.0.0.1")
+    assert slow[3:8] == (2, 1_280, 880, 1, 1)
+    assert (slow.join_count, slow.join_delay_longest_ms, slow.missed_count) == (2, 800, 1)
+    assert (slow.join_delay_p50_ms, slow.join_delay_p99_ms) == (400, 800)
+    assert slow.last_at == at(200)
+    assert unlisted[:8] == ("unlisted-1", None, None, 1, 400, 400, 0, 1)
+    for name, history in HISTORIES.items():
+        if name != "waiting":
+            assert not slow_members(history.rebalances, members_of(name))
 
 
-def test_heartbeat_gaps_are_how_long_it_took_to_be_told(tables: dict[str, DataFrame]) -> None:
-    from kohort.pipeline.transformations.waiting import heartbeat_gaps  # noqa: PLC0415
-
-    found = heartbeat_gaps(tables["rebalances"], tables["members"])
-    assert sorted(tuple(row)[1:] for row in found.where("process != 'app'").collect()) == [
-        ("waiting", "dead", 0, None, None, None, None, 1, 45_000),
-        ("waiting", "quick", 2, 10, 30, 30, 30, 0, None),
-        ("waiting", "slow", 2, 100, 200, 200, 200, 0, None),
+def test_heartbeat_gaps_are_how_long_it_took_to_be_told() -> None:
+    found = heartbeat_gaps(HISTORIES["waiting"].rebalances, members_of("waiting"))
+    assert sorted(found) == [
+        ("dead", 0, None, None, None, None, 1, 45_000),
+        ("quick", 2, 10, 30, 30, 30, 0, None),
+        ("slow", 2, 100, 200, 200, 200, 0, None),
     ]
 
 
-def test_causes_count_what_happened_and_what_did_not(tables: dict[str, DataFrame]) -> None:
-    from kohort.pipeline.transformations.summaries import causes  # noqa: PLC0415
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 2), (0.9, 4), (0.99, 4), (0.25, 1)])
+def test_a_percentile_is_the_smallest_value_that_the_share_is_not_above(
+    share: float, expected: int
+) -> None:
+    assert percentile([1, 2, 3, 4], share) == expected
+    assert percentile([], share) is None
 
-    found = causes(tables["rebalances"], tables["avoided"]).where("`group` = 'needless'")
-    assert sorted(tuple(row)[2:] for row in found.collect()) == [
+
+def test_causes_count_what_happened_and_what_did_not() -> None:
+    history = HISTORIES["needless"]
+    assert sorted(causes(history.rebalances, history.avoided)) == [
         ("leader_rejoined", 1, 1, 1, 30, 30, 500, at(100)),
         ("member_added", 1, 0, 0, 50, 50, 500, at(300)),
     ]
 
 
-def test_needless_rebalances_are_listed(tables: dict[str, DataFrame]) -> None:
-    from kohort.pipeline.transformations.summaries import needless  # noqa: PLC0415
-
-    found = needless(tables["rebalances"]).where("`group` = 'needless'")
-    columns = ("sequence", "trigger_kind", "stopped_total_ms", "members_after")
-    assert rows_of(found, *columns) == [(1, "leader_rejoined", 30, 0)]
+def test_needless_rebalances_are_listed() -> None:
+    (found,) = needless(HISTORIES["needless"].rebalances)
+    assert (found.sequence, found.trigger_kind) == (1, "leader_rejoined")
+    assert (found.stopped_total_ms, found.members_after) == (30, 0)
 
 
-def test_gaps_in_the_sequence_are_told_and_their_beginning_is_none(
-    spark: SparkSession, tables: dict[str, DataFrame]
-) -> None:
-    from kohort.pipeline.transformations import history, parsing  # noqa: PLC0415
-    from kohort.pipeline.transformations.summaries import numbers, sequence_gaps  # noqa: PLC0415
-
+def test_gaps_in_the_sequence_are_told_and_their_beginning_is_none() -> None:
     running = replace(rebalance(7, 500, outcome="running"), group="gaps")
-    told = history.running(parsing.unfinished(events(spark, running)))
-    found = sequence_gaps(numbers(tables["rebalances"], tables["avoided"]), told)
-    columns = ("group", "from_sequence", "to_sequence", "missing_count", "running_count")
-    assert rows_of(found, *columns) == [("gaps", 6, 8, 3, 1), ("gaps", 10, 10, 1, 0)]
-    moments = rows_of(found, "from_sequence", "after_at", "before_at")
-    assert moments == [(6, at(300), at(600)), (10, at(600), at(900))]
-
-
-def test_a_group_is_one_row(spark: SparkSession, tables: dict[str, DataFrame]) -> None:
-    from kohort.pipeline.schemas import STORMS, UNAVAILABILITY  # noqa: PLC0415
-    from kohort.pipeline.transformations.summaries import groups  # noqa: PLC0415
-
-    idle = [
-        {"cluster_id": CLUSTER, "group": "gaps", "partition": number, "total_ms": 30}
-        for number in (1, 2)
+    gaps = histories(*(replace(record, group="gaps") for record in GROUPS["gaps"]), running)["gaps"]
+    assert sequence_gaps(gaps.rebalances, gaps.avoided, gaps.running) == [
+        (6, 8, 3, at(300), at(600), 1),
+        (10, 10, 1, at(600), at(900), 0),
     ]
-    storm = [{"cluster_id": CLUSTER, "group": "needless", "first_sequence": 1}]
-    found = groups(
-        tables["rebalances"],
-        tables["avoided"],
-        spark.createDataFrame(idle, UNAVAILABILITY.schema),
-        spark.createDataFrame(storm, STORMS.schema),
-    ).where("`group` in ('gaps', 'needless')")
-    assert sorted(tuple(row)[1:] for row in found.collect()) == [
-        ("gaps", 4, 11, 4, 4, at(0), at(900), 3, 1, 0, 0, 0, 60, 0),
-        ("needless", 1, 3, 3, 0, at(0), at(300), 2, 1, 1, 80, 50, 0, 1),
-    ]
+
+
+def test_a_group_is_one_row() -> None:
+    found = {name: found_in(HISTORIES[name], Thresholds()) for name in ("gaps", "needless")}
+    assert found["gaps"]["groups"] == [(4, 11, 4, 4, at(0), at(900), 3, 1, 0, 0, 0, 0, 0)]
+    assert found["needless"]["groups"] == [(1, 3, 3, 0, at(0), at(300), 2, 1, 1, 80, 50, 0, 0)]
+
+
+def test_only_the_last_days_are_looked_at() -> None:
+    day = 86_400
+    given = [rebalance(n, n * 20 * day, member("a-1", join=0, sync=9, kept=1)) for n in (1, 2, 3)]
+    (history,) = histories(*given).values()
+    found = found_in(history, Thresholds(days=30))
+    (group,) = found["groups"]
+    assert (group[2], group[6]) == (3, 3)
+    assert [row[1] for row in found["causes"]] == [2]
+    assert [row[0] for row in found["needless"]] == [2, 3]
+
+
+@pytest.mark.parametrize("name", [*GROUPS])
+def test_the_rows_are_in_the_order_of_the_columns_of_their_tables(name: str) -> None:
+    tables = tables_of([HISTORIES[name]], Thresholds(storm_size=1))
+    for table in FINDINGS:
+        assert tables[table.name].schema.equals(SCHEMAS[table.name])
+    for rows, kind in (
+        ("partitions", Interval),
+        ("unavailability", Unavailability),
+        ("storms", Storm),
+        ("flapping", Flapping),
+        ("slow_members", SlowMember),
+        ("heartbeat_gaps", HeartbeatGap),
+        ("causes", Cause),
+        ("needless", Needless),
+        ("sequence_gaps", SequenceGap),
+        ("groups", GroupRow),
+    ):
+        assert SCHEMAS[rows].names == ["cluster_id", "group", *kind._fields]

@@ -10,10 +10,13 @@ import pytest
 
 from kohort.broker.core.history.json_form import as_json
 from kohort.broker.core.history.model import WaitedFor
-from tests.pipeline.events import BEGIN_MS, avoided, events, line, member, raw, rebalance
+from kohort.pipeline.events import rows
+from kohort.pipeline.events.reading import Read, Refused, read, typed
+from kohort.pipeline.schemas import AVOIDED, MEMBERS, REBALANCES, RUNNING
+from tests.pipeline.events import BEGIN_MS, avoided, line, member, rebalance, records
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kohort.broker.core.history.model import HistoryRecord
 
 GOOD: dict[str, Any] = as_json(rebalance(1, 0, member("a-1", join=0, sync=400, fate="new")))
 
@@ -45,37 +48,47 @@ BAD: dict[str, list[bytes | None]] = {
 }
 
 
-def test_what_is_no_event_gets_a_reason_and_stays_as_it_is(spark: SparkSession) -> None:
-    from kohort.pipeline.transformations import parsing  # noqa: PLC0415
-
-    values = [(reason, value) for reason, group in BAD.items() for value in group]
-    parsed = parsing.parsed(raw(spark, [value for _, value in values] + [changed()])).persist()
-    rows = parsing.quarantined(parsed).orderBy("offset").collect()
-    assert [(row["reason"], row["value"] and bytes(row["value"])) for row in rows] == values
-    assert [row["offset"] for row in rows] == list(range(len(values)))
-    assert all(row["detail"] for row in rows)
-    assert {row["key"] for row in rows} == {"billing"}
-    # The one good record, behind all these.
-    assert [row["offset"] for row in parsing.good(parsed).collect()] == [len(values)]
+def event_of(record: HistoryRecord) -> dict[str, Any]:
+    return typed(line(record).decode())
 
 
-def test_fields_and_names_of_younger_brokers_are_no_reason(spark: SparkSession) -> None:
-    from kohort.pipeline.transformations import history, parsing  # noqa: PLC0415
+@pytest.mark.parametrize(
+    ("reason", "value"), [(reason, value) for reason, group in BAD.items() for value in group]
+)
+def test_what_is_no_event_gets_a_reason(reason: str, value: bytes | None) -> None:
+    (record,) = records([value])
+    refused = read(record)
+    assert isinstance(refused, Refused)
+    assert (refused.reason, refused.record) == (reason, record)
+    assert refused.detail
 
+
+def test_fields_and_names_of_younger_brokers_are_no_reason() -> None:
     younger = changed(
-        moon={"phase": 1}, outcome="handed_over", trigger=GOOD["trigger"] | {"kind": "eclipse"}
+        moon={"phase": 1},
+        outcome="handed_over",
+        error={"number": [1]},
+        trigger=GOOD["trigger"] | {"kind": "eclipse"},
     )
     older = json.dumps({name: GOOD[name] for name in GOOD if name not in {"members", "stopped"}})
-    parsed = parsing.parsed(raw(spark, [younger, older.encode()]))
-    rows = history.rebalances(parsing.good(parsed)).orderBy("offset").collect()
-    assert [row["outcome"] for row in rows] == ["handed_over", "stable"]
-    assert rows[0]["trigger_kind"] == "eclipse"
-    assert rows[1]["stopped_total_ms"] is None
+    first, second = map(read, records([younger, older.encode()]))
+    assert isinstance(first, Read)
+    assert isinstance(second, Read)
+    row = rows.rebalance(first.event)
+    assert (row["outcome"], row["trigger_kind"]) == ("handed_over", "eclipse")
+    assert row["error"] == '{"number":[1]}'
+    assert rows.rebalance(second.event)["stopped_total_ms"] is None
+    assert not list(rows.members(second.event))
 
 
-def test_a_rebalance_is_one_row_with_what_the_event_says(spark: SparkSession) -> None:
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
+def test_halves_of_characters_are_replaced_since_no_file_holds_them() -> None:
+    (record,) = records([changed(leader="\ud800x", protocol="\U0001f600")])
+    said = read(record)
+    assert isinstance(said, Read)
+    assert (said.event["leader"], said.event["protocol"]) == ("?x", "\U0001f600")
 
+
+def test_a_rebalance_is_one_row_with_what_the_event_says() -> None:
     record = rebalance(
         5,
         1.25,
@@ -85,20 +98,21 @@ def test_a_rebalance_is_one_row_with_what_the_event_says(spark: SparkSession) ->
         follows=4,
         waited_for=WaitedFor(phase="join", member_ids=("a-1",), ms=70),
     )
-    frame = events(spark, record, avoided(6, 2))
-    (row,) = history.rebalances(frame).collect()
-    said = as_json(record)
+    event = event_of(record)
+    row = rows.rebalance(event)
     for column, value in {
-        "cluster_id": "cluster-1",
         "group": "billing",
         "sequence": 5,
         "follows": 4,
+        "started_at": BEGIN_MS + 1_250,
+        "ended_at": BEGIN_MS + 1_750,
         "trigger_kind": "member_added",
         "trigger_member_id": "b-1",
+        "trigger_at": BEGIN_MS + 1_250,
         "waited_phase": "join",
         "waited_member_ids": ["a-1"],
         "waited_ms": 70,
-        "duration_ms": said["timeline"]["finished_ms"],
+        "duration_ms": event["timeline"]["finished_ms"],
         "partitions_kept": 2,
         "partitions_gained": 1,
         "partitions_given_up": 1,
@@ -106,21 +120,27 @@ def test_a_rebalance_is_one_row_with_what_the_event_says(spark: SparkSession) ->
         "stopped_total_ms": 300,
         "stopped_longest_ms": 300,
         "needless": False,
-        "topic": "history",
-        "offset": 0,
     }.items():
         assert row[column] == value, column
-    assert row["started_at"].timestamp() * 1000 == BEGIN_MS + 1_250
-    assert (row["ended_at"] - row["started_at"]).total_seconds() == 0.5
-    assert json.loads(row["event"]) == said
-    (other,) = history.avoided(frame).collect()
+    other = rows.avoided(event_of(avoided(6, 2)))
     assert (other["sequence"], other["trigger_kind"]) == (6, "leader_rejoined")
-    assert other["at"].timestamp() * 1000 == BEGIN_MS + 2_000
+    assert other["at"] == BEGIN_MS + 2_000
 
 
-def test_members_are_rows_in_the_order_of_the_event(spark: SparkSession) -> None:
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
+def test_every_column_of_the_tables_is_made_by_the_row() -> None:
+    event = event_of(rebalance(1, 0, member("a-1", join=0, sync=4, kept=1)))
+    sourced = {"cluster_id", "topic", "partition", "offset", "event"}
+    (row,) = rows.members(event)
+    for table, names in (
+        (MEMBERS, row.keys()),
+        (REBALANCES, rows.rebalance(event).keys()),
+        (RUNNING, rows.running(event).keys()),
+        (AVOIDED, rows.avoided(event_of(avoided(2, 0))).keys()),
+    ):
+        assert set(table.names) - sourced <= names, table.name
 
+
+def test_members_are_rows_in_the_order_of_the_event() -> None:
     record = rebalance(
         2,
         0,
@@ -129,13 +149,14 @@ def test_members_are_rows_in_the_order_of_the_event(spark: SparkSession) -> None
         trigger="session_expired",
         by="x-9",
     )
-    rows = history.members(events(spark, record)).orderBy("ordinal").collect()
-    assert [row["member_id"] for row in rows] == ["a-1", "x-9"]
-    assert [row["owner"] for row in rows] == ["a-1", "x"]
-    assert [row["join_delay_ms"] for row in rows] == [70, None]
-    assert [row["stopped_ms"] for row in rows] == [300, None]
-    assert [row["given_up"] for row in rows] == [[], ["t-2"]]
-    assert [(row["fate"], row["fate_ms"]) for row in rows] == [
+    found = list(rows.members(event_of(record)))
+    assert [row["ordinal"] for row in found] == [0, 1]
+    assert [row["member_id"] for row in found] == ["a-1", "x-9"]
+    assert [row["owner"] for row in found] == ["a-1", "x"]
+    assert [row["join_delay_ms"] for row in found] == [70, None]
+    assert [row["stopped_ms"] for row in found] == [300, None]
+    assert [row["given_up"] for row in found] == [[], ["t-2"]]
+    assert [(row["fate"], row["fate_ms"]) for row in found] == [
         ("kept", None),
         ("session_expired", 0),
     ]
@@ -149,25 +170,16 @@ def test_members_are_rows_in_the_order_of_the_event(spark: SparkSession) -> None
         ({"given_up": ["t-1"]}, False),
     ],
 )
-def test_needless_is_what_moved_nothing(
-    spark: SparkSession, more: dict[str, Any], expected: bool
-) -> None:
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
-
+def test_needless_is_what_moved_nothing(more: dict[str, Any], expected: bool) -> None:
     record = rebalance(2, 0, member("a-1", join=0, sync=4, kept=1, **more))
-    empty = rebalance(3, 1, outcome="empty")
-    superseded = rebalance(4, 2, outcome="superseded")
-    wanted = replace(record, sequence=5, trigger=replace(record.trigger, reason="ENFORCED"))
-    rows = history.rebalances(events(spark, record, empty, superseded, wanted)).orderBy("sequence")
-    assert [row["needless"] for row in rows.collect()] == [expected, False, None, False]
+    assert rows.rebalance(event_of(record))["needless"] is expected
+    assert rows.rebalance(event_of(rebalance(3, 1, outcome="empty")))["needless"] is False
+    assert rows.rebalance(event_of(rebalance(4, 2, outcome="superseded")))["needless"] is None
+    wanted = replace(record, trigger=replace(record.trigger, reason="ENFORCED"))
+    assert rows.rebalance(event_of(wanted))["needless"] is False
 
 
-def test_repetitions_are_one_event_and_contradictions_are_told_apart(spark: SparkSession) -> None:
-    from kohort.pipeline.transformations import parsing  # noqa: PLC0415
-
+def test_the_same_event_is_the_same_however_its_json_was_written() -> None:
     one, other = rebalance(1, 0), rebalance(1, 9)
-    spaced = json.dumps(as_json(one), indent=1).encode()
-    parsed = parsing.parsed(raw(spark, [line(one), spaced, line(other), line(one)]))
-    rows = parsing.without_repetitions(parsing.identified(parsing.good(parsed))).collect()
-    assert sorted(row["offset"] for row in rows) == [0, 2]
-    assert len({row["fingerprint"] for row in rows}) == 2
+    spaced = json.dumps(as_json(one), indent=1, sort_keys=True)
+    assert typed(spaced) == event_of(one) != event_of(other)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pipeline.events import avoided, line, member, raw, rebalance
+from kohort.pipeline.delta.transaction import Transaction
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.rebalances.findings import Findings, Thresholds
+from kohort.pipeline.rebalances.ingest import Ingest
+from tests.pipeline.events import avoided, line, member, rebalance, records
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from kohort.pipeline.append_transaction import AppendTransaction
+COMMIT = Transaction.commit
 
 VALUES = [
     line(rebalance(1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-0"]))),
@@ -28,57 +32,60 @@ class PowerCutError(Exception):
     """The process is gone."""
 
 
-@pytest.mark.timeout(1_200)
-@pytest.mark.long
-def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    from kohort.pipeline.lake import Lake  # noqa: PLC0415
-    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+class Commits:
+    """Commits as they are, with what a test lets happen before one of them."""
 
-    class Breaking(Lake):
-        """Does so many writes and no more."""
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        """So many are done, and no more."""
+        self.table = ""
+        self.others: list[Callable[[], object]] = []
+        """What other runs do before this one commits to that table."""
+        commits = self
 
-        left = 0
+        def commit(transaction: Transaction, *given: Any, **more: Any) -> None:  # noqa: ANN401
+            commits.before(transaction)
+            COMMIT(transaction, *given, **more)
 
-        def merge_new(
-            self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
-        ) -> None:
-            self._count()
-            super().merge_new(frame, name, on=on, is_unique=is_unique)
+        monkeypatch.setattr(Transaction, "commit", commit)
 
-        def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
-            self._count()
-            super().append(frame, name, transaction)
-
-        def overwrite(self, frame: DataFrame, name: str) -> None:
-            self._count()
-            super().overwrite(frame, name)
-
-        def _count(self) -> None:
+    def before(self, transaction: Transaction) -> None:
+        if self.left is not None:
             if not self.left:
                 raise PowerCutError
             self.left -= 1
+        if transaction.root.endswith(f"/{self.table}") and self.others:
+            self.others.pop()()
 
-    root = str(tmp_path / "lake")
-    broken = Breaking(spark, root)
-    # Quarantine, members, rebalances, avoided, in this order.
-    for writes in range(4):
-        broken.left = writes
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
+    return Commits(monkeypatch)
+
+
+@pytest.mark.long
+def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
+    spark: SparkSession, tmp_path: Path, commits: Commits
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    ingest = Ingest(lake)
+    # Quarantine, members, rebalances, avoided: each run gets one further.
+    for turn in range(4):
+        commits.left = min(turn, 1)
         with pytest.raises(PowerCutError):
-            Ingest(broken).take(raw(spark, VALUES))
-    lake = Lake(spark, root)
-    tally = Ingest(lake).take(raw(spark, VALUES))
+            ingest.take(records(VALUES))
+    commits.left = None
+    tally = ingest.take(records(VALUES))
     assert (tally.rebalances, tally.avoided, tally.quarantined) == (2, 1, 1)
     counts = {
         name: lake.read(name).count() for name in ("rebalances", "avoided", "members", "quarantine")
     }
     assert counts == {"rebalances": 2, "avoided": 1, "members": 2, "quarantine": 1}
     # Findings that break off are made by the next run, though no event is new to it.
-    broken.left = 3
+    commits.left = 3
     with pytest.raises(PowerCutError):
-        Findings(broken, Thresholds()).renew()
+        Findings(lake, Thresholds()).renew()
+    commits.left = None
     assert Findings(lake, Thresholds()).renew() == 1
     (group,) = lake.read("groups").collect()
     assert (group["event_count"], group["rebalance_count"], group["needless_count"]) == (3, 2, 1)
@@ -86,59 +93,61 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
     assert Findings(lake, Thresholds()).renew() == 0
 
 
-@pytest.mark.timeout(1_200)
 @pytest.mark.long
 def test_runs_that_find_the_same_events_missing_write_them_once(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], commits: Commits
 ) -> None:
-    from kohort.pipeline.lake import Lake  # noqa: PLC0415
-    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
-    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
-
-    class Overtaken(Lake):
-        """Before one of its writes, another run does all its own."""
-
-        table = ""
-        others: ClassVar[list[Callable[[], object]]] = []
-
-        def append(self, frame: DataFrame, name: str, transaction: AppendTransaction) -> None:
-            self._let_by(name)
-            super().append(frame, name, transaction)
-
-        def overwrite(self, frame: DataFrame, name: str) -> None:
-            self._let_by(name)
-            super().overwrite(frame, name)
-
-        def _let_by(self, name: str) -> None:
-            if name == self.table and self.others:
-                self.others.pop()()
-
-    slow, quick = Overtaken(spark, str(tmp_path / "lake")), Lake(spark, str(tmp_path / "lake"))
+    root = str(tmp_path / "lake")
+    slow, quick = Lake(spark, root), Lake(spark, root)
     mine = Ingest(slow)
     for number, table in enumerate(["members", "rebalances", "avoided"]):
         values = [
             line(rebalance(3 * number + 1, 60 * number, member("a-1", join=0, sync=10, kept=1))),
             line(avoided(3 * number + 2, 60 * number + 10)),
         ]
-        slow.table = table
-        slow.others.append(partial(Ingest(quick).take, raw(spark, values)))
-        mine.take(raw(spark, values))
-        assert not slow.others
+        commits.table = table
+        commits.others.append(partial(Ingest(quick).take, records(values)))
+        mine.take(records(values))
+        assert not commits.others
         assert f"the table {table} of" in capsys.readouterr().err
     for table, count in {"rebalances": 3, "members": 3, "avoided": 3}.items():
         assert quick.read(table).count() == count
     # The other run knows of an event more, and this one writes over what it has found.
-    slow.table, findings = "causes", Findings(slow, Thresholds())
+    commits.table, findings = "causes", Findings(slow, Thresholds())
 
     def find_more() -> None:
         more = rebalance(99, 500, member("a-1", join=0, sync=10, kept=1))
-        Ingest(quick).take(raw(spark, [line(more)]))
+        Ingest(quick).take(records([line(more)]))
         Findings(quick, Thresholds()).renew()
 
-    slow.others.append(find_more)
+    commits.others.append(find_more)
     findings.renew()
-    assert not slow.others
+    assert not commits.others
     assert "another run renewed them meanwhile; doing it again" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
     (known,) = quick.read("causes").where("trigger_kind = 'member_added'").collect()
     assert known["rebalance_count"] == 4
+
+
+def test_an_event_is_there_once_and_what_contradicts_it_in_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    ingest = Ingest(lake)
+    first, other = rebalance(1, 0), rebalance(1, 9)
+    told = [line(first), line(rebalance(2, 60, outcome="running")), line(first), line(other)]
+    for _ in range(2):
+        tally = ingest.take(records(told))
+        assert tally.reasons == {"sequence_taken": 1}
+    # In a batch of its own, beside one that is new.
+    tally = ingest.take(records([line(other), line(avoided(3, 90)), b"{}"]))
+    assert tally.reasons == {"sequence_taken": 1, "missing_field": 1}
+    kept = [tuple(row) for row in lake.read("rebalances").select("sequence", "offset").collect()]
+    assert kept == [(1, 0)]
+    assert lake.read("running").count() == 1
+    rows = lake.read("quarantine").select("offset", "reason", "key").collect()
+    assert sorted(map(tuple, rows)) == [
+        (0, "sequence_taken", "billing"),
+        (2, "missing_field", "billing"),
+        (3, "sequence_taken", "billing"),
+    ]

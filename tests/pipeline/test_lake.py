@@ -1,16 +1,21 @@
 """The ways in which tables change: repeating one of them changes nothing more."""
 
 import itertools
+from dataclasses import replace as replace_fields
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.delta.transaction import SMALL_FILES_MAX, Transaction
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.replace_transaction import SMALL_FILES_MAX, Groups, ReplaceTransaction
+from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
 
 
 @pytest.fixture
@@ -132,98 +137,135 @@ def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
     assert rows(lake, "numbers") == []
 
 
-def test_an_append_fails_that_would_repeat_what_was_added_since_the_look(
-    spark: SparkSession, lake: Lake
-) -> None:
-    one = spark.createDataFrame([(1,)], "number int")
-    lake.create("numbers", one.schema)
-    early, late = lake.begin_append("numbers"), lake.begin_append("numbers")
-    lake.append(one, "numbers", early)
-    with pytest.raises(ConflictError, match="another run changed it at the same time"):
-        lake.append(one, "numbers", late)
-    # Whoever merges has looked as well.
-    transaction = lake.begin_append("numbers")
-    lake.merge_new(spark.createDataFrame([(2,)], "number int"), "numbers", on=["number"])
-    with pytest.raises(ConflictError):
-        lake.append(one, "numbers", transaction)
-    lake.append(
-        spark.createDataFrame([(3,)], "number int"), "numbers", lake.begin_append("numbers")
-    )
-    assert rows(lake, "numbers") == [(1,), (2,), (3,)]
+NUMBERS = Table(
+    "numbers",
+    "A row for each number.",
+    ("cluster_id", "group", "number"),
+    (Column("cluster_id", TEXT, ""), Column("group", TEXT, ""), Column("number", WHOLE, "")),
+)
 
 
-def grouped(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
-    return spark.createDataFrame(
-        [("c", group, number) for group, number in rows],
-        "cluster_id string, group string, number int",
-    )
+def grouped(*given: tuple[str, int]) -> pa.Table:
+    columns = [["c"] * len(given), *zip(*given, strict=True)] if given else [[], [], []]
+    return from_columns(NUMBERS, columns)
+
+
+def replace(
+    lake: Lake, *given: tuple[str, int], groups: list[str] | None, table: Table | None = None
+) -> bool:
+    listed = None if groups is None else [("c", group) for group in groups]
+    with explained("numbers"):
+        writer = lake.begin("numbers").replacing(listed, table)
+        writer.add(grouped(*given))
+        return writer.commit(schema_of(NUMBERS))
+
+
+def append(lake: Lake, *given: tuple[str, int]) -> None:
+    with explained("numbers"):
+        lake.begin("numbers").append(grouped(*given), NUMBERS.key)
+
+
+def read(lake: Lake, *groups: str) -> list[tuple[Any, ...]]:
+    """Without Spark."""
+    listed = [("c", group) for group in groups] or None
+    found = lake.begin("numbers").read(schema_of(NUMBERS), listed)
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def files_of(lake: Lake, name: str) -> set[str]:
     return {Path(path).name for path in lake.read(name).inputFiles()}
 
 
-def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(
-    spark: SparkSession, lake: Lake
-) -> None:
-    lake.overwrite(grouped(spark, ("a", 1), ("b", 2)).coalesce(1), "numbers")
-    lake.append(
-        grouped(spark, ("x", 3), ("y", 4)).coalesce(1), "numbers", lake.begin_append("numbers")
-    )
+def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: Lake) -> None:
+    assert replace(lake, ("a", 1), ("b", 2), groups=None, table=NUMBERS)
+    append(lake, ("x", 3), ("y", 4))
     before = files_of(lake, "numbers")
-    one = Groups(grouped(spark, ("b", 0)).select("cluster_id", "group"), {("c", "b")})
-    lake.replace(grouped(spark, ("b", 5), ("b", 6)), "numbers", one, are_many=False)
-    assert rows(lake, "numbers") == [
-        ("c", "a", 1),
-        ("c", "b", 5),
-        ("c", "b", 6),
-        ("c", "x", 3),
-        ("c", "y", 4),
-    ]
+    assert replace(lake, ("b", 5), ("b", 6), groups=["b"])
+    now = [("c", "a", 1), ("c", "b", 5), ("c", "b", 6), ("c", "x", 3), ("c", "y", 4)]
+    # Python's reading of the table and Spark's.
+    assert read(lake) == rows(lake, "numbers") == now
+    assert read(lake, "b", "y") == [now[1], now[2], now[4]]
     assert len(before & files_of(lake, "numbers")) == 1
-
-
-@pytest.mark.long
-def test_rows_of_groups_that_have_none_now_or_had_none_are_replaced_too(
-    spark: SparkSession, lake: Lake
-) -> None:
-    lake.overwrite(grouped(spark, ("a", 1), ("b", 2), ("x", 3), ("y", 4)), "numbers")
-    one = Groups(grouped(spark, ("b", 0)).select("cluster_id", "group"), {("c", "b")})
-    lake.replace(grouped(spark), "numbers", one, are_many=False)
+    # What is the same is not written again.
     version = lake.version("numbers")
-    unknown = Groups(grouped(spark, ("z", 0)).select("cluster_id", "group"), {("c", "z")})
-    lake.replace(grouped(spark), "numbers", unknown, are_many=False)
-    assert rows(lake, "numbers") == [("c", "a", 1), ("c", "x", 3), ("c", "y", 4)]
+    assert not replace(lake, ("b", 5), ("b", 6), groups=["b"])
+    assert not replace(lake, groups=["unknown"])
     assert lake.version("numbers") == version
-    # More of them than a list has names for.
-    many = Groups(grouped(spark, ("a", 0), ("x", 0)).select("cluster_id", "group"), None)
-    lake.replace(grouped(spark, ("x", 7)), "numbers", many, are_many=True)
-    assert rows(lake, "numbers") == [("c", "x", 7), ("c", "y", 4)]
+    assert replace(lake, groups=["b", "x"])
+    assert read(lake) == rows(lake, "numbers") == [now[0], now[4]]
 
 
-@pytest.mark.long
-def test_a_replacement_fails_of_rows_that_changed_meanwhile(
-    spark: SparkSession, lake: Lake
+def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: Lake) -> None:
+    replace(lake, ("a", 1), groups=None, table=NUMBERS)
+    early, late, replacing = (lake.begin("numbers") for _ in range(3))
+    early.append(grouped(("a", 2)), NUMBERS.key)
+    conflict = pytest.raises(ConflictError, match="another run changed it at the same time")
+    with conflict, explained("numbers"):
+        late.append(grouped(("a", 2)), NUMBERS.key)
+    writer = replacing.replacing([("c", "a")])
+    writer.add(grouped(("a", 3)))
+    with conflict, explained("numbers"):
+        writer.commit(schema_of(NUMBERS))
+    assert rows(lake, "numbers") == [("c", "a", 1), ("c", "a", 2)]
+
+
+@pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_tables_with_checkpoints_and_with_more_than_files_are_read_and_changed_alike(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, is_plain: bool
 ) -> None:
-    lake.overwrite(grouped(spark, ("a", 1)), "numbers")
-    path = lake.path("numbers")
-    groups = Groups(grouped(spark, ("a", 0)).select("cluster_id", "group"), {("c", "a")})
-    late = ReplaceTransaction(spark, path)
-    lake.replace(grouped(spark, ("a", 2)), "numbers", groups, are_many=False)
-    with pytest.raises(ConflictError), explained("the table"):
-        late.replace(grouped(spark, ("a", 3)), groups, are_many=False)
-    assert rows(lake, "numbers") == [("c", "a", 2)]
+    monkeypatch.setattr("kohort.pipeline.delta.transaction.SMALL_FILES_MAX", 100)
+    replace(lake, *((f"g{n}", n) for n in range(3)), groups=None, table=NUMBERS)
+    properties = "'delta.checkpointInterval' = '2'"
+    if not is_plain:
+        properties += ", 'delta.enableDeletionVectors' = 'true'"
+    spark.sql(f"ALTER TABLE delta.`{lake.path('numbers')}` SET TBLPROPERTIES ({properties})")
+    if not is_plain:
+        spark.sql(f"DELETE FROM delta.`{lake.path('numbers')}` WHERE number = 1")
+    assert isinstance(lake.begin("numbers"), Transaction) is is_plain
+    for number in range(3, 6):
+        append(lake, (f"g{number}", number))
+    assert replace(lake, ("g4", 44), groups=["g4", "g1"])
+    expected = [("c", f"g{n}", 44 if n == 4 else n) for n in (0, 2, 3, 4, 5)]
+    assert read(lake) == rows(lake, "numbers") == expected
+    assert read(lake, "g2") == [("c", "g2", 2)]
 
 
 @pytest.mark.long
-def test_many_small_files_are_put_together_on_the_occasion(spark: SparkSession, lake: Lake) -> None:
-    lake.create("numbers", grouped(spark).schema)
+def test_rows_beyond_what_is_held_are_in_files_of_their_own(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kohort.pipeline.delta.transaction.HELD_ROWS_MAX", 4)
+    monkeypatch.setattr("kohort.pipeline.delta.transaction.FILE_ROWS", 2)
+    replace(lake, *((f"g{n}", n) for n in range(9)), groups=None, table=NUMBERS)
+    assert len(files_of(lake, "numbers")) == 5
+    assert replace(lake, *((f"g{n}", -n) for n in range(6)), groups=[f"g{n}" for n in range(6)])
+    assert read(lake) == [("c", f"g{n}", -n if n < 6 else n) for n in range(9)]
+
+
+@pytest.mark.long
+def test_many_small_files_are_put_together_on_the_occasion(lake: Lake) -> None:
     names = [f"g{number:02}" for number in range(SMALL_FILES_MAX + 2)]
+    replace(lake, groups=None, table=NUMBERS)
     for name in names:
-        one = Groups(grouped(spark, (name, 0)).select("cluster_id", "group"), {("c", name)})
-        lake.replace(grouped(spark, (name, 1)), "numbers", one, are_many=False)
-    assert rows(lake, "numbers") == [("c", name, 1) for name in names]
-    assert len(files_of(lake, "numbers")) <= SMALL_FILES_MAX
+        append(lake, (name, 0))
+    assert len(files_of(lake, "numbers")) == len(names)
+    replace(lake, (names[0], 1), groups=[names[0]])
+    assert rows(lake, "numbers") == [("c", name, int(name == names[0])) for name in names]
+    assert len(files_of(lake, "numbers")) == 1
+
+
+def test_columns_of_another_version_make_way_for_those_of_now(lake: Lake) -> None:
+    other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
+    replace(lake, ("a", 1), groups=None, table=NUMBERS)
+    table_id = lake.create("numbers", NUMBERS.schema)
+    assert not lake.begin("numbers").fits(other)
+    with explained("numbers"):
+        writer = lake.begin("numbers").replacing(None, other)
+        writer.add(from_columns(other, [["c"], ["b"], [2], ["two"]]))
+        writer.commit(schema_of(other))
+    assert lake.begin("numbers").fits(other)
+    assert rows(lake, "numbers") == [("c", "b", 2, "two")]
+    assert lake.create("numbers", other.schema) == table_id
 
 
 def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, lake: Lake) -> None:
@@ -231,7 +273,7 @@ def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, l
     new = spark.createDataFrame([(2, "two")], "number int, name string")
     lake.overwrite(old, "numbers")
     lake.create("numbers", new.schema)
-    lake.append(new, "numbers", lake.begin_append("numbers"))
+    lake.append_once(new, "numbers", app_id="a", batch_id=0)
     assert rows(lake, "numbers") == [(1, None), (2, "two")]
 
 

@@ -92,6 +92,33 @@ def test_how_far_the_table_is_can_be_seen_as_the_lag_of_a_group(land: Land, topi
     assert topics.committed(f"lake-{topic}", topic) == {0: 55, 1: 55}
 
 
+@pytest.mark.long
+def test_topics_that_match_are_landed_from_a_time_on_and_what_was_before_later(
+    land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name = topics.create(2)
+    other = topics.create()
+    topics.produce(name, 100, partitions=2)
+    topics.produce(other, 10)
+    pattern = ("--pattern", f"{name[:-2]}.*")
+    # Record 50 has this time.
+    assert land(*pattern, "--from", "2023-11-14T22:13:20.050Z") == 0
+    assert land.rows(name) == [row for row in topics.read(name) if row[1] >= 25]
+    assert not Path(land.lake, "land", other).exists()
+    assert land(*pattern, "--backfill", "2023-11-14T22:13:20.020Z") == 0
+    assert "30 earlier offsets landed" in capfd.readouterr().err
+    assert land.rows(name) == [row for row in topics.read(name) if row[1] >= 10]
+    for _ in range(2):
+        assert land(name, "--backfill", "2000-01-01") == 0
+        assert land.rows(name) == topics.read(name)
+    assert "0 earlier offsets landed" in capfd.readouterr().err
+
+
+def test_which_topics_has_to_be_said(land: Land, capfd: pytest.CaptureFixture[str]) -> None:
+    assert land() == 2
+    assert "which topics?" in capfd.readouterr().err
+
+
 def test_records_that_were_deleted_before_they_were_landed_end_the_job_by_name(
     land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
 ) -> None:

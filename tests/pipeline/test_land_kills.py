@@ -41,7 +41,8 @@ def test_drivers_and_brokers_that_are_killed_cost_and_repeat_no_record(
         topic = topics.create(PARTITIONS)
 
         def start(*options: str) -> Driver:
-            return Driver(spark_jars, broker.bootstrap, lake, log, topic, *options)
+            group = ("--group", "landed")
+            return Driver(spark_jars, broker.bootstrap, lake, log, topic, *group, *options)
 
         load = Load(topics, topic)
         hit: Counter[str] = Counter()
@@ -65,7 +66,7 @@ def test_drivers_and_brokers_that_are_killed_cost_and_repeat_no_record(
                 load.produce(BATCH * 3)
             expected = dict.fromkeys(range(PARTITIONS), load.produced // PARTITIONS)
             driver.wait_until(
-                lambda: topics.committed("kohort-land", topic) == expected, "the last record"
+                lambda: topics.committed("landed", topic) == expected, "the last record"
             )
             assert driver.terminate_all() == 0, log.read_text()[-3000:]
         landed = table_rows(lake / "land" / topic)

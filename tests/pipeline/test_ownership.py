@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from pyspark.testing import assertDataFrameEqual
 
-from tests.pipeline.events import BEGIN_MS, CLUSTER, GROUP, events, member, rebalance
+from kohort.pipeline.analysis import ownership
+from tests.pipeline.events import BEGIN_MS, GROUP, histories, member, rebalance
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from kohort.broker.core.history.model import RebalanceRecord
+    from kohort.pipeline.analysis.ownership import Interval
+    from kohort.pipeline.analysis.rows import GroupHistory
 
-Interval: TypeAlias = tuple[str, int, str, int, int | None, str | None]
+Told: TypeAlias = tuple[str, int, str | None, int, int | None, str | None]
 """State, sequence, owner, from and until in ms since the beginning, what ended it."""
-
-
-def since_begin(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000) - BEGIN_MS
 
 
 ONE = rebalance(1, 0, member("a-1", join=0, sync=3_000, fate="new", gained=["t-0"]))
@@ -30,7 +24,7 @@ FIRST = rebalance(
 )
 
 
-SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Interval]]]] = {
+SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Told]]]] = {
     "eager members stop with all they have": (
         [
             FIRST,
@@ -177,45 +171,40 @@ SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Interval]]]] = 
 }
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, dict[str, list[Interval]]]:
-    """Of all at once, each a group of its own: a pass of Spark costs seconds, a row nothing."""
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
-    from kohort.pipeline.transformations.ownership import (  # noqa: PLC0415
-        by_partition,
-        partitions,
-    )
-
-    records = [
-        replace(record, group=name) for name, (given, _) in SCENARIOS.items() for record in given
-    ]
-    frame = events(spark, *records)
-    members = history.members(frame).persist()
-    rows = by_partition(partitions(members, history.rebalances(frame), members)).collect()
-    groups: dict[str, dict[str, list[Interval]]] = {}
-    for row in sorted(rows, key=lambda row: (row["from_at"], row["sequence"])):
-        begin = since_begin(row["from_at"])
-        until = None if row["until_at"] is None else since_begin(row["until_at"])
-        assert row["duration_ms"] == (None if until is None else until - begin)
-        partition = f"{row['topic']}-{row['partition']}"
-        groups.setdefault(row["group"], {}).setdefault(partition, []).append(
-            (row["state"], row["sequence"], row["owner"], begin, until, row["ended_by"])
-        )
-    return groups
+def intervals(history: GroupHistory) -> list[Interval]:
+    rebalances = {row.sequence: row for row in history.rebalances}
+    return ownership.intervals(history.members, rebalances, None)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_ownership(name: str, found: dict[str, dict[str, list[Interval]]]) -> None:
-    assert found[name] == SCENARIOS[name][1]
+def test_ownership(name: str) -> None:
+    given, expected = SCENARIOS[name]
+    found: dict[str, list[Told]] = {}
+    for row in intervals(histories(*given)[GROUP]):
+        until = None if row.until_at is None else row.until_at - BEGIN_MS
+        begin = row.from_at - BEGIN_MS
+        assert row.duration_ms == (None if until is None else until - begin)
+        for partition in row.partitions:
+            found.setdefault(f"{row.topic}-{partition}", []).append(
+                (row.state, row.sequence, row.owner, begin, until, row.ended_by)
+            )
+    assert found == expected
 
 
-def test_unavailability_is_summed_by_partition_and_cause(spark: SparkSession) -> None:
-    from kohort.pipeline.schemas import UNAVAILABILITY  # noqa: PLC0415
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
-    from kohort.pipeline.transformations.ownership import partitions, unavailability  # noqa: PLC0415
+def test_intervals_that_ended_before_a_moment_are_left_out() -> None:
+    given, _ = SCENARIOS["eager members stop with all they have"]
+    history = histories(*given)[GROUP]
+    rebalances = {row.sequence: row for row in history.rebalances}
+    found = ownership.intervals(history.members, rebalances, BEGIN_MS + 20_000)
+    begin = BEGIN_MS + 20_000
+    assert all(row.until_at is None or row.until_at >= begin for row in found)
+    # Its stop in between was long ago as well, and is not looked for.
+    (first,) = [row for row in found if row.sequence == 1]
+    assert (first.topic, first.until_at, first.ended_by) == ("t", begin, "session_expired")
 
-    frame = events(
-        spark,
+
+def test_unavailability_is_summed_by_partition_and_cause() -> None:
+    history = histories(
         FIRST,
         rebalance(2, 10, member("a-1", join=100, sync=400, kept=2)),
         rebalance(3, 20, member("a-1", join=100, sync=200, kept=2)),
@@ -227,33 +216,24 @@ def test_unavailability_is_summed_by_partition_and_cause(spark: SparkSession) ->
             by="a-1",
             outcome="empty",
         ),
-    )
-    members = history.members(frame).persist()
-    table = partitions(members, history.rebalances(frame), members).persist()
-    (expired,) = table.where("ended_by is null and state = 'unavailable' and topic = 't'").collect()
-    assert (expired["cause_member_id"], expired["unnoticed_ms_max"]) == ("a-1", 45_000)
-
-    def row(topic: str, partition: int, cause: str, *figures: int, at_s: float) -> tuple[Any, ...]:
-        at = datetime.fromtimestamp(BEGIN_MS / 1000 + at_s, UTC)
-        return (CLUSTER, GROUP, topic, partition, cause, *figures, at)
-
-    expected = [
-        row("t", 0, "member_added", 2, 400, 300, 0, at_s=20.1),
-        row("t", 0, "session_expired", 1, 0, 0, 1, at_s=30),
-        row("with-dash", 1, "member_added", 2, 400, 300, 0, at_s=20.1),
-        row("with-dash", 1, "session_expired", 1, 0, 0, 1, at_s=30),
+    )[GROUP]
+    found = intervals(history)
+    (expired,) = [
+        row
+        for row in found
+        if row.ended_by is None and row.state == "unavailable" and row.topic == "t"
     ]
-    assertDataFrameEqual(
-        unavailability(table), spark.createDataFrame(expected, UNAVAILABILITY.schema)
-    )
+    assert (expired.cause_member_id, expired.unnoticed_ms_max) == ("a-1", 45_000)
+    assert sorted(ownership.unavailability(found)) == [
+        ("t", 0, "member_added", 2, 400, 300, 0, BEGIN_MS + 20_100),
+        ("t", 0, "session_expired", 1, 0, 0, 1, BEGIN_MS + 30_000),
+        ("with-dash", 1, "member_added", 2, 400, 300, 0, BEGIN_MS + 20_100),
+        ("with-dash", 1, "session_expired", 1, 0, 0, 1, BEGIN_MS + 30_000),
+    ]
 
 
-def test_partitions_that_always_moved_together_are_one_row(spark: SparkSession) -> None:
-    from kohort.pipeline.transformations import history  # noqa: PLC0415
-    from kohort.pipeline.transformations.ownership import partitions  # noqa: PLC0415
-
-    frame = events(
-        spark,
+def test_partitions_that_always_moved_together_are_one_row() -> None:
+    history = histories(
         rebalance(
             1, 0, member("a-1", join=0, sync=10, fate="new", gained=["t-3", "t-0", "t-1", "u-1"])
         ),
@@ -263,10 +243,9 @@ def test_partitions_that_always_moved_together_are_one_row(spark: SparkSession) 
             member("a-1", join=0, sync=10, kept=3, given_up=["t-1"]),
             member("b-1", join=5, sync=10, fate="new", gained=["t-1"]),
         ),
-    )
-    members = history.members(frame).persist()
-    found = partitions(members, history.rebalances(frame), members).collect()
-    sets = sorted({(row["topic"], tuple(row["partitions"])) for row in found})
+    )[GROUP]
+    found = intervals(history)
+    sets = sorted({(row.topic, row.partitions) for row in found})
     assert sets == [("t", (0, 3)), ("t", (1,)), ("u", (1,))]
-    owned = [tuple(row["partitions"]) for row in found if row["state"] == "owned"]
+    owned = [row.partitions for row in found if row.state == "owned"]
     assert sorted(owned) == sorted(2 * [one for _, one in sets])

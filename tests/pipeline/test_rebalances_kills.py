@@ -55,3 +55,20 @@ def test_a_broker_that_is_killed_under_the_query_costs_and_repeats_no_event(
             assert driver.terminate() == 0
         assert "Exception in thread" not in log.read_text(errors="replace")
         assert in_tables(lake) == sorted(in_topic(topics))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.long
+def test_a_jvm_that_is_killed_is_told_of_in_a_sentence(spark_jars: Path, tmp_path: Path) -> None:
+    lake, log = tmp_path / "lake", tmp_path / "driver.log"
+    with KohortServer(tmp_path / "broker") as broker:
+        topics = Topics(broker.bootstrap)
+        topic = topics.create()
+        topics.produce(topic, 10)
+        with Driver(spark_jars, broker.bootstrap, lake, log, topic, "--interval", "1") as driver:
+            driver.wait_until(lambda: "batch 0, 10 rows" in log.read_text(), "the first batch")
+            driver.kill_jvm()
+            assert driver.wait() == 3
+    told = log.read_text(errors="replace")
+    assert "Spark's JVM has ended (signal 9) amid the work" in told
+    assert "Traceback" not in told

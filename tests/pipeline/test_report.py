@@ -35,7 +35,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = Lake(spark, str(tmp_path_factory.mktemp("lake")))
     records = [record for group in week().values() for record in group]
     lines = [(number, json.dumps(record).encode()) for number, record in enumerate(records)]
-    Ingest(made).take(Piece("week", lines).frame(spark, CLUSTER))
+    Ingest(made).take(Piece("week", lines).records(CLUSTER))
     Findings(made, Thresholds()).renew()
     return made
 

@@ -23,6 +23,7 @@ COMMANDS: Final = {
         "why groups rebalanced and what to change, as a page",
         "kohort.pipeline.jobs.report",
     ),
+    "tidy": ("small files together, old ones away", "kohort.pipeline.jobs.tidy"),
     "convert-log": (
         "a history out of the log of a Kafka broker; needs neither Spark nor Java",
         "kohort.cli.pipeline.convert_log",

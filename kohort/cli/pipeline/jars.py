@@ -14,9 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIRECTORY",
         help=f"where to keep them (%(default)s; {jars.DIRECTORY})",
     )
+    parser.add_argument(
+        "--s3", action="store_true", help="also those that reach lakes under s3a:// (14 MB more)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the paths, for `spark-submit --jars`. Raises PipelineError."""
-    print(",".join(map(str, jars.ensure(options.into))))
+    print(",".join(map(str, jars.ensure(options.into, with_s3=options.s3))))
     return 0

@@ -15,6 +15,7 @@ from functools import reduce
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
@@ -130,20 +131,27 @@ def from_lake(lake: Lake, options: argparse.Namespace) -> DataFrame:
 def from_files(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     """The events of files; lines that are none are counted and left out."""
     frames = [
-        piece.frame(spark, options.cluster_id)
+        _frame(spark, options.cluster_id, piece)
         for piece in files.pieces(options.files, options.timezone)
     ]
     if not frames:
         raise UsageError("nothing is in the files of --from")
-    text = f.col("value").cast("string")
+    text = f.col("event")
     events = reduce(DataFrame.unionAll, frames).select(
-        "cluster_id", f.get_json_object(text, "$.group").alias("group"), text.alias("event")
+        "cluster_id", f.get_json_object(text, "$.group").alias("group"), text
     )
     with explained("reading the files of --from"):
         bad = events.where(f.col("group").isNull()).count()
     if bad:
         announce(f"{bad:,} lines are not events of a history; left out")
     return _of_groups(events.where(f.col("group").isNotNull()), options.group)
+
+
+def _frame(spark: SparkSession, cluster_id: str, piece: files.Piece) -> DataFrame:
+    lines = [line.decode(errors="replace") for _, line in piece.lines]
+    return spark.createDataFrame(
+        pa.table({"cluster_id": [cluster_id] * len(lines), "event": lines})
+    )
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -7,19 +7,22 @@ can be added and left out from run to run, and one that fails does not hold up t
 from __future__ import annotations
 
 import argparse
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
-from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explain
+from kohort.pipeline.kafka import Admin
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.landing.topic import LandingSettings, TopicLander
+from kohort.pipeline.landing.topic import JOB, LandingSettings, TopicLander
 from kohort.pipeline.progress import Progress
 from kohort.pipeline.retry_budget import RetryBudget
 from kohort.pipeline.stopping import stop_on_signals
@@ -30,12 +33,21 @@ GROUP: Final = "kohort-land"
 AT_A_TIME: Final = 4
 """Topics that are landed at the same time in a run that ends; others wait for their turn."""
 
+LOOK_FOR_TOPICS_S: Final = 60.0
+"""How often a broker is asked for topics that match, in a run that goes on."""
+
 _LOOK_EVERY_S: Final = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this job."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="a topic to land")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="a topic to land")
+    parser.add_argument(
+        "--pattern",
+        type=_pattern,
+        metavar="REGEX",
+        help="land all topics whose whole names match, also such as are made later",
+    )
     common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(
         "--on-data-loss",
@@ -47,9 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="begin",
-        choices=("earliest", "latest"),
+        type=_begin,
         default="earliest",
-        help="where to begin with a topic that was never landed (%(default)s)",
+        metavar="earliest|latest|TIME",
+        help="where to begin with a topic that was never landed; a time such as 2026-11-01T06:00Z "
+        "is of the records' timestamps (%(default)s)",
+    )
+    parser.add_argument(
+        "--backfill",
+        type=_moment,
+        metavar="TIME",
+        help="before all else, land what is there since then of topics that were begun later",
     )
     parser.add_argument(
         "--max-offsets-per-trigger",
@@ -72,16 +92,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     common.add_lake(parser)
     common.add_kafka(parser)
+    common.add_metrics(parser)
     common.add_spark(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Raises PipelineError."""
+    if not options.topics and options.pattern is None:
+        raise UsageError("which topics? Name them, or give --pattern")
     kafka = common.kafka_of(options)
     kafka.check_reachable()
+    metrics = common.metrics_of(options, JOB)
     spark = common.session_of(options, NAME)
     lake = common.lake_of(options, spark)
-    progress = Progress()
+    progress = Progress(metrics)
     settings = settings_of(options, lake)
     failures: list[PipelineError] = []
     with stop_on_signals(spark) as stopping, progress.listening(spark):
@@ -94,7 +118,8 @@ def run(options: argparse.Namespace) -> int:
             stopping,
             failures,
         )
-        job.run(list(dict.fromkeys(options.topics)))
+        with kafka.admin(spark) as admin:
+            job.run(_Topics(options.topics, options.pattern, admin))
     if failures:
         raise failures[0]
     announce(f"land: {sum(progress.rows.values()):,} rows in all")
@@ -106,11 +131,36 @@ def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
     return LandingSettings(
         stream=common.stream_of(options, lake),
         record_losses=options.on_data_loss == "record",
-        from_latest=options.begin == "latest",
+        begin=options.begin,
+        backfill_ms=options.backfill,
         offsets_max=options.max_offsets_per_trigger,
         bytes_max=options.max_bytes_per_trigger,
         min_partitions=options.min_partitions,
     )
+
+
+class _Topics:
+    """The topics that are named, and those that match."""
+
+    def __init__(self, named: Sequence[str], pattern: re.Pattern[str] | None, admin: Admin) -> None:
+        self._named, self._pattern, self._admin = named, pattern, admin
+        self._known: set[str] = set()
+        self._next_look_s = 0.0
+
+    def new(self) -> list[str]:
+        """Topics that were not there at the last look; a broker is asked now and then.
+
+        Raises:
+            UnavailableError, PipelineError
+        """
+        now_s = time.monotonic()
+        if now_s < self._next_look_s or (self._known and self._pattern is None):
+            return []
+        self._next_look_s = now_s + LOOK_FOR_TOPICS_S
+        matching = [] if self._pattern is None else self._admin.names(self._pattern)
+        found = [name for name in (*self._named, *matching) if name not in self._known]
+        self._known.update(found)
+        return list(dict.fromkeys(found))
 
 
 class _Running:
@@ -156,12 +206,15 @@ class _Job:
         self._failures = failures
         self._running: dict[str, _Running] = {}
 
-    def run(self, topics: Sequence[str]) -> None:
+    def run(self, topics: _Topics) -> None:
         """Until all have ended, or were stopped."""
-        waiting = list(topics)
-        limit = AT_A_TIME if self._settings.stream.available_now else len(waiting)
+        waiting = topics.new()
+        goes_on = not self._settings.stream.available_now
         try:
             while (waiting or self._running) and not self._stopping.is_set():
+                if goes_on:
+                    waiting += self._new(topics)
+                limit = len(waiting) + len(self._running) if goes_on else AT_A_TIME
                 while waiting and len(self._running) < limit:
                     self._attempt(waiting.pop(0), waiting)
                 for topic in [one for one in self._running if not self._is_active(one)]:
@@ -174,12 +227,23 @@ class _Job:
                 self._progress.wait_told(running.query)
                 running.lander.close()
 
+    def _new(self, topics: _Topics) -> list[str]:
+        try:
+            return topics.new()
+        except PipelineError as error:
+            # Those that are landed already say so if the broker is gone.
+            announce(f"land: no look for new topics: {error}")
+            return []
+
     def _is_active(self, topic: str) -> bool:
         return self._running[topic].query.isActive
 
     def _attempt(self, topic: str, waiting: list[str]) -> None:
         try:
             lander = self._lander_of(topic)
+            if (since_ms := self._settings.backfill_ms) is not None:
+                count = lander.backfill(since_ms)
+                announce(f"land {topic}: {count:,} earlier offsets landed")
             self._running[topic] = _Running(lander, lander.start())
         except PipelineError as error:
             self._judge(topic, error, waiting)
@@ -209,3 +273,25 @@ class _Job:
         if waiting or self._running or self._failures:
             announce(f"land {topic}: {error}")
         self._failures.append(error)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+
+
+def _begin(text: str) -> str | int:
+    return text if text in {"earliest", "latest"} else _moment(text)
+
+
+def _moment(text: str) -> int:
+    """Milliseconds since 1970; a time without a zone is one of UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time such as 2026-11-01T06:00Z"
+        ) from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -9,19 +9,21 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.events.reading import Record
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import TopicMissingError
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.metrics import Metrics
 from kohort.pipeline.progress import Pulse, pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
@@ -51,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_thresholds(parser)
     common.add_lake(parser)
     common.add_kafka(parser)
+    common.add_metrics(parser)
     common.add_spark(parser)
 
 
@@ -61,11 +64,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         kafka = common.kafka_of(options)
         kafka.check_reachable()
+    metrics = common.metrics_of(options, JOB)
     spark = common.session_of(options, NAME, java_options=QUICK)
     with pulse(spark) as progress:
-        job = _Job(common.lake_of(options, spark), _thresholds(options), progress)
+        source = "files" if options.files else options.topic
+        job = _Job(common.lake_of(options, spark), _thresholds(options), progress, metrics, source)
         if options.files:
-            job.read_files(spark, options)
+            job.read_files(options)
         else:
             job.read_topic(spark, options)
     announce(f"{JOB}: {job.tally.shown()}")
@@ -75,20 +80,33 @@ def run(options: argparse.Namespace) -> int:
 class _Job:
     """Rows as they come, findings of them, and a word on both."""
 
-    def __init__(self, lake: Lake, thresholds: Thresholds, progress: Pulse) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        thresholds: Thresholds,
+        progress: Pulse,
+        metrics: Metrics,
+        source: str,
+    ) -> None:
+        """`source` is what metrics name as the topic."""
         self.tally = Tally()
+        self._metrics, self._source = metrics, source
         self._progress = progress
         self._lake = lake
         self._ingest = Ingest(lake)
         self._findings = Findings(lake, thresholds, self._progress.tell)
 
-    def take(self, frame: DataFrame, count: int) -> None:
+    def take(self, records: Iterable[Record], count: int) -> None:
         """One batch of about so many records; may come again."""
         begun_s = time.monotonic()
         self._progress.tell(f"taking {count:,} records")
-        tally = self._ingest.take(frame, count)
+        tally = self._ingest.take(records)
         self.tally.add(tally)
-        announce(f"{JOB}: {tally.shown()}; {time.monotonic() - begun_s:.1f} s")
+        took_s = time.monotonic() - begun_s
+        announce(f"{JOB}: {tally.shown()}; {took_s:.1f} s")
+        for reason, number in tally.reasons.items():
+            self._metrics.quarantined(self._source, reason, number)
+        self._metrics.batch(self._source, count, took_s)
 
     def renew(self, *, everything: bool = False) -> None:
         begun_s = time.monotonic()
@@ -97,14 +115,14 @@ class _Job:
             took_s = time.monotonic() - begun_s
             announce(f"{JOB}: findings of {count:,} groups made again; {took_s:.1f} s")
 
-    def read_files(self, spark: SparkSession, options: argparse.Namespace) -> None:
+    def read_files(self, options: argparse.Namespace) -> None:
         for piece in files.pieces(options.files, options.timezone):
-            self.take(piece.frame(spark, options.cluster_id), len(piece.lines))
+            self.take(piece.records(options.cluster_id), len(piece.lines))
         self.renew(everything=options.recompute)
 
     def read_topic(self, spark: SparkSession, options: argparse.Namespace) -> None:
-        def take(frame: DataFrame, count: int) -> None:
-            self.take(frame, count)
+        def take(records: Iterable[Record], count: int) -> None:
+            self.take(records, count)
             if not options.available_now:
                 self.renew()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -41,8 +41,12 @@ class LandingSettings:
     stream: StreamSettings
     record_losses: bool
     """Whether lost records are noted and passed over, or end the job."""
-    from_latest: bool
-    """Where a topic is begun that was never landed: behind its last record, or at its first."""
+    begin: str | int
+    """Where a topic is begun that was never landed: `earliest`, `latest`, or the first record of a
+    time in ms.
+    """
+    backfill_ms: int | None
+    """Since when earlier records are landed of topics that were begun later; None: not at all."""
     offsets_max: int | None
     bytes_max: int
     """A trigger's share, one way or the other."""
@@ -109,17 +113,55 @@ class TopicLander:
         if there:
             self.query.announce(f"the table goes on where it ends ({_shown(there)})")
             return admin.starts(topic) | there
-        return admin.ends(topic) if self._settings.from_latest else admin.starts(topic)
+        begin = self._settings.begin
+        if isinstance(begin, int):
+            return admin.at(topic, begin)
+        return admin.ends(topic) if begin == "latest" else admin.starts(topic)
+
+    def backfill(self, since_ms: int) -> int:
+        """Lands what is there since then and before the first record that is in the table; returns
+        how many records. Done again, it finds nothing left.
+        """
+        topic = self.query.topic
+        first = self._offsets_in_table(f.min("offset"))
+        ends = {index: first.get(index, at) for index, at in self.query.begun.items()}
+        begins = {}
+        for index, at in self._since(since_ms).items():
+            # Partitions that came later begin at 0, and have nothing before it.
+            ends.setdefault(index, 0)
+            begins[index] = min(at, ends[index])
+        wanted = sum(ends[index] - at for index, at in begins.items())
+        if not wanted:
+            return 0
+        frame = self.query.read_between(begins, {index: ends[index] for index in begins})
+        rows = landed(frame, topic.topic_id)
+        # A second run of the same stretch at the same time is declined by the table.
+        app_id = f"{JOB}-backfill-{topic.topic_id}-{partition_ranges(ends.items())}"
+        before = self._lake.version(self.table)
+        self._lake.append_once(rows, self.table, app_id=app_id, batch_id=0)
+        return wanted if self._lake.version(self.table) > before else 0
+
+    def _since(self, since_ms: int) -> Offsets:
+        topic, admin = self.query.topic, self.query.admin
+        starts = admin.starts(topic)
+        return {
+            index: max(at, starts.get(index, 0)) for index, at in admin.at(topic, since_ms).items()
+        }
 
     def _behind_the_table(self) -> Offsets:
+        last = self._offsets_in_table(f.max("offset"))
+        return {index: offset + 1 for index, offset in last.items()}
+
+    def _offsets_in_table(self, chosen: Column) -> Offsets:
+        """One offset of each partition of which the table has records."""
         rows = (
             self._lake.read(self.table)
             .where(f.col("topic_id") == self.query.topic.topic_id)
             .groupBy("partition")
-            .agg(f.max("offset").alias("last"))
+            .agg(chosen.alias("offset"))
             .collect()
         )
-        return {row["partition"]: row["last"] + 1 for row in rows}
+        return {row["partition"]: row["offset"] for row in rows}
 
     def _pass_over_namesakes(self) -> None:
         """Says that earlier topics of this name ended, who knows where."""

@@ -1,25 +1,14 @@
-"""Histories from files as records for Spark, piece by piece, so that they may be larger than
-memory.
-"""
+"""Histories from files as records, piece by piece, so that they may be larger than memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
+from kohort.pipeline.events.reading import Record
 from kohort.pipeline.history_files import Line, check, histories
-from kohort.pipeline.transformations.parsing import RAW
+from kohort.pipeline.rebalances.ingest import BATCH_BYTES, BATCH_RECORDS
 
 __all__ = ["Piece", "check", "pieces"]
-
-BATCH_LINES: Final = 20_000
-BATCH_BYTES: Final = 48 << 20
-"""What fits into a driver of two gigabytes, with all that is made of it. Each piece
-costs ten seconds of processor that its size has no part in.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +18,10 @@ class Piece:
     name: str
     lines: list[Line]
 
-    def frame(self, spark: SparkSession, cluster_id: str) -> DataFrame:
-        """The lines as RAW records."""
-        numbers, values = zip(*self.lines, strict=True)
-        count = len(numbers)
-        table = pa.table(
-            {
-                "cluster_id": pa.array([cluster_id] * count, pa.string()),
-                "topic": pa.array([self.name] * count, pa.string()),
-                "partition": pa.array([0] * count, pa.int32()),
-                "offset": pa.array(numbers, pa.int64()),
-                "timestamp": pa.nulls(count, pa.timestamp("us", "UTC")),
-                "key": pa.nulls(count, pa.binary()),
-                "value": pa.array(values, pa.binary()),
-            }
-        )
-        return spark.createDataFrame(table, RAW)
+    def records(self, cluster_id: str) -> Iterator[Record]:
+        """The lines as records of that cluster."""
+        for number, line in self.lines:
+            yield Record(cluster_id, self.name, 0, number, None, None, line)
 
 
 def pieces(paths: Sequence[str], zone: tzinfo) -> Iterator[Piece]:
@@ -59,7 +36,7 @@ def _cut(name: str, lines: Iterator[Line]) -> Iterator[Piece]:
     for line in lines:
         held.append(line)
         size += len(line[1])
-        if len(held) >= BATCH_LINES or size >= BATCH_BYTES:
+        if len(held) >= BATCH_RECORDS or size >= BATCH_BYTES:
             yield Piece(name, held)
             held, size = [], 0
     if held:

@@ -4,89 +4,48 @@ Why again, and not carried on from batch to batch: a late event, a gap that clos
 threshold changes what was found before, and a kill may fall between any two writes. What is made
 from the tables of the history alone is right whenever it is made. A batch costs as much as the
 history of its groups, of which the large part, stops of members, is looked at for `days` only; of
-the tables, the files are written again that have rows of these groups.
+the tables, the files are written again that have rows of these groups, if any of them is another.
+
+Groups are worked out in the driver, so many at a time as fit into its memory.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as f
+import pyarrow as pa
 
+from kohort.pipeline.analysis.found import Thresholds
+from kohort.pipeline.analysis.in_arrow import READ, SCHEMAS, histories, tables_of
+from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.errors import ConflictError
-from kohort.pipeline.lake import Lake
-from kohort.pipeline.plans import are_few, fit_for, settings
+from kohort.pipeline.faults import explained
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
-from kohort.pipeline.replace_transaction import FILE_ROWS, Groups, in_order
-from kohort.pipeline.schemas import (
-    AVOIDED,
-    CAUSES,
-    FINDINGS,
-    FLAPPING,
-    GROUPS,
-    HEARTBEAT_GAPS,
-    MEMBERS,
-    NEEDLESS,
-    PARTITIONS,
-    REBALANCES,
-    RUNNING,
-    SEQUENCE_GAPS,
-    SLOW_MEMBERS,
-    STORMS,
-    UNAVAILABILITY,
-    Table,
-)
-from kohort.pipeline.transformations.common import GROUP, TOGETHER, count_of, total
-from kohort.pipeline.transformations.flapping import flapping
-from kohort.pipeline.transformations.ownership import partitions, unavailability
-from kohort.pipeline.transformations.storms import storms
-from kohort.pipeline.transformations.summaries import (
-    causes,
-    groups,
-    needless,
-    numbers,
-    sequence_gaps,
-)
-from kohort.pipeline.transformations.waiting import heartbeat_gaps, slow_members
+from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, FINDINGS, GROUPS, REBALANCES, Table
 
-DAY_MS: Final = 24 * 3600 * 1000
-ROWS_TOGETHER: Final = 4_000
-"""Rows of members, with the names of a hundred partitions at most, that are kept as one piece."""
+if TYPE_CHECKING:
+    from kohort.pipeline.analysis.rows import Group
+    from kohort.pipeline.lake import Change, Lake
 
-LISTED_MAX: Final = 200
-"""Groups that a query may name one by one: Delta then passes over files that have none of them."""
+__all__ = ["Findings", "Thresholds"]
 
-_FILE_ROWS: Final = "spark.sql.files.maxRecordsPerFile"
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What counts as much; the command line says it."""
-
-    days: int = 35
-    """How far back from the newest event of a group findings go."""
-    storm_quiet_ms: int = 60_000
-    storm_size: int = 3
-    flapping_moves: int = 3
-    flapping_window_ms: int = 3_600_000
+EVENTS_AT_ONCE: Final = 20_000
+"""Events whose groups are worked out together: a few hundred megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What one renewal is about."""
 
-    changed: DataFrame
-    """Groups, and since when their findings are wanted."""
-    groups: Groups
-    """The same groups, one by one if they are not too many."""
-    events: int
-    """How many these groups have."""
-    version: int
-    """What the table that each renewal writes last was at; -1 if there is none."""
+    changed: dict[Group, int]
+    """Groups, and how many events each has, in the order of their names."""
     is_all: bool
     """Whether there are no other groups, or none whose rows can stay."""
+    is_whole: bool
+    """Whether all tables are there as they should be."""
 
 
 class Findings:
@@ -98,7 +57,7 @@ class Findings:
         thresholds: Thresholds,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`tell` gets a line on each table that is about to be made."""
+        """`tell` gets a line on each table that is about to be written."""
         self._lake = lake
         self._thresholds = thresholds
         self._tell = tell
@@ -116,134 +75,105 @@ class Findings:
         return again_on_conflict(attempt)
 
     def _renew_changed(self, *, everything: bool) -> int:
-        is_whole = all(self._lake.fits(table.name, table.schema) for table in FINDINGS)
-        version = self._version()
-        # Of each event, four short columns are looked at.
-        with fit_for(self._lake.spark, 0):
-            groups = self._groups(everything=everything or not is_whole).localCheckpoint()
-            counted = self._counted(groups)
-            changed = groups.where("is_changed").select(*GROUP, self._since())
-            chosen = Groups(changed, self._listed(changed, counted["changed"]))
-        if counted["changed"]:
-            is_all = not is_whole or counted["changed"] == counted["groups"]
-            # If a table is missing, these are all groups, and what is written makes the tables.
-            self._renew(_Work(changed, chosen, counted["events"], version, is_all))
-        elif everything or not is_whole:
-            # There is no event, or none any more.
+        # All begin before anything is read: who renews them meanwhile is noticed.
+        changes = {table.name: self._begin(table) for table in FINDINGS}
+        is_whole = all(changes[table.name].fits(table) for table in FINDINGS)
+        events = self._events()
+        done = set() if everything or not is_whole else self._done(changes[GROUPS.name])
+        changed = {
+            group: count
+            for group, (count, last) in sorted(events.items())
+            if (group, count, last) not in done
+        }
+        is_all = everything or not is_whole or len(changed) == len(events)
+        if changed or everything or not is_whole:
+            self._write(changes, _Work(changed, is_all, is_whole))
+        return len(changed)
+
+    def _begin(self, table: Table) -> Change:
+        """A table is there before its files are: what another run finds is never files alone."""
+        change = self._lake.begin(table.name)
+        if change.is_new:
+            self._lake.create(table.name, table.schema)
+            change = self._lake.begin(table.name)
+        return change
+
+    def _events(self) -> dict[Group, tuple[int, int]]:
+        """How many events each group has, and the number of the last one."""
+        parts = [self._read(name, list(EVENT_KEY)) for name in (REBALANCES.name, AVOIDED.name)]
+        counted = (
+            pa.concat_tables(parts)
+            .group_by(list(EVENT_KEY[:2]))
+            .aggregate([("sequence", "count"), ("sequence", "max")])
+        )
+        names = (*EVENT_KEY[:2], "sequence_count", "sequence_max")
+        rows = zip(*(values_of(counted[name]) for name in names), strict=True)
+        return {(cluster_id, group): (count, last) for cluster_id, group, count, last in rows}
+
+    def _done(self, change: Change) -> set[tuple[Group, int, int]]:
+        """The same, as it was when findings were made last."""
+        names = [*EVENT_KEY[:2], "event_count", "last_sequence"]
+        with explained(self._lake.called(GROUPS.name)):
+            rows = change.read(schema_of(GROUPS, names))
+        columns = (values_of(rows[name]) for name in names)
+        return {
+            ((one, group), count, last) for one, group, count, last in zip(*columns, strict=True)
+        }
+
+    def _write(self, changes: dict[str, Change], work: _Work) -> None:
+        groups = None if work.is_all else list(work.changed)
+        writers = {
+            table.name: changes[table.name].replacing(groups, None if work.is_whole else table)
+            for table in FINDINGS
+        }
+        for found in self._found(work):
             for table in FINDINGS:
-                nothing = self._lake.spark.createDataFrame([], table.schema)
-                self._lake.overwrite(nothing, table.name)
-        return int(counted["changed"])
+                with explained(self._lake.called(table.name)):
+                    writers[table.name].add(found[table.name])
+        for number, table in enumerate(FINDINGS, 1):
+            self._tell(f"{table.name}, table {number} of {len(FINDINGS)}")
+            with self._told_conflicts(), explained(self._lake.called(table.name)):
+                writers[table.name].commit(SCHEMAS[table.name])
 
-    def _groups(self, *, everything: bool) -> DataFrame:
-        """All there are, with what tells whether they have changed."""
-        events = numbers(self._lake.read(REBALANCES.name), self._lake.read(AVOIDED.name))
-        groups = events.groupBy(*GROUP).agg(
-            f.count("*").alias("event_count"),
-            f.max("sequence").alias("last_sequence"),
-            f.max("at").alias("last_at"),
-        )
-        if everything:
-            return groups.withColumn("is_changed", f.lit(True))
-        known = (*GROUP, "event_count", "last_sequence")
-        done = self._lake.read(GROUPS.name).select(*known, f.lit(True).alias("is_done"))
-        return groups.join(done, list(known), "left").withColumn(
-            "is_changed", f.col("is_done").isNull()
-        )
+    def _found(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
+        """The rows of all tables, of some groups at a time."""
+        done = 0
+        for groups in _together(work.changed):
+            self._tell(f"group {done + 1:,} of {len(work.changed):,}")
+            tables = {name: self._read(name, schema.names, groups) for name, schema in READ.items()}
+            yield tables_of(histories(tables), self._thresholds)
+            done += len(groups)
 
-    def _counted(self, groups: DataFrame) -> Row:
-        row = groups.agg(
-            f.count("*").alias("groups"),
-            count_of(f.col("is_changed")).alias("changed"),
-            total(f.when(f.col("is_changed"), f.col("event_count"))).alias("events"),
-        ).first()
-        assert row is not None
-        return row
+    def _read(
+        self, name: str, columns: Sequence[str], groups: Sequence[Group] | None = None
+    ) -> pa.Table:
+        schema = pa.schema([READ[name].field(column) for column in columns])
+        with explained(self._lake.called(name)):
+            return self._lake.begin(name).read(schema, groups)
 
-    def _since(self) -> Column:
-        since_ms = f.unix_millis("last_at") - self._thresholds.days * DAY_MS
-        return f.timestamp_millis(since_ms).alias("since")
+    def _told_conflicts(self) -> AbstractContextManager[None]:
+        return _Told(f"the findings of {self._lake.root}: another run renewed them meanwhile")
 
-    def _listed(self, changed: DataFrame, count: int) -> frozenset[tuple[str, str]] | None:
-        if count > LISTED_MAX:
-            return None
-        rows = changed.select(*GROUP).collect()
-        return frozenset((row["cluster_id"], row["group"]) for row in rows)
 
-    def _version(self) -> int:
-        return self._lake.version(GROUPS.name) if self._lake.exists(GROUPS.name) else -1
+class _Told(AbstractContextManager[None]):
+    """Conflicts in other words."""
 
-    def _renew(self, work: _Work) -> None:
-        spark = self._lake.spark
-        # Without their events, rows are small again.
-        wanted = {TOGETHER: str(ROWS_TOGETHER), _FILE_ROWS: str(FILE_ROWS)}
-        with settings(spark, wanted), fit_for(spark, work.events), ExitStack() as kept:
+    def __init__(self, text: str) -> None:
+        self._text = text
 
-            def keep(frame: DataFrame) -> DataFrame:
-                """Worked out once, for as long as this lasts."""
-                if are_few(work.events):
-                    # Queries that are made of it begin here, and are planned from here only.
-                    return frame.coalesce(1).localCheckpoint()
-                kept.callback(frame.persist().unpersist)
-                return frame
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ConflictError):
+            raise ConflictError(self._text) from error
 
-            made = self._made(work, keep)
-            for number, table in enumerate(FINDINGS, 1):
-                self._tell(f"{table.name}, table {number} of {len(FINDINGS)}")
-                of, rows = next(made)
-                assert of is table, f"{of.name} is out of order"
-                if table is GROUPS and self._version() != work.version:
-                    raise ConflictError(
-                        f"the findings of {self._lake.root}: another run renewed them meanwhile"
-                    )
-                self._write(table, rows, work)
 
-    def _write(self, table: Table, rows: DataFrame, work: _Work) -> None:
-        """One transaction: readers see the rows of before, or those of now."""
-        are_many = table is PARTITIONS and not are_few(work.events)
-        if work.is_all:
-            self._lake.overwrite(in_order(rows, are_many=are_many), table.name)
-        else:
-            self._lake.replace(rows, table.name, work.groups, are_many=are_many)
-
-    def _made(
-        self, work: _Work, keep: Callable[[DataFrame], DataFrame]
-    ) -> Iterator[tuple[Table, DataFrame]]:
-        """The rows of each table, in the order of FINDINGS."""
-        limits = self._thresholds
-        rebalances = keep(self._history(REBALANCES, work).drop("event"))
-        members = keep(self._history(MEMBERS, work))
-        avoided = self._history(AVOIDED, work).drop("event")
-        running = self._history(RUNNING, work).drop("event")
-        lately = rebalances.where(f.col("started_at") >= f.col("since"))
-        members_lately = members.where(f.col("started_at") >= f.col("since"))
-        avoided_lately = avoided.where(f.col("at") >= f.col("since"))
-
-        owned = partitions(members, rebalances, members_lately)
-        is_late = f.col("until_at").isNull() | (f.col("until_at") >= f.col("since"))
-        owned = owned.join(f.broadcast(work.changed), list(GROUP)).where(is_late).drop("since")
-        owned = keep(owned)
-        yield PARTITIONS, owned
-        idle = keep(unavailability(owned))
-        yield UNAVAILABILITY, idle
-        bursts = keep(
-            storms(lately, members_lately, quiet_ms=limits.storm_quiet_ms, size=limits.storm_size)
-        )
-        yield STORMS, bursts
-        yield (
-            FLAPPING,
-            flapping(owned, moves=limits.flapping_moves, window_ms=limits.flapping_window_ms),
-        )
-        yield SLOW_MEMBERS, slow_members(lately, members_lately)
-        yield HEARTBEAT_GAPS, heartbeat_gaps(lately, members_lately)
-        yield CAUSES, causes(lately, avoided_lately)
-        yield NEEDLESS, needless(lately)
-        yield SEQUENCE_GAPS, sequence_gaps(numbers(rebalances, avoided), running)
-        yield GROUPS, groups(rebalances, avoided, idle, bursts)
-
-    def _history(self, table: Table, work: _Work) -> DataFrame:
-        """The rows of these groups, with `since`."""
-        rows = self._lake.read(table.name)
-        if (are_of := work.groups.are_of()) is not None:
-            rows = rows.where(are_of)
-        return rows.join(f.broadcast(work.changed), list(GROUP))
+def _together(changed: dict[Group, int]) -> Iterator[list[Group]]:
+    held: list[Group] = []
+    count = 0
+    for group, events in changed.items():
+        if held and count + events > EVENTS_AT_ONCE:
+            yield held
+            held, count = [], 0
+        held.append(group)
+        count += events
+    if held:
+        yield held

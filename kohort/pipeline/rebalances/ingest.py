@@ -4,20 +4,22 @@ An event is known by cluster, group and sequence number. Every table takes rows 
 keeps the first, so a batch that was half written before a kill is simply written again.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+import pyarrow as pa
 
-from kohort.pipeline.append_transaction import AppendTransaction
-from kohort.pipeline.lake import Lake
-from kohort.pipeline.plans import are_few, fit_for, settings
+from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.events import rows
+from kohort.pipeline.events.reading import Read, Record, Refused, read, typed
+from kohort.pipeline.faults import explained
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
+    EVENT_KEY,
     HISTORY,
     MEMBERS,
     QUARANTINE,
@@ -25,18 +27,19 @@ from kohort.pipeline.schemas import (
     RUNNING,
     Table,
 )
-from kohort.pipeline.transformations import history, parsing
-from kohort.pipeline.transformations.common import EVENT, TOGETHER
 
-ROWS_TOGETHER: Final = 200
-_RUNNING: Final = "running"
+if TYPE_CHECKING:
+    from kohort.pipeline.lake import Change, Lake
+
+BATCH_RECORDS: Final = 20_000
+BATCH_BYTES: Final = 48 << 20
+"""What is taken at a time: with all that is made of it, a few hundred megabytes."""
 
 _TABLES: Final = (MEMBERS, REBALANCES, AVOIDED)
 """Tables that complete events go into. Members first: a reader who sees a rebalance finds them."""
 
-
 _Key: TypeAlias = tuple[str, str, int]
-"""EVENT."""
+"""Cluster, group and sequence."""
 
 
 @dataclass(slots=True)
@@ -49,10 +52,8 @@ class Tally:
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Why, of those that are in quarantine."""
-    keys: list[_Key] | None = None
-    """The keys of complete events, if they are few."""
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: Tally) -> None:
         self.rebalances += other.rebalances
         self.avoided += other.avoided
         self.running += other.running
@@ -71,185 +72,180 @@ class Tally:
 
 
 class Ingest:
-    """Writes batches of RAW records. Raises PipelineError."""
+    """Writes batches of records. Raises PipelineError."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        with fit_for(lake.spark, 0):
-            ids = again_on_conflict(
-                lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
-            )
+        ids = again_on_conflict(
+            lambda: {table.name: lake.create(table.name, table.schema) for table in HISTORY}
+        )
         self.table_id: Final = ids[REBALANCES.name]
         """Id of the table of rebalances: its checkpoints belong to it."""
 
-    def take(self, raw: DataFrame, count: int | None = None) -> Tally:
-        """One batch; `count` is how many records it has, or about, if that is known."""
-        # Rows that are kept in memory are put together by so many, and an event can be half a
-        # megabyte: Spark's 10,000 would be more than a driver has.
-        wanted = {TOGETHER: str(ROWS_TOGETHER)}
-        # A streaming query has a session of its own, and tables are of the job's.
-        spark, own = self._lake.spark, raw.sparkSession
-        with settings(own, wanted), fit_for(own, count), fit_for(spark, count):
-            parsed = parsing.parsed(raw)
-            if are_few(count):
-                # What is made of it is planned from here.
-                parsed = parsed.localCheckpoint()
-                return again_on_conflict(lambda: self._take(parsed, is_few=True))
-            parsed.persist()
-            try:
-                return again_on_conflict(lambda: self._take(parsed, is_few=False))
-            finally:
-                parsed.unpersist()
-
-    def _take(self, parsed: DataFrame, *, is_few: bool) -> Tally:
-        tally = _tally_of_few(parsed) if is_few else _tally(parsed)
-        good = parsing.good(parsed)
-        if tally.quarantined:
-            self._merge(parsing.quarantined(parsed), QUARANTINE)
-        if tally.running:
-            self._merge(history.running(parsing.unfinished(good)), RUNNING)
-        if tally.rebalances or tally.avoided:
-            self._take_events(parsing.complete(good), tally)
+    def take(self, records: Iterable[Record]) -> Tally:
+        """One batch, in pieces that fit into memory."""
+        tally = Tally()
+        for piece in pieces(records):
+            said = [read(record) for record in piece]
+            tally.add(again_on_conflict(lambda said=said: self._take(said)))  # type: ignore[misc]
         return tally
 
-    def _take_events(self, events: DataFrame, tally: Tally) -> None:
-        """Repetitions and contradictions are rare, and to sort them out costs more than all else:
-        it is asked first, by their keys alone, whether there are any.
-        """
-        appends = {table.name: self._lake.begin_append(table.name) for table in _TABLES}
-        if self._are_new(events, tally.keys):
-            self._write(events, tally, appends)
-            return
-        accepted, refused = (frame.persist() for frame in self._settle(events))
-        try:
-            count = refused.count()
-            if count:
-                self._merge(refused, QUARANTINE)
-                tally.add(Tally(quarantined=count, reasons={"sequence_taken": count}))
-            self._write(accepted, tally)
-        finally:
-            refused.unpersist()
-            accepted.unpersist()
+    def _take(self, said: Sequence[Read | Refused]) -> Tally:
+        # Of events with one number, the first counts.
+        events = sorted(
+            (one for one in said if isinstance(one, Read)), key=lambda one: one.record.offset
+        )
+        refused = [one for one in said if isinstance(one, Refused)]
+        running = [one for one in events if rows.is_running(one.event)]
+        complete = [one for one in events if not rows.is_running(one.event)]
+        batch = _Batch(self._lake, complete)
+        refused += batch.refused
+        if refused:
+            self._add_missing(QUARANTINE, [_quarantined(one) for one in refused])
+        if running:
+            told = [_sourced(rows.running(one.event), one) for one in running]
+            self._add_missing(RUNNING, told)
+        batch.write()
+        return _tally(complete, running, refused)
 
-    def _are_new(self, events: DataFrame, few: Sequence[_Key] | None) -> bool:
-        """Each there once, and none in the tables, not even as a kill may have left it: with
-        members, and without its rebalance. `few` are their keys, if they are few.
-        """
-        if few is not None:
-            return len(set(few)) == len(few) and not self._known(few)
-        keys = parsing.keyed(events).select(*EVENT)
-        together = keys
+    def _add_missing(self, table: Table, found: Sequence[dict[str, Any]]) -> None:
+        """The rows whose key the table does not have."""
+        with explained(self._lake.called(table.name)):
+            change = self._lake.begin(table.name)
+            groups = {(row["cluster_id"], row["group"]) for row in found if "group" in row}
+            known = change.read(schema_of(table, table.key), groups or None)
+            new = {tuple(map(row.get, table.key)): row for row in reversed(found)}
+            for key in _keys(known):
+                new.pop(key, None)
+            if new:
+                change.append(from_rows(table, reversed(new.values())), table.key)
+
+
+class _Batch:
+    """Complete events, and what the tables have of them already."""
+
+    def __init__(self, lake: Lake, events: Sequence[Read]) -> None:
+        self._lake = lake
+        self.refused: list[Refused] = []
+        """Events whose number another one has."""
+        self._events: dict[_Key, Read] = {}
+        self._known: dict[str, set[tuple[Any, ...]]] = {}
+        self._changes: dict[str, Change] = {}
+        if events:
+            self._look(events)
+            self._settle(events)
+
+    def write(self) -> None:
+        """What is missing in each table, in the order of _TABLES."""
+        events = self._events.values()
+        is_rebalance = [one for one in events if one.event["kind"] == rows.REBALANCE]
+        is_avoided = [one for one in events if one.event["kind"] == rows.AVOIDED]
+        self._append(
+            MEMBERS,
+            (
+                row | {"cluster_id": one.record.cluster_id}
+                for one in is_rebalance
+                for row in rows.members(one.event)
+            ),
+        )
+        self._append(REBALANCES, (_sourced(rows.rebalance(one.event), one) for one in is_rebalance))
+        self._append(AVOIDED, (_sourced(rows.avoided(one.event), one) for one in is_avoided))
+
+    def _look(self, events: Sequence[Read]) -> None:
+        groups = {one.key[:2] for one in events}
+        numbers = [one.key[2] for one in events]
         for table in _TABLES:
-            # As it was made: there is nothing to be read.
-            if self._lake.version(table.name):
-                known = self._lake.read(table.name).select(*EVENT)
-                repeated = known.join(f.broadcast(keys), list(EVENT), "left_semi")
-                together = together.unionByName(repeated)
-        # A key that is in a table is there at least once beside its own event.
-        return together.groupBy(*EVENT).count().where(f.col("count") > 1).isEmpty()
+            with explained(self._lake.called(table.name)):
+                change = self._lake.begin(table.name)
+                self._changes[table.name] = change
+                known = change.read(
+                    schema_of(table, table.key), groups, (min(numbers), max(numbers))
+                )
+                self._known[table.name] = _keys(known)
 
-    def _known(self, keys: Sequence[_Key]) -> bool:
-        """Whether one of a few keys is in one of the tables. Files are passed over, as a rule all,
-        that have none of these groups, or only earlier events of them.
-        """
-        groups = {group for _, group, _ in keys}
-        numbers = [sequence for _, _, sequence in keys]
-        may_be = f.col("group").isin(*groups) & f.col("sequence").between(
-            min(numbers), max(numbers)
-        )
-        found = [
-            self._lake.read(table.name).where(may_be).select(*EVENT)
-            for table in _TABLES
-            # As it was made: there is nothing to be read.
-            if self._lake.version(table.name)
-        ]
-        if not found:
-            return False
-        rows = reduce(DataFrame.unionAll, found).distinct().collect()
-        return not {tuple(row) for row in rows}.isdisjoint(keys)
-
-    def _write(
-        self,
-        events: DataFrame,
-        tally: Tally,
-        appends: Mapping[str, AppendTransaction] | None = None,
-    ) -> None:
-        """Events of which each is there once; with `appends`, none was in a table then, and a merge
-        would ask each table again.
-        """
-
-        def add(frame: DataFrame, table: Table) -> None:
-            if appends is not None:
-                self._lake.append(frame, table.name, appends[table.name])
-            else:
-                self._merge(frame, table, is_unique=True)
-
-        # In the order of _TABLES.
-        if tally.rebalances:
-            add(history.members(events), MEMBERS)
-            add(history.rebalances(events), REBALANCES)
-        if tally.avoided:
-            add(history.avoided(events), AVOIDED)
-
-    def _settle(self, events: DataFrame) -> tuple[DataFrame, DataFrame]:
+    def _settle(self, events: Sequence[Read]) -> None:
         """Which events go into the tables, and which contradict one that is there."""
-        once = parsing.without_repetitions(parsing.identified(events))
-        in_order = Window.partitionBy(*EVENT).orderBy("offset")
-        ranked = once.withColumn("rank", f.row_number().over(in_order))
-        compared = ranked.join(self._fingerprints(once), list(EVENT), "left")
-        is_other = f.when(
-            f.col("known").isNotNull(), f.col("known") != f.col("fingerprint")
-        ).otherwise(f.col("rank") > 1)
-        return compared.where(~is_other), parsing.refused(compared.where(is_other))
+        there = self._known[REBALANCES.name] | self._known[AVOIDED.name]
+        repeated = {one.key for one in events} & there
+        said = self._said(repeated) if repeated else {}
+        for one in events:
+            first = said.get(one.key)
+            if first is None and one.key in self._events:
+                first = self._events[one.key].event
+            if first is None:
+                self._events[one.key] = one
+            elif first != one.event:
+                _, group, sequence = one.key
+                detail = f"another event of the group {group} has the sequence number {sequence}"
+                self.refused.append(Refused(one.record, "sequence_taken", detail))
 
-    def _fingerprints(self, events: DataFrame) -> DataFrame:
-        """The fingerprints of those of `events` whose numbers the tables have already."""
-        keys = events.select(*EVENT).distinct()
-        there = [
-            self._lake.read(table.name).select(*EVENT, "event") for table in (REBALANCES, AVOIDED)
-        ]
-        both = there[0].unionByName(there[1])
-        # Few or none, and few columns are read to know it; the events' text only if there are.
-        repeated = both.select(*EVENT).join(f.broadcast(keys), list(EVENT), "left_semi")
-        if repeated.isEmpty():
-            both = both.limit(0)
-        return both.join(f.broadcast(keys), list(EVENT), "left_semi").select(
-            *EVENT, parsing.fingerprint_of_text(f.col("event")).alias("known")
-        )
+    def _said(self, keys: set[_Key]) -> dict[_Key, dict[str, Any]]:
+        """What the tables have of these events."""
+        found = {}
+        groups = {key[:2] for key in keys}
+        numbers = [key[2] for key in keys]
+        for table in (REBALANCES, AVOIDED):
+            with explained(self._lake.called(table.name)):
+                schema = schema_of(table, [*EVENT_KEY, "event"])
+                known = self._changes[table.name].read(schema, groups, (min(numbers), max(numbers)))
+            for *key, text in zip(*map(values_of, known.columns), strict=True):
+                if tuple(key) in keys:
+                    found[key[0], key[1], key[2]] = typed(text)
+        return found
 
-    def _merge(self, frame: DataFrame, table: Table, *, is_unique: bool = False) -> None:
-        self._lake.merge_new(frame, table.name, on=table.key, is_unique=is_unique)
+    def _append(self, table: Table, found: Iterable[dict[str, Any]]) -> None:
+        known = self._known.get(table.name, set())
+        new = [row for row in found if tuple(map(row.get, table.key)) not in known]
+        if new:
+            with explained(self._lake.called(table.name)):
+                self._changes[table.name].append(from_rows(table, new), table.key)
 
 
-def _tally(parsed: DataFrame) -> Tally:
-    tally = Tally()
-    for reason, kind, count in _kinds(parsed).groupBy("reason", "kind").count().collect():
-        tally.add(_counted(reason, kind, count))
+def pieces(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """So many records as are taken at a time."""
+    held: list[Record] = []
+    size = 0
+    for record in records:
+        held.append(record)
+        size += len(record.value or b"")
+        if len(held) >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _keys(known: pa.Table) -> set[tuple[Any, ...]]:
+    return set(zip(*map(values_of, known.columns), strict=True))
+
+
+def _sourced(row: Mapping[str, Any], one: Read) -> dict[str, Any]:
+    """With where it was read, and the whole of it."""
+    return {**row, **_source(one.record), "event": one.text}
+
+
+def _source(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("cluster_id", "topic", "partition", "offset")}
+
+
+def _quarantined(one: Refused) -> dict[str, Any]:
+    record = one.record
+    return _source(record) | {
+        "timestamp": rows.moment(record.timestamp_ms),
+        "reason": one.reason,
+        "detail": one.detail,
+        "key": None if record.key is None else record.key.decode(errors="replace"),
+        "value": record.value,
+    }
+
+
+def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[Refused]) -> Tally:
+    tally = Tally(running=len(running), quarantined=len(refused))
+    for one in complete:
+        if one.event["kind"] == rows.REBALANCE:
+            tally.rebalances += 1
+        else:
+            tally.avoided += 1
+    for other in refused:
+        tally.reasons[other.reason] = tally.reasons.get(other.reason, 0) + 1
     return tally
-
-
-def _tally_of_few(parsed: DataFrame) -> Tally:
-    """With their keys: one query, and Python counts them."""
-    tally = Tally(keys=[])
-    assert tally.keys is not None
-    for reason, kind, *key in _kinds(parsed, *EVENT).collect():
-        tally.add(_counted(reason, kind, 1))
-        if reason is None and kind != _RUNNING:
-            tally.keys.append((key[0], key[1], key[2]))
-    return tally
-
-
-def _kinds(parsed: DataFrame, *more: str) -> DataFrame:
-    is_running = f.coalesce(f.col("event.outcome") == _RUNNING, f.lit(False))
-    kind = f.when(is_running, _RUNNING).otherwise(f.col("event.kind"))
-    return parsing.keyed(parsed).select(
-        "reason", f.when(f.col("reason").isNull(), kind).alias("kind"), *more
-    )
-
-
-def _counted(reason: str | None, kind: str | None, count: int) -> Tally:
-    if reason is not None:
-        return Tally(quarantined=count, reasons={reason: count})
-    if kind == "avoided":
-        return Tally(avoided=count)
-    return Tally(running=count) if kind == _RUNNING else Tally(rebalances=count)

@@ -6,7 +6,7 @@ The tables take each event once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,15 +15,20 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.events.reading import Record
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Kafka, Offsets
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
-from kohort.pipeline.transformations.parsing import RAW
 
 JOB: Final = "rebalances"
 TOPIC: Final = "__rebalance_history"
 OFFSETS_DEFAULT: Final = 20_000
 """Events per trigger: with 1,000 members each one may be half a megabyte."""
+
+FEW: Final = 1_000
+"""Records that one task may read: a job for each partition would cost more than it saves."""
+
+_READ: Final = ("topic", "partition", "offset", "key", "value")
 
 _OFFSETS_BY_CONSUMER: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 """The connector's other way, through an admin client, does not see internal topics, which the
@@ -51,24 +56,24 @@ class HistoryStream:
         settings: HistorySettings,
         *,
         table_id: str,
-        take: Callable[[DataFrame, int], None],
+        take: Callable[[Iterator[Record], int], None],
     ) -> None:
         """Looks at topic and checkpoint, and says what is wrong with them.
 
-        `take` gets each batch as RAW records, once or again, and how many they are; `table_id` is
+        `take` gets the records of each batch, once or again, and how many they are; `table_id` is
         of the table that they end up in.
 
         Raises:
             TopicMissingError, UnavailableError, PipelineError
         """
-        self._spark, self._settings = spark, settings
+        self._spark, self._settings, self._take = spark, settings, take
         self._query = TopicQuery(
             spark,
             kafka,
             JOB,
             settings.topic,
             settings.stream,
-            lambda frame, batch_id: take(frame, self._count(batch_id)),
+            lambda frame, batch_id: self._hand_on(frame, self._count(batch_id)),
         )
         try:
             self._query.begin(table_id, self._starts)
@@ -85,13 +90,12 @@ class HistoryStream:
             "failOnDataLoss": False,
             "maxOffsetsPerTrigger": self._settings.offsets_max,
         }
-        cluster_id = f.lit(self._query.cluster_id).alias("cluster_id")
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
         try:
             # The query keeps the settings that it was started with.
             return self._query.start(
-                options, lambda frame: frame.select(cluster_id, *RAW.names[1:])
+                options, lambda frame: frame.select(*_READ, f.unix_millis("timestamp").alias("ms"))
             )
         finally:
             self._spark.conf.set(_OFFSETS_BY_CONSUMER, before or "false")
@@ -111,6 +115,9 @@ class HistoryStream:
     def close(self) -> None:
         """Ends what the query does not own."""
         self._query.close()
+
+    def _hand_on(self, frame: DataFrame, count: int) -> None:
+        self._take(records(frame, self._query.cluster_id, count), count)
 
     def _count(self, batch_id: int) -> int:
         """Offsets in a batch: records, but for those that retention has taken."""
@@ -132,3 +139,17 @@ class HistoryStream:
                 f"{lost:,} events were deleted by the topic's retention before they were read; the"
                 " table sequence_gaps says of which groups"
             )
+
+
+def records(frame: DataFrame, cluster_id: str, count: int) -> Iterator[Record]:
+    """The rows of a batch of about so many, of one partition at a time; few, all at once."""
+    for row in (frame.coalesce(1) if count <= FEW else frame).toLocalIterator():
+        yield Record(
+            cluster_id,
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            row["ms"],
+            None if row["key"] is None else bytes(row["key"]),
+            None if row["value"] is None else bytes(row["value"]),
+        )

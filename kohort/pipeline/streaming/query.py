@@ -126,6 +126,22 @@ class TopicQuery:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self.settings.interval_s} seconds").start()
 
+    @property
+    def begun(self) -> Offsets:
+        """Where the checkpoint began."""
+        return dict(self._begin)
+
+    def read_between(self, begins: Offsets, ends: Offsets) -> DataFrame:
+        """The records from the one up to, and without, the other, with headers; no query of it."""
+        offsets = {
+            name: json.dumps({self.name: {str(index): at for index, at in of.items()}})
+            for name, of in (("startingOffsets", begins), ("endingOffsets", ends))
+        }
+        reader = self._spark.read.format("kafka").options(**self._kafka.connector_options())
+        # Every partition has to be named there, also one without anything to be read.
+        assigned = json.dumps({self.name: sorted(begins)})
+        return reader.options(**offsets, assign=assigned, includeHeaders=True).load()
+
     def stop(self, query: StreamingQuery) -> None:
         """Ends it, amid a batch if need be; the next run does that one again."""
         self._batches.stop(query)

@@ -13,6 +13,16 @@ Caused by: java.io.IOException: {}
 \tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
 """
 
+OF_WORKER = """An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/opt/spark/python/pyspark/worker.py", line 1, in main
+    process()
+  File "/tmp/kohort.zip/kohort/protocol/primitives.py", line 3, in <module>
+    import construct
+ModuleNotFoundError: No module named 'construct'
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "kind", "told"),
@@ -24,6 +34,11 @@ Caused by: java.io.IOException: {}
         ),
         (FAILED.format("No space left on device"), UnavailableError, "the disk is full"),
         ("[DELTA_CONCURRENT_APPEND] Files were added", ConflictError, "another run changed it"),
+        (
+            OF_WORKER,
+            PipelineError,
+            "a Python worker raised ModuleNotFoundError: No module named 'construct'",
+        ),
         ("InvalidTopicException: Invalid topics: [a b]", PipelineError, "can be called so"),
     ],
 )

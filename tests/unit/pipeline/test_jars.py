@@ -34,7 +34,7 @@ def test_a_jar_that_another_than_the_listed_one_is_served_for_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = jars.Jar("org.example", "thing", "1", 5, "0" * 64)
-    monkeypatch.setattr(jars, "locked", lambda: [wanted])
+    monkeypatch.setattr(jars, "locked", lambda lock=None: [wanted])
     served = tmp_path / "mirror" / "org.example" / "thing" / "1"
     served.mkdir(parents=True)
     (served / "thing-1.jar").write_bytes(b"other")

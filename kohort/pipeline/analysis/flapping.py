@@ -1,0 +1,74 @@
+"""Partitions that keep changing hands."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from kohort.pipeline.analysis.ownership import OWNED, Interval
+from kohort.pipeline.analysis.rows import between_ms
+
+
+class Flapping(NamedTuple):
+    """A row of the table `flapping`, without its group."""
+
+    topic: str
+    partition: int
+    moves: int
+    moves_in_window: int
+    window_ended_at: int
+    owner_count: int
+    returns: int
+    shortest_ms: int
+
+
+def flapping(found: Iterable[Interval], *, moves: int, window_ms: int) -> list[Flapping]:
+    """What moved at least `moves` times within `window_ms`, one row for each partition."""
+    by_set: dict[tuple[str, tuple[int, ...]], list[Interval]] = defaultdict(list)
+    for one in found:
+        if one.state == OWNED:
+            by_set[one.topic, one.partitions].append(one)
+    return [
+        Flapping(topic, partition, *said)
+        for (topic, partitions), owned in by_set.items()
+        if (said := _moves(_stints(owned), window_ms)) is not None and said[1] >= moves
+        for partition in partitions
+    ]
+
+
+def _stints(owned: Iterable[Interval]) -> list[Interval]:
+    """One for each time with one owner, however often that one stopped in between."""
+    stints: list[Interval] = []
+    before: str | None = None
+    for one in sorted(owned, key=lambda interval: interval.sequence):
+        if before is None or (one.owner is not None and one.owner != before):
+            stints.append(one)
+        before = one.owner
+    return stints
+
+
+def _moves(
+    stints: Sequence[Interval], window_ms: int
+) -> tuple[int, int, int, int, int, int] | None:
+    """The figures of Flapping; None for what never moved."""
+    moved = list(pairwise(stints))
+    if not moved:
+        return None
+    times = sorted(after.from_at for _, after in moved)
+    windows = [(bisect_right(times, at) - bisect_left(times, at - window_ms), at) for at in times]
+    in_window, ended_at = max(windows)
+    returns = sum(
+        stints[index].owner == stints[index - 2].owner and stints[index].owner is not None
+        for index in range(2, len(stints))
+    )
+    return (
+        len(moved),
+        in_window,
+        ended_at,
+        len({one.owner for one in stints if one.owner is not None}),
+        returns,
+        min(between_ms(before.from_at, after.from_at) for before, after in moved),
+    )

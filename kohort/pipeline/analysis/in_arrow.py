@@ -1,0 +1,85 @@
+"""Findings of many groups, from tables of Arrow into tables of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+from kohort.pipeline.analysis.found import Rows, Thresholds, found_in
+from kohort.pipeline.analysis.rows import (
+    Avoided,
+    Group,
+    GroupHistory,
+    Member,
+    Rebalance,
+    Running,
+)
+from kohort.pipeline.arrow import from_columns, schema_of, values_of
+from kohort.pipeline.schemas import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING, Table
+
+READ: Final = {
+    REBALANCES.name: schema_of(REBALANCES, ["cluster_id", "group", *Rebalance._fields]),
+    MEMBERS.name: schema_of(MEMBERS, ["cluster_id", "group", *Member._fields]),
+    AVOIDED.name: schema_of(AVOIDED, ["cluster_id", "group", *Avoided._fields]),
+    RUNNING.name: schema_of(RUNNING, ["cluster_id", "group", *Running._fields]),
+}
+"""What is read of the tables of the history, by name."""
+
+SCHEMAS: Final = {table.name: schema_of(table) for table in FINDINGS}
+
+
+def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
+    """The groups in the order of their names, of tables with the columns of READ."""
+    groups: dict[Group, GroupHistory] = {}
+
+    def of(group: Group) -> GroupHistory:
+        if group not in groups:
+            groups[group] = GroupHistory(*group)
+        return groups[group]
+
+    for group, rebalance in _rows(tables[REBALANCES.name], Rebalance):
+        of(group).rebalances.append(rebalance)
+    for group, member in _rows(tables[MEMBERS.name], Member):
+        of(group).members.append(member)
+    for group, avoided in _rows(tables[AVOIDED.name], Avoided):
+        of(group).avoided.append(avoided)
+    for group, running in _rows(tables[RUNNING.name], Running):
+        of(group).running.append(running)
+    for group in sorted(groups):
+        groups[group].sort()
+        yield groups[group]
+
+
+def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str, pa.Table]:
+    """The rows of each table of FINDINGS, by its name, in the order of the groups."""
+    parts: dict[str, list[pa.Table]] = {table.name: [] for table in FINDINGS}
+    for history in histories:
+        of = found_in(history, limits)
+        for table in FINDINGS:
+            if rows := of[table.name]:
+                parts[table.name].append(as_arrow(table, history, rows))
+    return {
+        name: pa.concat_tables(of) if of else SCHEMAS[name].empty_table()
+        for name, of in parts.items()
+    }
+
+
+def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
+    """The rows of a group with its name, in the columns of the table."""
+    count = len(rows)
+    names: list[Sequence[Any]] = [[history.cluster_id] * count, [history.group] * count]
+    return from_columns(table, [*names, *zip(*rows, strict=True)])
+
+
+_Row = TypeVar("_Row", Rebalance, Member, Avoided, Running)
+
+
+def _rows(table: pa.Table, row: type[_Row]) -> Iterator[tuple[Group, _Row]]:
+    if not table.num_rows:
+        return
+    groups = zip(values_of(table["cluster_id"]), values_of(table["group"]), strict=True)
+    values = zip(*(values_of(table[name]) for name in row._fields), strict=True)
+    for group, of in zip(groups, values, strict=True):
+        yield group, row._make(of)

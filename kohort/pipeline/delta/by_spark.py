@@ -1,0 +1,126 @@
+"""What `Transaction` does by queries of Spark, for tables that are more than files of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from kohort.pipeline.schemas import Table
+
+
+class SparkTransaction:
+    """See `Transaction`. Appends are merges: what another run has added meanwhile is there once."""
+
+    is_new = False
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark, self._root = spark, root
+
+    def fits(self, table: Table) -> bool:
+        """Whether it has these columns and no others."""
+        return set(self._frame().columns) == set(table.names)
+
+    def read(
+        self,
+        schema: pa.Schema,
+        groups: Collection[tuple[str, str]] | None = None,
+        sequences: tuple[int, int] | None = None,
+    ) -> pa.Table:
+        """The rows, of these groups or of all, in these columns."""
+        frame = self._frame()
+        if groups is not None:
+            frame = frame.where(_is_of(groups))
+        if sequences is not None:
+            frame = frame.where(f.col("sequence").between(*sequences))
+        there = [name for name in schema.names if name in frame.columns]
+        rows = frame.select(*there).toArrow()
+        return pa.table(
+            [
+                rows[one.name].cast(one.type)
+                if one.name in there
+                else pa.nulls(len(rows), one.type)
+                for one in schema
+            ],
+            schema=schema,
+        )
+
+    def replacing(
+        self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
+    ) -> SparkReplacement:
+        """Rows in the place of all rows of these groups, or of all rows."""
+        return SparkReplacement(self._spark, self._root, groups, table)
+
+    def append(self, rows: pa.Table, key: Sequence[str]) -> None:
+        """Add rows whose key the table does not have."""
+        same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in key)
+        (
+            DeltaTable.forPath(self._spark, self._root)
+            .alias("old")
+            .merge(self._spark.createDataFrame(rows).alias("new"), same)
+            .whenNotMatchedInsertAll()
+            .execute()
+        )
+
+    def _frame(self) -> DataFrame:
+        return self._spark.read.format("delta").load(self._root)
+
+
+class SparkReplacement:
+    """See `Replacement`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: str,
+        groups: Collection[tuple[str, str]] | None,
+        table: Table | None,
+    ) -> None:
+        self._spark, self._root = spark, root
+        self._groups, self._table = groups, table
+        self._held: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Some of the rows."""
+        self._held.append(rows)
+
+    def commit(self, schema: pa.Schema) -> bool:
+        """Returns whether anything is different now, as far as is known."""
+        rows = pa.concat_tables([schema.empty_table(), *self._held])
+        writer = self._spark.createDataFrame(rows).write.format("delta").mode("overwrite")
+        if self._table is not None:
+            writer = writer.option("overwriteSchema", "true")
+        elif self._groups is not None:
+            writer = writer.option("replaceWhere", _said(self._groups))
+        writer.save(self._root)
+        return True
+
+
+def _is_of(groups: Collection[tuple[str, str]]) -> Column:
+    conditions = [
+        (f.col("cluster_id") == cluster_id) & (f.col("group") == group)
+        for cluster_id, group in sorted(groups)
+    ]
+    return reduce(or_, conditions, f.lit(False))
+
+
+def _said(groups: Collection[tuple[str, str]]) -> str:
+    """The same in SQL."""
+    told = [
+        f"(cluster_id = {_quoted(cluster_id)} AND `group` = {_quoted(group)})"
+        for cluster_id, group in sorted(groups)
+    ]
+    return " OR ".join(told) or "false"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

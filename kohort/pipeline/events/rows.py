@@ -1,0 +1,159 @@
+"""Rows of the tables of the history, of events as their JSON has them. Neither Spark nor Arrow.
+
+A row is a mapping by the names of its table's columns; what the event does not have is None, and
+moments are milliseconds since 1970. Columns that are called as the event's fields are come by
+themselves, so only the others are named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+Event: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = dict[str, Any]
+
+REBALANCE: Final = "rebalance"
+AVOIDED: Final = "avoided"
+RUNNING: Final = "running"
+
+ENFORCED: Final = "ENFORCED"
+"""The JoinReason of Consumer.enforceRebalance."""
+
+MOMENT_MAX_MS: Final = 253_402_300_799_999
+"""The end of the year 9999; tables have no words for what comes later."""
+
+WHOLE_MAX: Final = 2**63 - 1
+
+_NOTHING: Final[Event] = {}
+_COUNTED: Final = ("kept", "moved", "gained", "given_up")
+
+
+def is_running(event: Event) -> bool:
+    """Whether it was told before its end."""
+    return event.get("kind") == REBALANCE and event.get("outcome") == RUNNING
+
+
+def begun_ms(event: Event) -> int | None:
+    """When what it tells of began."""
+    name = "started_at_ms" if event.get("kind") == REBALANCE else "at_ms"
+    found: int | None = event.get(name)
+    return found
+
+
+def rebalance(event: Event) -> Row:
+    """The row of `rebalances`, without where it was read."""
+    started_at = moment(event.get("started_at_ms"))
+    timeline = event.get("timeline") or _NOTHING
+    waited = event.get("waited_for") or _NOTHING
+    stopped = event.get("stopped") or _NOTHING
+    moved = event.get("partitions") or _NOTHING
+    joined_ms, synced_ms = timeline.get("join_phase_ms"), timeline.get("leader_synced_ms")
+    return {
+        **event,
+        **_trigger(event),
+        "started_at": started_at,
+        "ended_at": later(started_at, timeline.get("finished_ms")),
+        "extension_count": _size(timeline.get("extensions_ms")),
+        "stall_count": _size(timeline.get("stalled_ms")),
+        "join_phase_ms": joined_ms,
+        "join_phase_end": timeline.get("join_phase_end"),
+        "assignment_ms": _step(joined_ms, synced_ms),
+        "store_ms": _step(synced_ms, timeline.get("durable_ms")),
+        "duration_ms": timeline.get("finished_ms"),
+        "waited_phase": waited.get("phase"),
+        "waited_ms": waited.get("ms"),
+        "waited_member_ids": waited.get("member_ids"),
+        "waited_pending_ids": waited.get("pending_ids"),
+        "partitions_known": bool(moved.get("known")),
+        **{f"partitions_{name}": _known(moved, name) for name in _COUNTED},
+        "stopped_member_count": stopped.get("member_count"),
+        "stopped_longest_ms": stopped.get("longest_ms"),
+        "stopped_total_ms": stopped.get("total_ms"),
+        "stopped_open_count": stopped.get("open_count"),
+        "needless": _needless(event, moved),
+    }
+
+
+def members(event: Event) -> Iterator[Row]:
+    """The rows of `members`."""
+    started_at = moment(event.get("started_at_ms"))
+    for ordinal, member in enumerate(event.get("members") or ()):
+        yield _member(member or _NOTHING) | {
+            "group": event["group"],
+            "sequence": event["sequence"],
+            "ordinal": ordinal,
+            "started_at": started_at,
+        }
+
+
+def avoided(event: Event) -> Row:
+    """The row of `avoided`, without where it was read."""
+    return {**event, **_trigger(event), "at": moment(event.get("at_ms"))}
+
+
+def running(event: Event) -> Row:
+    """The row of `running`, without where it was read."""
+    return {**event, **_trigger(event), "started_at": moment(event.get("started_at_ms"))}
+
+
+def moment(ms: int | None) -> int | None:
+    """The moment itself; None if it is no time at all."""
+    return ms if ms is not None and 0 <= ms <= MOMENT_MAX_MS else None
+
+
+def later(start: int | None, ms: int | None) -> int | None:
+    """So many milliseconds after a moment; None if one is missing, or it is no moment any more."""
+    return None if start is None or ms is None else moment(start + ms)
+
+
+def _trigger(event: Event) -> Row:
+    trigger = event.get("trigger") or _NOTHING
+    row = {f"trigger_{name}": value for name, value in trigger.items()}
+    return row | {"trigger_at": moment(trigger.get("at_ms"))}
+
+
+def _member(member: Event) -> Row:
+    partitions = member.get("partitions") or _NOTHING
+    owner = member.get("instance_id")
+    return {
+        **member,
+        "owner": member.get("member_id") if owner is None else owner,
+        "join_delay_ms": _step(member.get("told_ms"), member.get("join_received_ms")),
+        "partitions_known": bool(partitions.get("known")),
+        "partitions_kept": _known(partitions, "kept"),
+        "partitions_given_up": _known(partitions, "given_up_count"),
+        "partitions_gained": _known(partitions, "gained_count"),
+        "given_up": _known(partitions, "given_up"),
+        "gained": _known(partitions, "gained"),
+    }
+
+
+def _size(values: list[Any] | None) -> int | None:
+    return None if values is None else len(values)
+
+
+def _step(start: int | None, end: int | None) -> int | None:
+    """From one moment to another one; None if one of them never came."""
+    if start is None or end is None:
+        return None
+    return end - start if -WHOLE_MAX <= end - start <= WHOLE_MAX else None
+
+
+def _known(partitions: Event, name: str) -> Any:  # noqa: ANN401 - a number or names.
+    return partitions.get(name) if partitions.get("known") else None
+
+
+def _needless(event: Event, moved: Event) -> bool | None:
+    outcome = event.get("outcome")
+    if outcome == "empty":
+        return False
+    if outcome != "stable" or not moved.get("known"):
+        return None
+    if (event.get("trigger") or _NOTHING).get("reason") == ENFORCED:
+        return False
+    before = event.get("members_before")
+    gained, given_up = moved.get("gained"), moved.get("given_up")
+    if (before is not None and before <= 0) or gained or given_up:
+        return False
+    return None if None in (before, gained, given_up) else True

@@ -1,0 +1,97 @@
+"""What a job has done, for Prometheus: over HTTP, or in a file that node_exporter reads.
+
+A job that goes on is asked (`--metrics-port`); one that ends leaves a file (`--metrics-file`),
+which is written anew after each batch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    start_http_server,
+    write_to_textfile,
+)
+
+from kohort.pipeline.errors import UnavailableError
+
+_LABELS: Final = ("job", "topic")
+
+
+class Metrics:
+    """The counters of one job. Where nobody wants them, they are counted and shown to nobody."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._file: Path | None = None
+        self._registry = registry = CollectorRegistry()
+        self._rows = Counter(
+            "kohort_pipeline_rows", "Records that were taken.", _LABELS, registry=registry
+        )
+        self._batches = Counter(
+            "kohort_pipeline_batches", "Batches that were taken.", _LABELS, registry=registry
+        )
+        self._seconds = Counter(
+            "kohort_pipeline_batch_seconds", "What they took.", _LABELS, registry=registry
+        )
+        self._behind = Gauge(
+            "kohort_pipeline_behind_offsets",
+            "Offsets that were there and not read at the last batch.",
+            _LABELS,
+            registry=registry,
+        )
+        self._last = Gauge(
+            "kohort_pipeline_last_batch_timestamp_seconds",
+            "When the last batch ended.",
+            _LABELS,
+            registry=registry,
+        )
+        self._quarantined = Counter(
+            "kohort_pipeline_quarantined",
+            "Records that were put aside, and why.",
+            (*_LABELS, "reason"),
+            registry=registry,
+        )
+
+    def serve(self, port: int) -> None:
+        """Answers at this port from now on. Raises UnavailableError."""
+        try:
+            start_http_server(port, registry=self._registry)
+        except OSError as error:
+            raise UnavailableError(f"--metrics-port {port}: {error.strerror}") from error
+
+    def write_into(self, path: Path) -> None:
+        """Keeps them in this file from now on. Raises UnavailableError."""
+        self._file = path
+        try:
+            self._write()
+        except OSError as error:
+            raise UnavailableError(f"--metrics-file {path}: {error.strerror}") from error
+
+    def batch(self, topic: str, rows: int, seconds: float, behind: int | None = None) -> None:
+        """A batch was taken; `behind` is None where that is not known."""
+        of = (self._job, topic)
+        self._rows.labels(*of).inc(rows)
+        self._batches.labels(*of).inc()
+        self._seconds.labels(*of).inc(seconds)
+        self._last.labels(*of).set(time.time())
+        if behind is not None:
+            self._behind.labels(*of).set(behind)
+        # What is missing for a while is seen by who looks at the file's age.
+        with suppress(OSError):
+            self._write()
+
+    def quarantined(self, topic: str, reason: str, count: int) -> None:
+        """So many records were put aside."""
+        self._quarantined.labels(self._job, topic, reason).inc(count)
+
+    def _write(self) -> None:
+        if self._file is not None:
+            write_to_textfile(os.fspath(self._file), self._registry)

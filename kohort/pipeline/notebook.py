@@ -1,0 +1,120 @@
+"""The pipeline from a notebook, or from a program that has a session of its own.
+
+::
+
+    from kohort.pipeline import advise, findings, history
+
+    events = history(spark, "week.jsonl.gz")
+    findings(spark, events)["slow_members"].orderBy("waited_for_total_ms", ascending=False).show()
+    advise(spark, events).where("is_best").select("group", "text").show(truncate=False)
+
+Nothing is written. A lake is read where it lies; files are read into the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.pipeline.analysis.found import Thresholds
+from kohort.pipeline.analysis.in_arrow import tables_of
+from kohort.pipeline.analysis.rows import histories_of
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.events.reading import Read, read, typed
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.rebalances import files
+from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
+from kohort.pipeline.transformations import advice as steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kohort.pipeline.events.rows import Event
+
+__all__ = ["Thresholds", "advise", "findings", "history"]
+
+TASKS_PER_CORE: Final = 4
+
+
+def history(
+    spark: SparkSession,
+    *paths: str,
+    lake: str | None = None,
+    cluster_id: str = "file",
+    timezone: tzinfo = UTC,
+) -> DataFrame:
+    """The events of a history: cluster_id, group, event; the latter is JSON.
+
+    Args:
+        paths: histories as JSON lines, or logs of Kafka brokers, oldest first; .gz is unpacked.
+        lake: the root of a lake in which `kohort pipeline rebalances` keeps them, instead.
+        cluster_id: of the cluster that files come from.
+        timezone: of the broker's clock, for logs that do not say.
+
+    Raises:
+        PipelineError: neither is given, or there is no such history.
+        UsageError: a file cannot be read.
+    """
+    if lake is not None:
+        kept = Lake(spark, lake)
+        rebalances = kept.read(REBALANCES.name).select(*steps.EVENTS.names)
+        return rebalances.unionByName(kept.read(AVOIDED.name).select(*steps.EVENTS.names))
+    if not paths:
+        raise PipelineError("a history is in files or in a lake: name one of both")
+    said = [
+        one
+        for piece in files.pieces(paths, timezone)
+        for one in map(read, piece.records(cluster_id))
+        if isinstance(one, Read)
+    ]
+    first: dict[tuple[str, str, int], Read] = {}
+    for one in said:
+        # What is told before its end is told again at its end.
+        if one.event.get("outcome") != "running":
+            first.setdefault(one.key, one)
+    rows = [(*key[:2], one.text) for key, one in first.items()]
+    return spark.createDataFrame(rows, steps.EVENTS)
+
+
+def findings(
+    spark: SparkSession, events: DataFrame, thresholds: Thresholds | None = None
+) -> dict[str, DataFrame]:
+    """What events come to: a frame for each table of docs/pipeline-tables.md, by its name.
+
+    It is worked out in the driver; of a lake that has its tables already, `spark.read` is quicker.
+    """
+    by_cluster: dict[str, list[Event]] = {}
+    for cluster_id, text in _collected(events):
+        by_cluster.setdefault(cluster_id, []).append(typed(text))
+    groups = [
+        group
+        for cluster_id in sorted(by_cluster)
+        for group in histories_of(cluster_id, by_cluster[cluster_id])
+    ]
+    found = tables_of(groups, thresholds or Thresholds())
+    return {
+        table.name: spark.createDataFrame(found[table.name], table.schema) for table in FINDINGS
+    }
+
+
+def advise(
+    spark: SparkSession,
+    events: DataFrame,
+    *,
+    days: int = 35,
+    known: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Rows of the table `advice`: the groups' last `days` as they would be under other settings.
+
+    Replayed on the executors, which need Kohort (`kohort pipeline py-files`). `known` are settings
+    that the groups are known to have been run under, such as ``{"session_timeout_ms": 45_000}``.
+    """
+    found = steps.traces(events, days=days, known=known or {})
+    tasks = max(spark.sparkContext.defaultParallelism * TASKS_PER_CORE, 1)
+    return steps.advice(found, steps.outcomes(found, tasks=tasks))
+
+
+def _collected(events: DataFrame) -> Iterator[tuple[str, str]]:
+    for row in events.select("cluster_id", "event").toLocalIterator():
+        yield row["cluster_id"], row["event"]

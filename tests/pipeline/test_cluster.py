@@ -1,0 +1,173 @@
+"""All jobs by spark-submit on a cluster of two workers, whose executors have an archive alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.pipeline import jars
+from tests.pipeline.conftest import JARS
+from tests.pipeline.topics import Topics
+from tests.support.brokers.kohort_server import KohortServer
+
+ROOT = Path(__file__).parents[2]
+MAIN = ROOT / "kohort" / "cli" / "__main__.py"
+TIMEOUT_S = 120
+_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+
+
+def spark_home() -> Path:
+    import pyspark  # noqa: PLC0415 - slow to import.
+
+    return Path(pyspark.__file__).parent
+
+
+def bare_python(directory: Path) -> Path:
+    """An interpreter with the packages of this one, but for those that are used where they lie, as
+    Kohort is here.
+    """
+    script = directory / "python"
+    packages = sysconfig.get_path("purelib")
+    script.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n'
+    )
+    script.chmod(0o755)
+    found = subprocess.run(
+        [str(script), "-c", "import pyarrow, kohort"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "No module named 'kohort'" in found.stderr
+    return script
+
+
+class Cluster:
+    """A master and its workers, each a JVM."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        self.url = self._wait(lambda: _URL.search(self.said("Master-0")), "the master")[1]
+
+    def add_worker(self) -> None:
+        number = len(self._processes)
+        self._start(
+            "Worker",
+            *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
+            *("--work-dir", str(self._directory / f"work-{number}"), self.url),
+        )
+        registered = "Successfully registered with master"
+        self._wait(lambda: re.search(registered, self.said(f"Worker-{number}")), "a worker")
+
+    def said(self, name: str) -> str:
+        return (self._directory / f"{name}.log").read_text(errors="replace")
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, kind: str, *arguments: str) -> None:
+        name = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+        log = self._directory / f"{kind}-{len(self._processes)}.log"
+        # Executors have Python, and what of Kohort they are sent.
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+        with log.open("wb") as output:
+            self._processes.append(
+                subprocess.Popen(
+                    [str(spark_home() / "bin" / "spark-class"), name, *arguments],
+                    cwd=self._directory,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                )
+            )
+
+    def _wait(self, look: object, what: str) -> re.Match[str]:
+        deadline = time.monotonic() + TIMEOUT_S
+        assert callable(look)
+        while (found := look()) is None:
+            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            time.sleep(0.1)
+        assert isinstance(found, re.Match)
+        return found
+
+
+@pytest.fixture
+def cluster(spark_jars: Path, tmp_path: Path) -> Iterator[Cluster]:
+    assert spark_jars == JARS
+    found = Cluster(tmp_path)
+    try:
+        for _ in range(2):
+            found.add_worker()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.long
+def test_all_jobs_run_on_a_cluster_whose_executors_have_an_archive(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    archive, lake = tmp_path / "kohort.zip", tmp_path / "lake"
+    made = [sys.executable, "-m", "kohort.cli", "pipeline", "py-files", str(archive)]
+    subprocess.run(made, cwd=ROOT, check=True, capture_output=True)
+    bare = bare_python(tmp_path)
+    listed = ",".join(str(JARS / jar.file_name) for jar in jars.locked())
+
+    def submit(*arguments: str, with_archive: bool = True) -> tuple[int, str]:
+        command = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url]
+        command += ["--jars", listed, "--conf", "spark.ui.enabled=false"]
+        command += ["--conf", "spark.executor.memory=512m", "--driver-memory", "1g"]
+        if with_archive:
+            command += ["--py-files", str(archive)]
+        command += [str(MAIN), "pipeline", *arguments, "--lake", str(lake)]
+        done = subprocess.run(
+            command,
+            # Not where Kohort's sources are: what executors import has to come with the archive.
+            cwd=tmp_path,
+            env=os.environ | {"PYSPARK_PYTHON": str(bare), "PYSPARK_DRIVER_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    week = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
+    code, told = submit("rebalances", "--from", str(week), "--cluster-id", "example")
+    assert code == 0, told[-3000:]
+    assert "findings of 3 groups made again" in told
+    # Without the archive it says what an executor lacks.
+    advise = ("advise", "--topic", "", "--group", "billing")
+    code, told = submit(*advise, with_archive=False)
+    assert code == 1
+    assert "a Python worker raised ModuleNotFoundError: No module named 'kohort'" in told
+    code, told = submit(*advise)
+    assert code == 0, told[-3000:]
+    page = tmp_path / "report.html"
+    code, told = submit("report", "--output", str(page))
+    assert code == 0, told[-3000:]
+    assert "billing" in page.read_text()
+    with KohortServer(tmp_path / "broker") as server:
+        topics = Topics(server.bootstrap)
+        topic = topics.create(3)
+        topics.produce(topic, 300, partitions=3)
+        arguments = ("land", topic, "--available-now", "--bootstrap-server", server.bootstrap)
+        code, told = submit(*arguments)
+        assert code == 0, told[-3000:]
+        assert "land: 300 rows in all" in told
+    code, told = submit("tidy")
+    assert code == 0, told[-3000:]
