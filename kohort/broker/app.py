@@ -55,6 +55,7 @@ from kohort.broker.network.listening import (
 )
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
+from kohort.broker.runtime import service_manager
 from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
@@ -148,6 +149,7 @@ class Broker:
             # would find some 1,700 objects and delay the first answer by 20 ms.
             keeper = self.new_memory_keeper()
             keeper.start()
+            service_manager.tell(service_manager.READY)
             loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
             later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
@@ -155,6 +157,7 @@ class Broker:
             later.cancel()
             keeper.stop()
             logger.info("Stopping")
+            service_manager.tell(service_manager.STOPPING)
         logger.info("Stopped")
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ import uvloop
 
 from kohort.broker.app import Broker, StartError
 from kohort.broker.config import ConfigError, LoadedConfig, load
+from kohort.broker.runtime.log_lines import TEXT, JsonFormatter
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +34,7 @@ def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
         for problem in error.problems:
             print(f"kohort: {problem}", file=sys.stderr)
         return BAD_CONFIG
-    logging.basicConfig(
-        level=loaded.config.kohort_log_level,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
+    _begin_logging(loaded)
     _tell_about(loaded)
     try:
         uvloop.run(Broker(loaded).run_until_signalled())
@@ -45,6 +42,13 @@ def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
         logger.critical("%s", error)
         return START_FAILED
     return 0
+
+
+def _begin_logging(loaded: LoadedConfig) -> None:
+    logging.basicConfig(level=loaded.config.kohort_log_level, format=TEXT, stream=sys.stderr)
+    if loaded.config.kohort_log_format == "json":
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonFormatter())
 
 
 def _tell_about(loaded: LoadedConfig) -> None:

@@ -146,3 +146,9 @@ class KohortSettings(Settings):
         one_of=("DEBUG", "INFO", "WARNING", "ERROR"),
         doc="Least severe messages that the broker's log shows.",
     )
+    kohort_log_format: String = setting(
+        "text",
+        one_of=("text", "json"),
+        doc="json: each message of the broker's log is a line with one object, which has time "
+        "(UTC), level, logger, message, and exception if there is one.",
+    )

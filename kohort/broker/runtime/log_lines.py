@@ -1,0 +1,24 @@
+"""The broker's log as JSON, a line for each message, for collectors that read such lines."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Final
+
+TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object in a line: time (UTC, ISO 8601), level, logger, message, and exception if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC)
+        told = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False)
