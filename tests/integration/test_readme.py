@@ -74,6 +74,18 @@ def test_the_lines_with_kcat_write_and_read_a_record(greetings: str) -> None:
     assert "hello" in greetings.splitlines()
 
 
+def test_the_lines_with_kohort_write_and_read_a_record(server: KohortServer) -> None:
+    lines = [*commands("produce"), *commands("consume")]
+    assert len(lines) == 2
+    ours = rf"{sys.executable} -m kohort.cli \1 --bootstrap-server {server.bootstrap}"
+    typed = "\n".join(re.sub(r"kohort (produce|consume)", ours, line) for line in lines)
+    ran = subprocess.run(
+        ["bash", "-euc", typed], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "hello" in ran.stdout.splitlines()
+
+
 def test_the_python_example_goes_on_where_it_was(server: KohortServer) -> None:
     first, second = run_example(server), run_example(server)
 
@@ -97,25 +109,30 @@ def test_the_metrics_are_where_the_readme_says(server: KohortServer, metrics_por
 
 
 def test_the_group_of_the_example_can_be_asked_why_it_rebalanced(
-    server: KohortServer, metrics_port: int
+    server: KohortServer, metrics_port: int, tmp_path: Path
 ) -> None:
     run_example(server)
     asked = {line for line in commands("kohort") if line.startswith("kohort groups ")}
-    assert asked == {"kohort groups why readers"}
+    assert asked == {"kohort groups why readers", "kohort groups report readers"}
 
-    arguments = [*asked.pop().split()[1:], "--http", f"http://127.0.0.1:{metrics_port}"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "kohort.cli", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    def answer(line: str) -> str:
+        arguments = [*line.split()[1:], "--http", f"http://127.0.0.1:{metrics_port}"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "kohort.cli", *arguments],
+            check=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return ran.stdout
 
+    told = {line: answer(line) for line in asked}
+    assert "<html" in (tmp_path / "readers.html").read_text(encoding="utf-8")
     times = r"\d\d:\d\d:\d\d, generation \d+ -> \d+"
     form = rf"^Group readers rebalanced {times}, because member \S+ \(host"
     assert re.search(form, README, re.MULTILINE)
-    assert re.search(form, ran.stdout, re.MULTILINE)
+    assert re.search(form, told["kohort groups why readers"], re.MULTILINE)
 
 
 def test_the_addresses_are_the_defaults() -> None:
