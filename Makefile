@@ -18,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := .cache
 STAMPS := $(CACHE)/make
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --retries 10 --timeout 60
 
 # What may be set on the command line.
 PORT ?= 9092
@@ -161,7 +161,7 @@ $(STAMPS)/spark: kohort/pipeline/jars.lock $(STAMPS)/core
 	@command -v java >/dev/null || scripts/apt-install default-jre-headless
 	@echo "Installing Spark and Delta, and fetching their jars: one to three minutes"
 	@$(PIP) install --constraint constraints.txt --editable '.[spark]'
-	scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
+	scripts/retry scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
 	@touch $@
 
 # Debian packages: the librdkafka that Debian ships (kcat), and Java for Kafka's own client.
@@ -172,7 +172,7 @@ $(STAMPS)/system: scripts/install-system-tools
 
 # Spark's connector and Delta, exactly as listed. Without Java nothing is fetched; tests/pipeline then skips.
 $(STAMPS)/jars: kohort/pipeline/jars.lock $(STAMPS)/test $(STAMPS)/system
-	scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
+	scripts/retry scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
 	@touch $@
 
 $(STAMPS)/java: tests/java/pom.xml $(wildcard tests/java/*.java tests/java/*/*.java) scripts/fetch-jars $(STAMPS)/system
