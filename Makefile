@@ -54,7 +54,7 @@ test: lint types imports $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## everyth
 
 # Each suite on its own, so that one that fails or hangs leaves the others their turn and their report.
 # pytest ends with 5 where ARGS="-k ..." leaves nothing to run.
-LONG := $(PYTEST) --long --timeout=3600 --verbose --durations=20
+LONG := $(PYTEST) --long --asyncio-debug --timeout=3600 --verbose --durations=20
 
 test-long: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
 	@failed=; number=0; \
