@@ -244,6 +244,16 @@ def _response(reads: list[tuple[FetchTopic, list[PartitionRead]]]) -> FetchRespo
     )
 
 
+def _aborted(read: PartitionRead) -> list[AbortedTransaction] | None:
+    """As the compiled codec takes them, which gives up on those of the log."""
+    if read.aborted is None:
+        return None
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in read.aborted
+    ]
+
+
 def _partition(read: PartitionRead) -> PartitionData:
     high_watermark = last_stable_offset = log_start_offset = -1
     if read.partition is not None and not read.error:
@@ -260,8 +270,7 @@ def _partition(read: PartitionRead) -> PartitionData:
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,
-        # As the log tells them: they have these two fields, and may be thousands.
-        aborted_transactions=cast("list[AbortedTransaction] | None", read.aborted),
+        aborted_transactions=_aborted(read),
         # A range passes through the codec as any large buffer does: by its length.
         records=cast("memoryview", read.data),
     )
