@@ -1,5 +1,8 @@
 """Listeners with SASL, over real sockets: which requests may come when, and what is told."""
 
+import gc
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +165,33 @@ def test_an_unknown_mechanism_is_told_which_there_are(client: RawClient) -> None
     assert told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert set(told.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert client.is_closed()
+
+
+def test_a_connection_that_is_gone_is_freed_without_the_collector(
+    broker: BrokerThread, ports: dict[str, int]
+) -> None:
+    found: list[weakref.ref[object]] = []
+
+    def note() -> None:
+        connections = list(broker.broker.network._connections)
+        gates = [one.info.authentication for one in connections]
+        found.extend(weakref.ref(gate) for gate in gates if gate is not None)
+
+    gc.collect()
+    gc.disable()
+    try:
+        for listener in ("SASL", "SHORT"):
+            with RawClient(ports[listener]) as client:
+                assert log_in(client) == 0
+                broker.call(note)
+        assert len(found) >= 2
+        for _ in range(500):
+            if all(one() is None for one in found):
+                return
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+    raise AssertionError("something still knows them")
 
 
 def test_a_second_handshake_is_illegal_and_ends_the_connection(client: RawClient) -> None:

@@ -214,7 +214,10 @@ class Connection(asyncio.BufferedProtocol):
             self._mute.cancel()
             self._mute = None
         self._reader.close()
-        # The budget and the transport know us; without this only the collector could part us.
+        # The budget, the transport and what lets clients in know us; without this only the
+        # collector could part us.
+        self.info.authentication = None
+        self._service = self._host.service
         self.memory.close()
         self._transport = _NO_TRANSPORT
 

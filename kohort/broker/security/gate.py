@@ -116,6 +116,8 @@ class Gate:
         self._authenticated_ms = 0
         self._is_again = False
         """Whether the client was in before."""
+        self._is_told_late = False
+        """Whether the answer that is on its way is to be kept back."""
         connection.info.authentication = self
 
     # The service.
@@ -137,12 +139,10 @@ class Gate:
             return answer.settle(lambda later: self._after(later.result()))
         if key == API_VERSIONS and answer is not None:
             self._knows_versions = b"".join(answer)[_ERROR_AT] == b"\0\0"
-        return self._after(answer)
+        return self._kept_back(answer) if self._is_told_late else self._after(answer)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._state = State.SHUT
-        # Each knows the other, and only the collector could part them.
-        connection.authentication = None
         self._keeper.dispatcher.connection_lost(connection)
 
     # For the handlers.
@@ -164,6 +164,7 @@ class Gate:
         begin = self._keeper.exchanges.get(mechanism)
         if begin is None:
             self._state = State.SHUT
+            self._is_told_late = True
             self._keeper.count(self._keeper.listener, "unknown", "failed")
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
         self._mechanism, self._exchange, self._tokens = mechanism, begin(), 0
@@ -254,12 +255,23 @@ class Gate:
             f"mechanism {self._mechanism}"
         )
         verdict = Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
-        least_ms = keeper.config(self._mechanism).connection_failed_authentication_delay_ms
-        now_ms = keeper.clock.monotonic_ms()
-        delay_ms = keeper.delays.delay_ms(connection.ip, now_ms, least_ms) - (now_ms - arrived_ms)
+        spent_ms = keeper.clock.monotonic_ms() - arrived_ms
+        delay_ms = self._delay_ms(self._mechanism) - spent_ms
         later: Later[Verdict] = Later()
         asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, later.give, verdict)
         return later
+
+    def _kept_back(self, answer: Answer) -> Later[Answer]:
+        """An answer that says no, when it is time."""
+        later: Later[Answer] = Later()
+        delay_ms = self._delay_ms("")
+        asyncio.get_running_loop().call_later(delay_ms / 1000, later.give, answer)
+        return later.settle(lambda done: self._after(done.result()))
+
+    def _delay_ms(self, mechanism: str) -> int:
+        least_ms = self._keeper.config(mechanism).connection_failed_authentication_delay_ms
+        now_ms = self._keeper.clock.monotonic_ms()
+        return self._keeper.delays.delay_ms(self._connection.ip, now_ms, least_ms)
 
     def _is_expected(self, key: int) -> bool:
         if self._state is State.START:
