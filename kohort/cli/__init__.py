@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "groups": ("consumer groups: what they do, and why they rebalanced", "kohort.cli.groups"),
     "transactions": ("transactional producers, and what they hold back", "kohort.cli.transactions"),
     "acl": ("access rules: list, add, remove, and what they allow", "kohort.cli.acl"),
+    "quotas": ("limits on clients: list, set, remove", "kohort.cli.quotas"),
     "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),
     "config": ("the broker's settings: list, check", "kohort.cli.config"),
     "completion": ("for bash, zsh and tcsh", "kohort.cli.completion"),

@@ -27,6 +27,9 @@ _WHOLE_MAX: Final = 2**63 - 1
 ACCOUNTS_MAX: Final = 100_000
 """Accounts that are kept; of more the one that was used longest ago goes."""
 
+HOLDING_MAX: Final = 10_000
+"""Clients of whom it is remembered which limit holds; of more all are forgotten."""
+
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 """Time of each second."""
 
@@ -88,6 +91,10 @@ def check_limit(key: str, value: float) -> None:
         raise QuotaError(f"Configuration {key} must be a whole number of at most 64 bits")
 
 
+_Holding = tuple[float, tuple[str, str]]
+"""A limit, and the names of the account that is charged."""
+
+
 class Quotas:
     """All limits, and what has been used of them."""
 
@@ -96,6 +103,7 @@ class Quotas:
         self._window_ms = window_ms
         self.limits: dict[Entity, dict[str, float]] = {}
         self._accounts: dict[tuple[str, str, str], Rate] = {}
+        self._holding: dict[tuple[str, str, str], _Holding | None] = {}
 
     def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
         """Replace the limits of an entity; none at all forgets it."""
@@ -103,9 +111,20 @@ class Quotas:
             self.limits[entity] = dict(limits)
         else:
             self.limits.pop(entity, None)
+        self._holding = {}
 
-    def limit(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
+    def limit(self, key: str, user: str, client_id: str) -> _Holding | None:
         """The limit that holds for a client, and the names of the account; None without one."""
+        asked = key, user, client_id
+        try:
+            return self._holding[asked]
+        except KeyError:
+            if len(self._holding) >= HOLDING_MAX:
+                self._holding = {}
+            found = self._holding[asked] = self._first(key, user, client_id)
+            return found
+
+    def _first(self, key: str, user: str, client_id: str) -> _Holding | None:
         limits = self.limits
         for entity, account in (
             (Entity(user, client_id), (user, client_id)),

@@ -20,13 +20,15 @@ _START, _LAST, _SUM = range(3)
 class Rate:
     """What one account has used. Times are monotonic milliseconds."""
 
-    __slots__ = ("_samples", "_window_ms", "_windows")
+    __slots__ = ("_samples", "_total", "_window_ms", "_windows")
 
     def __init__(self, windows: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
         self._windows = windows
         self._window_ms = window_ms
         self._samples: list[list[int]] = []
         """(Begin, last use, sum), oldest first; at most one more than there are windows."""
+        self._total = 0
+        """Sum over all of them."""
 
     def record(self, amount: int, now_ms: int) -> None:
         """Note that so much was used; a negative amount takes back what was noted just before."""
@@ -34,8 +36,10 @@ class Rate:
         if not samples or now_ms - samples[-1][_START] >= self._window_ms:
             self._forget(now_ms)
             samples.append([now_ms, now_ms, 0])
-        samples[-1][_LAST] = now_ms
-        samples[-1][_SUM] += amount
+        current = samples[-1]
+        current[_LAST] = now_ms
+        current[_SUM] += amount
+        self._total += amount
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long it takes until no more than `limit` a second have been used; 0 if that is so."""
@@ -46,12 +50,11 @@ class Rate:
         elapsed_ms = now_ms - samples[0][_START]
         missing = self._windows - 1 - elapsed_ms // self._window_ms
         over_ms = elapsed_ms + max(0, missing) * self._window_ms
-        used = sum(sample[_SUM] for sample in samples)
-        # (rate - limit) / limit * window, where the rate is used / window.
-        return max(0, round(used * 1_000 / limit - over_ms))
+        # (rate - limit) / limit * window, where the rate is total / window.
+        return max(0, round(self._total * 1_000 / limit - over_ms))
 
     def _forget(self, now_ms: int) -> None:
         kept_ms = self._windows * self._window_ms
         samples = self._samples
         while samples and now_ms - samples[0][_LAST] >= kept_ms:
-            del samples[0]
+            self._total -= samples.pop(0)[_SUM]

@@ -62,22 +62,21 @@ class _OfType:
             del self._lengths[len(prefix)]
         self.lengths = sorted(self._lengths)
 
-    def matching(self, name: str) -> Iterator[_OfPattern]:
+    def matching(self, name: str) -> list[_OfPattern]:
         """The rules of each pattern that the name matches."""
-        found = self.literal.get(name)
-        if found is not None:
-            yield found
+        matching = []
+        if name in self.literal:
+            matching.append(self.literal[name])
         prefixed = self.prefixed
         for length in self.lengths:
-            if length > len(name):
+            prefix = name[:length]
+            if prefix in prefixed:
+                matching.append(prefixed[prefix])
+            if prefix == name:
                 break
-            found = prefixed.get(name[:length])
-            if found is not None:
-                yield found
-        if name != WILDCARD:
-            found = self.literal.get(WILDCARD)
-            if found is not None:
-                yield found
+        if name != WILDCARD and WILDCARD in self.literal:
+            matching.append(self.literal[WILDCARD])
+        return matching
 
 
 class RuleIndex:

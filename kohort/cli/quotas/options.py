@@ -1,0 +1,52 @@
+"""How those who are limited are written on the command line of `kohort quotas`."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kohort.cli.errors import RefusedCommandError, UsageError
+from kohort.cli.options import add_kafka, cluster_of
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.quotas import Parts
+
+
+def add_entity(parser: argparse.ArgumentParser) -> None:
+    """For whom, and where the broker is."""
+    parser.add_argument("--user", metavar="NAME", help="a user (without the type)")
+    parser.add_argument("--client-id", metavar="ID")
+    parser.add_argument("--default-user", action="store_true", help="users without their own")
+    parser.add_argument(
+        "--default-client-id", action="store_true", help="client ids without their own"
+    )
+    add_kafka(parser)
+
+
+def entity_of(options: argparse.Namespace) -> Parts:
+    """The entity that the options name. Raises UsageError."""
+    parts: list[tuple[str, str | None]] = []
+    for kind, name, is_default in (
+        ("user", options.user, options.default_user),
+        ("client-id", options.client_id, options.default_client_id),
+    ):
+        if name is not None and is_default:
+            raise UsageError(f"--{kind} and --default-{kind} are two different things")
+        if name is not None or is_default:
+            parts.append((kind, name))
+    if not parts:
+        raise UsageError("say for whom, by --user, --client-id or their defaults")
+    return tuple(parts)
+
+
+def shown_entity(entity: Parts) -> str:
+    """Its text for people: ``user alice, client-id <default>``."""
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)
+
+
+@contextmanager
+def asked(options: argparse.Namespace) -> Iterator[Cluster]:
+    """The cluster; what it refuses ends the command. Raises CommandError."""
+    with cluster_of(options) as cluster:
+        try:
+            yield cluster
+        except RefusedError as error:
+            raise RefusedCommandError(str(error)) from error

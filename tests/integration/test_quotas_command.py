@@ -1,0 +1,53 @@
+"""`kohort quotas` on a running broker."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.cli import main
+from tests.support.brokers.broker_thread import BrokerThread
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path) as made:
+        yield made
+
+
+def run(broker: BrokerThread, *arguments: str) -> int:
+    return main(["quotas", *arguments, "--bootstrap-server", f"127.0.0.1:{broker.port}"])
+
+
+def test_limits_are_set_listed_and_removed(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ("producer_byte_rate=1000", "request_percentage=50.5")
+    assert run(broker, "set", *limits, "--user", "alice", "--default-client-id") == 0
+    capsys.readouterr()
+    assert run(broker, "list", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)["quotas"]
+    assert found == {
+        "entity": {"user": "alice", "client-id": None},
+        "producer_byte_rate": 1000,
+        "request_percentage": 50.5,
+    }
+    both = ("--user", "alice", "--default-client-id")
+    assert run(broker, "remove", "request_percentage", *both) == 0
+    assert run(broker, "remove", "request_percentage", *both) == 1
+    assert run(broker, "remove", *both) == 0
+    assert run(broker, "list") == 0
+    assert "alice" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_limit_that_the_broker_does_not_keep_is_told(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "set", "controller_mutation_rate=1", "--user", "alice") == 3
+    assert "INVALID_REQUEST" in capsys.readouterr().err
+
+
+def test_it_has_to_be_said_for_whom(broker: BrokerThread) -> None:
+    assert run(broker, "set", "producer_byte_rate=1") == 2
+    assert run(broker, "set", "producer_byte_rate=1", "--user", "a", "--default-user") == 2
