@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "quotas": ("limits on clients: list, set, remove", "kohort.cli.quotas"),
     "users": ("users: list, add, remove, and their passwords", "kohort.cli.users"),
     "config": ("the broker's settings: list, check", "kohort.cli.config"),
+    "doctor": ("is this machine fit for a broker", "kohort.cli.doctor"),
     "completion": ("for bash, zsh and tcsh", "kohort.cli.completion"),
     "testing": ("brokers for tests in any language", "kohort.testing.command"),
     "pipeline": ("Spark jobs: topics and rebalances into tables", "kohort.cli.pipeline"),

@@ -8,11 +8,6 @@ import sys
 import threading
 from contextlib import closing
 
-from kohort.broker.app import StartError
-from kohort.broker.config import ConfigError
-from kohort.testing.control import Control
-from kohort.testing.kit.machine import HOST
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One command so far."""
@@ -38,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
+    # A whole broker, which whoever only looks at the commands need not import.
+    from kohort.broker.app import StartError  # noqa: PLC0415 - see above.
+    from kohort.broker.config import ConfigError  # noqa: PLC0415 - see above.
+    from kohort.testing.control import Control  # noqa: PLC0415 - see above.
+    from kohort.testing.kit.machine import HOST  # noqa: PLC0415 - see above.
+
     settings = dict(given.partition("=")[::2] for given in options.override)
     try:
         control = Control(options.control, settings, kafka_port=options.port)

@@ -1,0 +1,183 @@
+"""``kohort doctor``: whether this machine and this installation are fit for a broker.
+
+It asks no broker; one that runs here is told by the port and the data directory that it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import resource
+import shutil
+import socket
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kohort.broker.__main__ import add_arguments as add_daemon_arguments
+from kohort.broker.config import BrokerConfig, ConfigError, load
+from kohort.broker.version import VERSION
+
+COMPILED: Final = {
+    "codecs of messages": "kohort.protocol.hot_codecs",
+    "walk over records": "kohort.protocol.records.walk",
+    "unpacking of records": "kohort.client.core.fetch.unpack",
+}
+FILES_MIN: Final = 10_000
+"""Half of them are for logs; see `connections_within`."""
+FREE_BYTES_MIN: Final = 1 << 30
+
+OK: Final = "ok"
+WARNING: Final = "warning"
+PROBLEM: Final = "problem"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    verdict: str
+    what: str
+    text: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The settings that a broker would be started with, and --json."""
+    parser.epilog = "Exit codes: 0; 1 a broker cannot start as things are; 2 usage."
+    add_daemon_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look at everything, and tell it; 1 if there is a problem."""
+    found = [*examine(options.config, options.override)]
+    if options.json:
+        print(json.dumps([one._asdict() for one in found], indent=2))
+    else:
+        width = max(len(one.what) for one in found)
+        for one in found:
+            print(f"{one.verdict:<7}  {one.what:<{width}}  {one.text}")
+    return 1 if any(one.verdict == PROBLEM for one in found) else 0
+
+
+def examine(file: Path | None, overrides: list[str]) -> Iterator[Finding]:
+    """What there is to say, from the installation to the settings."""
+    yield Finding(OK, "kohort", f"{VERSION} in {Path(__file__).parents[1]}")
+    yield _python()
+    yield from _compiled()
+    yield _open_files()
+    try:
+        loaded = load(file=file, overrides=overrides, environment=os.environ)
+    except ConfigError as error:
+        for problem in error.problems:
+            yield Finding(PROBLEM, "settings", problem)
+        return
+    for warning in loaded.warnings:
+        yield Finding(WARNING, "settings", warning)
+    yield from _data_directory(loaded.config)
+    yield from _ports(loaded.config)
+
+
+def _python() -> Finding:
+    text = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    if hasattr(sys, "gettotalrefcount"):
+        return Finding(WARNING, "python", f"{text}: a debug build, several times as slow")
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return Finding(WARNING, "python", f"{text}: a free-threaded build, which is not tested")
+    return Finding(OK, "python", text)
+
+
+def _compiled() -> Iterator[Finding]:
+    for what, name in COMPILED.items():
+        found = importlib.util.find_spec(name)
+        if found is not None and str(found.origin).endswith(".so"):
+            yield Finding(OK, "compiled", what)
+        else:
+            text = f"{what} run as Python, slower: install again with a C compiler at hand"
+            yield Finding(WARNING, "compiled", text)
+
+
+def _open_files() -> Finding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= FILES_MIN:
+        shown = "without limit" if hard == resource.RLIM_INFINITY else f"up to {hard}"
+        return Finding(OK, "open files", shown)
+    text = f"up to {hard}: connections and logs share them; raise `ulimit -Hn`"
+    return Finding(WARNING, "open files", text)
+
+
+def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
+    directory = config.data_directory.absolute()
+    there = directory
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(PROBLEM, "data", f"{there} cannot be written to")
+        return
+    state = "is there" if there == directory else "will be made"
+    if _is_locked(directory):
+        yield Finding(PROBLEM, "data", f"{directory} is in use by a broker")
+    else:
+        yield Finding(OK, "data", f"{directory} {state}")
+    free = shutil.disk_usage(there).free
+    verdict = OK if free >= FREE_BYTES_MIN else WARNING
+    yield Finding(verdict, "disk", f"{free / (1 << 30):.1f} GiB free")
+
+
+def _is_locked(directory: Path) -> bool:
+    """Whether a broker has it; the lock is given back at once."""
+    try:
+        descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _ports(config: BrokerConfig) -> Iterator[Finding]:
+    places = [(f"listener {one.listener}", one.host, one.port) for one in config.listener_endpoints]
+    if config.kohort_metrics_port > 0:
+        places.append(("metrics", config.kohort_metrics_host, config.kohort_metrics_port))
+    for what, host, port in places:
+        error = _cannot_bind(host, port)
+        shown = f"{host or 'every interface'}:{port}"
+        if error is None:
+            yield Finding(OK, what, f"{shown} is free")
+        else:
+            # For metrics the next ports are tried.
+            verdict = WARNING if what == "metrics" else PROBLEM
+            yield Finding(verdict, what, f"{shown}: {error}")
+
+
+def _cannot_bind(host: str, port: int) -> str | None:
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        return str(error)
+    failure: str | None = None
+    for family, kind, *_, address in found:
+        with socket.socket(family, kind) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                one.bind(address)
+            except OSError as error:
+                failure = error.strerror or str(error)
+            else:
+                return None
+    return failure

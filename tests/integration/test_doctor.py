@@ -1,0 +1,65 @@
+"""`kohort doctor` sees what keeps a broker from starting, before it is started."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from kohort.cli import main
+from kohort.cli.doctor import OK, PROBLEM, Finding, examine
+from tests.support.brokers.broker_thread import BrokerThread
+
+
+def settings(directory: Path, port: int = 0) -> list[str]:
+    return [
+        f"log.dirs={directory}",
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        "kohort.metrics.port=-1",
+    ]
+
+
+def problems(overrides: list[str]) -> list[Finding]:
+    return [one for one in examine(None, overrides) if one.verdict == PROBLEM]
+
+
+def test_where_nothing_is_in_the_way_there_is_no_problem(tmp_path: Path) -> None:
+    assert problems(settings(tmp_path / "data")) == []
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_broker_that_runs_has_the_data_and_the_port(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        found = problems(settings(tmp_path, broker.port))
+    assert [one.what for one in found] == ["data", "listener PLAINTEXT"]
+    assert "in use by a broker" in found[0].text
+    assert problems(settings(tmp_path)) == []
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (found,) = problems(settings(tmp_path, taken.getsockname()[1]))
+    assert "in use" in found.text
+
+
+def test_a_place_for_data_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (found,) = problems(settings(tmp_path / "file" / "data"))
+    assert found.what == "data"
+
+
+def test_settings_that_cannot_be_used_are_told_and_the_command_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--override", "num.partition=3", "--json"]
+    assert main(["doctor", *given]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert any(one["what"] == "settings" and "num.partition" in one["text"] for one in told)
+
+
+def test_what_is_compiled_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = [word for one in settings(tmp_path) for word in ("--override", one)]
+    assert main(["doctor", *options]) == 0
+    told = capsys.readouterr().out
+    assert told.count(" compiled  ") == 3
+    assert OK in told
