@@ -1,0 +1,116 @@
+"""One consumer in a process of its own, which a life starts, ends in order, and kills.
+
+`python -m tests.interop.lives.member LIBRARY SETTINGS`, with the settings as JSON (`Seat`). A line
+on standard input lets it begin. SIGTERM ends it in order: a dynamic member leaves the group, a
+static one goes without a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """What a member is told."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    client_id: str
+    instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    cooperative: bool
+    revoke_s: float
+    """How long it takes to give partitions up."""
+
+
+def run_librdkafka(seat: Seat) -> None:
+    """Until SIGTERM."""
+    from confluent_kafka import Consumer  # noqa: PLC0415 - one of the libraries is needed.
+
+    settings: dict[str, Any] = {
+        "bootstrap.servers": seat.bootstrap,
+        "group.id": seat.group,
+        "client.id": seat.client_id,
+        "session.timeout.ms": seat.session_timeout_ms,
+        "heartbeat.interval.ms": seat.heartbeat_interval_ms,
+        "partition.assignment.strategy": "cooperative-sticky" if seat.cooperative else "range",
+        "enable.auto.commit": False,
+    }
+    if seat.instance_id is not None:
+        settings["group.instance.id"] = seat.instance_id
+    ends = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ends.set())
+
+    def give_up(consumer: Consumer, partitions: Sequence[Any]) -> None:
+        if partitions:
+            time.sleep(seat.revoke_s)
+        if seat.cooperative:
+            consumer.incremental_unassign(list(partitions))
+        else:
+            consumer.unassign()
+
+    sys.stdin.readline()
+    consumer = Consumer(settings)
+    consumer.subscribe([seat.topic], on_revoke=give_up)
+    while not ends.is_set():
+        consumer.poll(POLL_S)
+    consumer.close()
+
+
+def run_aiokafka(seat: Seat) -> None:
+    """Until SIGTERM."""
+    asyncio.run(_run_aiokafka(seat))
+
+
+async def _run_aiokafka(seat: Seat) -> None:
+    from aiokafka import (  # noqa: PLC0415 - as above.
+        AIOKafkaConsumer,
+        ConsumerRebalanceListener,
+    )
+
+    class Slow(ConsumerRebalanceListener):  # type: ignore[misc]  # The library has no types.
+        async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+            if revoked:
+                await asyncio.sleep(seat.revoke_s)
+
+        async def on_partitions_assigned(self, assigned: set[Any]) -> None:
+            del assigned
+
+    assert not seat.cooperative, "aiokafka has no cooperative assignor"
+    sys.stdin.readline()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=seat.bootstrap,
+        group_id=seat.group,
+        client_id=seat.client_id,
+        group_instance_id=seat.instance_id,
+        session_timeout_ms=seat.session_timeout_ms,
+        heartbeat_interval_ms=seat.heartbeat_interval_ms,
+        rebalance_timeout_ms=60_000,
+        enable_auto_commit=False,
+    )
+    ends = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
+    consumer.subscribe([seat.topic], listener=Slow())
+    await consumer.start()
+    while not ends.is_set():
+        await consumer.getmany(timeout_ms=int(POLL_S * 1000))
+    await consumer.stop()
+
+
+RUNNERS: Final = {"librdkafka": run_librdkafka, "aiokafka": run_aiokafka}
+
+if __name__ == "__main__":
+    RUNNERS[sys.argv[1]](Seat(**json.loads(sys.argv[2])))
