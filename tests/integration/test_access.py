@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.app import StartError
 from kohort.broker.core.security.acls import (
     CLUSTER_NAME,
     Operation,
@@ -41,6 +42,8 @@ from tests.support.network.wire import RawClient
 SETTINGS = {
     "authorizer.class.name": "kohort",
     "super.users": "User:root",
+    # Without names for its clients a broker starts only if nobody may do something.
+    "allow.everyone.if.no.acl.found": "true",
 }
 ADMIN, NOBODY = "127.0.0.1", "127.0.0.3"
 EVERYTHING = [
@@ -64,7 +67,7 @@ NO_WORD_FOR_IT = {"DescribeLogDirs"}
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path, overrides=SETTINGS) as made:
-        made.call(lambda: authorizer(made).change(added=EVERYTHING))
+        made.call(lambda: close_to_others(authorizer(made)))
         yield made
 
 
@@ -72,6 +75,26 @@ def authorizer(broker: BrokerThread) -> Authorizer:
     access = broker.broker.services.access
     assert access is not None
     return access.rules.authorizer
+
+
+def close_to_others(authorizer: Authorizer) -> None:
+    """The administrator's address may do everything, others what is allowed."""
+    authorizer.allow_everyone_if_no_acl_found = False
+    authorizer.change(added=EVERYTHING)
+
+
+def test_an_authorizer_that_would_let_nobody_in_is_refused(tmp_path: Path) -> None:
+    closed = {**SETTINGS, "allow.everyone.if.no.acl.found": "false"}
+    with (
+        pytest.raises(StartError, match="User:ANONYMOUS"),
+        BrokerThread(tmp_path, overrides=closed),
+    ):
+        pass
+    with BrokerThread(tmp_path, overrides={**closed, "super.users": "User:ANONYMOUS"}):
+        pass
+    listeners = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
+    with BrokerThread(tmp_path, overrides={**closed, **listeners}):
+        pass
 
 
 def creation(principal: str, operation: Operation, name: str, **other: int) -> AclCreation:
@@ -177,7 +200,7 @@ def test_a_rule_that_cannot_be_is_refused(
 
 def test_rules_are_there_after_a_restart(tmp_path: Path) -> None:
     with BrokerThread(tmp_path, overrides=SETTINGS) as broker:
-        broker.call(lambda: authorizer(broker).change(added=EVERYTHING))
+        broker.call(lambda: close_to_others(authorizer(broker)))
         with RawClient(broker.port) as client:
             rules = [creation("User:a", Operation.READ, f"t\n\u00e4{n}") for n in range(3)]
             assert create(client, *rules) == [0, 0, 0]

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kohort.broker.config import BrokerConfig
+from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.config.access import parse_super_users
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.security.acls import CLUSTER_NAME, EVERYBODY, Operation, ResourceType
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.quotas import Quotas
-from kohort.broker.core.security.session import Session
+from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import AccessRules
@@ -55,6 +55,13 @@ _SHOWN: Final = {
 """Types as Kafka writes them: TransactionalId."""
 
 
+_FOR_NOBODY: Final = (
+    "authorizer.class.name is set, and no listener finds out who clients are: all would be"
+    " User:ANONYMOUS, and denied everything. Add a listener with SASL or ssl.client.auth, or"
+    " User:ANONYMOUS to super.users"
+)
+
+
 def make_access(
     config: BrokerConfig,
     topics: TopicManager,
@@ -62,7 +69,10 @@ def make_access(
     clock: Clock,
     denied: Denials,
 ) -> Access | None:
-    """The door, where an authorizer is configured; it counts in `denied`."""
+    """The door, where an authorizer is configured; it counts in `denied`.
+
+    Raises ConfigError where nobody could ever be let through it.
+    """
     if not config.authorizer_class_name:
         return None
     authorizer = Authorizer(
@@ -70,7 +80,25 @@ def make_access(
         allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
     )
     rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
+    if not (_has_names(config) or _is_for_nobody(authorizer)):
+        raise ConfigError([_FOR_NOBODY])
     return Access(rules, clock, api_names, denied)
+
+
+def _has_names(config: BrokerConfig) -> bool:
+    """Whether clients of some listener have a name: by SASL, or perhaps a certificate."""
+    listeners = {endpoint.listener for endpoint in config.listener_endpoints}
+    return any(config.protocol_of(listener) != "PLAINTEXT" for listener in listeners)
+
+
+def _is_for_nobody(authorizer: Authorizer) -> bool:
+    """Whether clients without a name may do something."""
+    nobody = str(ANONYMOUS)
+    return (
+        authorizer.allow_everyone_if_no_acl_found
+        or nobody in authorizer.super_users
+        or any(rule.principal in {nobody, EVERYBODY} for rule in authorizer.rules())
+    )
 
 
 def make_quotas(config: BrokerConfig, topics: TopicManager) -> ClientQuotas:
