@@ -224,6 +224,7 @@ class Broker:
         self.network = server
         stack.push_async_callback(self._stop_serving, server, dispatcher, shell)
         listeners = self.listeners.start(dispatcher, server.log)
+        self.metrics.edge.certificates = self.listeners.tls.values()
         for name, bound in sockets.items():
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, http, server, transactions, executor)

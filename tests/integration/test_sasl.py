@@ -46,6 +46,10 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 NAMES = ("PLAINTEXT", "SASL", "SHORT")
 
 
+pytestmark = pytest.mark.usefixtures("broker")
+"""Each test may be the first in its process."""
+
+
 @pytest.fixture(scope="module")
 def ports() -> dict[str, int]:
     return {name: free_port() for name in NAMES}

@@ -29,6 +29,9 @@ from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
 from tests.support.network.wire import request_body, response_in
 
+pytestmark = pytest.mark.usefixtures("broker")
+"""Each test may be the first in its process."""
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
@@ -201,7 +204,9 @@ def test_a_key_store_is_replaced_while_connections_stay(
     renewed.write_text("no key")
     broker.call(broker.broker.listeners.tls["SSL"].reload)
     serial(ports["SSL"], authority)
-    assert broker.broker.listeners.tls["SSL"].reload_failures == 1
+    tls = broker.broker.listeners.tls["SSL"]
+    assert tls.reload_failures == 1
+    assert time.time() < tls.expires_s < time.time() + 3 * 86_400
 
 
 def encrypted(authority: Authority) -> str:

@@ -178,6 +178,16 @@ CONNECTIONS_REFUSED = counter(
 CONNECTIONS_CLOSED = counter(
     "kohort_connections_closed_total", "Client connections that ended, and why.", "reason"
 )
+CERTIFICATE_EXPIRY = gauge(
+    "kohort_tls_certificate_expiry_timestamp_seconds",
+    "When the certificate that new connections are shown ends to be good.",
+    "listener",
+)
+TLS_RELOAD_FAILURES = counter(
+    "kohort_tls_reload_failures_total",
+    "Key stores and trust stores that were not taken; the ones before them stay.",
+    "listener",
+)
 AUTHENTICATIONS = counter(
     "kohort_authentications_total",
     "Attempts of clients to prove who they are by SASL, and what came of them.",
@@ -289,6 +299,8 @@ SECTIONS: Final = (
             CONNECTIONS_REFUSED,
             CONNECTIONS_CLOSED,
             AUTHENTICATIONS,
+            CERTIFICATE_EXPIRY,
+            TLS_RELOAD_FAILURES,
             RECEIVED_BYTES,
             SENT_BYTES,
             REQUEST_BYTES_HELD,

@@ -39,6 +39,13 @@ class EdgeCollector:
         for (listener, mechanism, result), count in edge.authentications.items():
             authentications.add(count, listener, mechanism, result)
         yield authentications
+        expiry = Family(catalogue.CERTIFICATE_EXPIRY)
+        failures = Family(catalogue.TLS_RELOAD_FAILURES)
+        for one in edge.certificates:
+            expiry.add(one.expires_s, one.listener)
+            failures.add(one.reload_failures, one.listener)
+        yield expiry
+        yield failures
         yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
         yield single(catalogue.SENT_BYTES, edge.sent_bytes)
 

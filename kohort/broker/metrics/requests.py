@@ -4,7 +4,8 @@ An answer costs one call of about half a microsecond, and a walk over its partit
 have some; see `error_counts`.
 """
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Protocol
 
 from kohort.broker.metrics.error_counts import ErrorCounts, error_counter
 from kohort.broker.metrics.tally import HistogramTally
@@ -29,6 +30,17 @@ class RequestMeter:
         """By error code, 0 left out; an answer about many partitions counts once for each."""
 
 
+class CertificateSource(Protocol):
+    """TLS of one listener; see `kohort.broker.security.tls_listener`."""
+
+    @property
+    def listener(self) -> str: ...
+    @property
+    def expires_s(self) -> float: ...
+    @property
+    def reload_failures(self) -> int: ...
+
+
 class EdgeMetrics:
     """What happens at the edge, as plain numbers. Implements `kohort.broker.network.metrics`."""
 
@@ -45,6 +57,8 @@ class EdgeMetrics:
         self.opened_count = 0
         self.closed: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+        self.certificates: Collection[CertificateSource] = ()
+        """One for each listener with TLS."""
         self.authentications: dict[tuple[str, str, str], int] = {}
         self.received_bytes = 0
         self.sent_bytes = 0

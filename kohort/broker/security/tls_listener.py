@@ -8,6 +8,7 @@ taken away would stay trusted.
 import logging
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from kohort.broker.config import BrokerConfig
@@ -46,6 +47,12 @@ class TlsListener:
     def not_after(self) -> str:
         """End of the certificate's validity, as ``YYYYMMDDHHMMSSZ``."""
         return self._own.fields.not_after
+
+    @property
+    def expires_s(self) -> float:
+        """The same in seconds since 1970."""
+        moment = datetime.strptime(self.not_after, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+        return moment.timestamp()
 
     def established(self, connection: Connection, pump: TlsPump) -> None:
         """Make the client whom its certificate names, where that is for the certificate to say.

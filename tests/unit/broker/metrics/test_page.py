@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import prometheus_client
 import pytest
@@ -65,6 +66,13 @@ EVENTS: list[Event] = [
     MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), Fate.LEFT),
 ]
 
+
+class Certificate(NamedTuple):
+    listener: str
+    expires_s: float
+    reload_failures: int
+
+
 MakePage = Callable[..., MetricsPage]
 
 
@@ -81,6 +89,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.connection_opened()
         metrics.edge.connection_closed("client")
         metrics.edge.connection_refused("max.connections")
+        metrics.edge.certificates = [Certificate("SSL", 2e9, 0)]
         metrics.edge.authentication("SASL_SSL", "PLAIN", "succeeded")
         metrics.edge.denied["Fetch", "Topic"] = 1
         for event in EVENTS:
