@@ -73,8 +73,9 @@ def test_passes(kafka, number):
 """
 
 
-def test_a_failed_test_tells_why_its_groups_rebalanced_also_side_by_side(tmp_path: Path) -> None:
-    output = run(tmp_path, FAILS, "--strict-markers", "-n", "2")
+def test_a_failed_test_tells_why_its_groups_rebalanced(tmp_path: Path, long_form: bool) -> None:
+    # In the long form side by side.
+    output = run(tmp_path, FAILS, "--strict-markers", "-n", "2" if long_form else "0")
     assert "1 failed, 6 passed" in output, output
     assert "groups of kafka" in output
     assert "Group billing rebalanced" in output
