@@ -189,7 +189,9 @@ def settle(
     return joined.member_id
 
 
-async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking) -> None:
+async def test_why_names_who_joined_and_who_left_in_one_sentence(
+    kohort: Asking, tmp_path: Path
+) -> None:
     async with consuming(kohort.server.bootstrap, "readers", "first"):
         async with consuming(kohort.server.bootstrap, "readers", "second") as second:
             await until(lambda: len(second.assignment()) == 3)
@@ -199,6 +201,8 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking)
         left = await kohort.ask("why", "readers")
         both = await kohort.ask("why", "readers", "--last", "2")
         advised = await kohort.ask("advise", "readers")
+        page = tmp_path / "page.html"
+        reported = await kohort.ask("report", "readers", "--output", str(page))
     newcomer = records[1]["trigger"]["member_id"]
     sentence, *evidence = joined.out.splitlines()
     assert re.fullmatch(
@@ -215,6 +219,10 @@ async def test_why_names_who_joined_and_who_left_in_one_sentence(kohort: Asking)
     assert advised.code == 0, advised.err
     assert re.search(r"^Group readers, \d rebalances in ", advised.out)
     assert "\ncheck: with the settings of the time the replay has" in advised.out
+    assert reported.code == 0, reported.err
+    told = page.read_text(encoding="utf-8")
+    assert "Why readers rebalanced, and what to change" in told
+    assert f"because member {newcomer} (host 127.0.0.1) left" in told
 
 
 async def test_the_kafka_port_tells_what_the_http_port_does(kohort: Asking) -> None:

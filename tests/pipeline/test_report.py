@@ -1,4 +1,4 @@
-"""A lake and its history make the same page: the findings of Spark and the plain ones agree."""
+"""A lake and its history make the same page, row for row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.pipeline.plain.history import read_history
-from kohort.pipeline.plain.ownership import FLAPPING_MOVES, FLAPPING_WINDOW_MS
-from kohort.pipeline.plain.storms import QUIET_MS, SIZE
 from kohort.pipeline.report.contents import GroupPage, Listed, Ownership, Row
+from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import CLUSTER
@@ -48,7 +46,7 @@ def test_a_lake_and_its_history_make_the_same_page(lake: Lake) -> None:
     pages = {page.group: page for page in collect(lake, [], told.append).groups}
     assert list(pages) == ["billing", "search", "payments"]
     for group, records in week().items():
-        expected = group_page(group, read_history(records), cluster_id=CLUSTER)
+        expected = group_page(History(group, records), cluster_id=CLUSTER)
         for field in fields(GroupPage):
             # Fewer rebalances are told of each of several groups, and not all processes.
             if field.name not in {"told", "marks", "culprits"}:
@@ -68,15 +66,6 @@ def test_a_page_of_a_lake_is_written(pipeline: Pipeline, lake: Lake, tmp_path: P
     assert "Why search rebalanced, and what to change" in text
     assert "billing" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
-
-
-def test_the_plain_findings_have_the_thresholds_of_spark(spark: SparkSession) -> None:
-    from kohort.pipeline.rebalances.findings import Thresholds  # noqa: PLC0415
-
-    assert spark is not None
-    usual = Thresholds()
-    assert (usual.storm_quiet_ms, usual.storm_size) == (QUIET_MS, SIZE)
-    assert (usual.flapping_moves, usual.flapping_window_ms) == (FLAPPING_MOVES, FLAPPING_WINDOW_MS)
 
 
 def _rows(value: Any) -> tuple[list[Row], Any]:  # noqa: ANN401 - any field of a page.

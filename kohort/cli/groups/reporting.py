@@ -13,8 +13,8 @@ from kohort.cli.groups.advising import records_of, told_of
 from kohort.cli.options import print_json
 from kohort.pipeline.advisor.setting import known_settings
 from kohort.pipeline.advisor.working_out import work_out
-from kohort.pipeline.plain.history import is_event, read_history
 from kohort.pipeline.report.contents import Contents
+from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_advice import advice_rows
 from kohort.pipeline.report.from_history import group_page
 from kohort.pipeline.report.page import render
@@ -33,25 +33,23 @@ def ask(options: argparse.Namespace) -> None:
     except ValueError as error:
         raise UsageError(f"--known {error}") from error
     records = records_of(options)
-    events = [record for record in records if is_event(record)]
     with told_of(options):
-        history = read_history(events)
-        if not history.rebalances:
+        history = History(options.group, records)
+        if not history.rebalances():
             print(
                 f"Group {shown(options.group)} has not rebalanced, as far as its history goes "
                 "back; there is no page."
             )
             return
-        page = group_page(
-            options.group, history, advice_rows(work_out(options.group, events, known=known))
-        )
+        advice = work_out(options.group, history.events, known=known)
+        page = group_page(history, advice_rows(advice))
     source = listed(options.files) if options.files else options.http
     text = render(Contents([page]), source)
     try:
         write_whole(output, text)
     except OSError as error:
         raise UnavailableError(f"--output {output}: {error.strerror}") from error
-    _say(options, output, len(history.rebalances), len(records) - len(events))
+    _say(options, output, len(history.rebalances()), len(records) - len(history.events))
 
 
 def _say(options: argparse.Namespace, output: Path, rebalances: int, left_out: int) -> None:

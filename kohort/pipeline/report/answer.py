@@ -133,7 +133,7 @@ def _others(page: GroupPage, slowest: set[str]) -> int | None:
     known = [
         row["join_delay_p50_ms"]
         for row in page.slow_members.rows
-        if row["join_delay_p50_ms"] is not None and row["process"] not in slowest
+        if row["join_count"] and row["process"] not in slowest
     ]
     return round(median(known)) if known else None
 

@@ -169,7 +169,7 @@ def _waited_for(page: GroupPage, found: Answer, row: Row) -> Markup:
         f": waited for in {times:,} of {counted(count, 'rebalance')} ({percent(times, count)}), "
         f"{duration(row['waited_for_total_ms'])} in all"
     )
-    if row["join_delay_p50_ms"] is not None:
+    if row["join_count"]:
         said += f"; takes {duration(row['join_delay_p50_ms'])} to join once it is told"
         is_first = row is found.waited[0]
         if is_first and found.others_join_ms is not None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from kohort.broker.core.history.told import told_sentence
-from kohort.pipeline.plain.history import History
-from kohort.pipeline.plain.ownership import Partition, flapping, partitions, unavailability
-from kohort.pipeline.plain.storms import storms
-from kohort.pipeline.plain.summaries import by_time, causes, culprits, figures, needless
-from kohort.pipeline.plain.waiting import heartbeat_gaps, slow_members
+from kohort.pipeline.analysis.found import Thresholds, found_in
 from kohort.pipeline.report.contents import (
     MARKS_MAX,
     OWNED_PARTITIONS_MAX,
@@ -25,46 +21,74 @@ from kohort.pipeline.report.contents import (
     costliest,
     told_max,
 )
+from kohort.pipeline.report.events import History, by_time, culprits
 from kohort.pipeline.report.words import clock, moment
 
-_AROUND: float = 0.05
+EVERYTHING: Final = Thresholds(days=100 * 366)
+"""A history that was given is told of from its beginning."""
+_AROUND: Final = 0.05
 """Share of a storm that is drawn before and behind it."""
 
 
-def group_page(
-    group: str, history: History, advice: Sequence[Row] = (), *, cluster_id: str = ""
-) -> GroupPage:
+def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:
     """What the page says of a group with a rebalance.
 
     Args:
         advice: rows of `advice` of all settings that were tried.
+
+    Raises:
+        ValueError: a value of a record is of another type than its field.
     """
-    totals = figures(history)
+    try:
+        found = found_in(history.rows, EVERYTHING)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"not a history: {error!r}") from error
+    tables = {name: [as_row(one) for one in rows] for name, rows in found.items()}
+    (totals,) = tables["groups"]
     bin_ms = bin_of(totals["last_at_ms"] - totals["first_at_ms"])
-    bursts = storms(history)
-    owned = partitions(history)
-    told = costliest(history.rebalances, told_max(1))
+    rebalances = history.rebalances()
+    bursts = _ranked(tables["storms"], "stopped_total_ms", "first_sequence")
+    told = costliest(rebalances, told_max(1))
+    partition = ("topic", "partition", "cause")
     return GroupPage(
         cluster_id=cluster_id,
-        group=group,
+        group=history.group,
         figures=totals,
-        causes=causes(history),
-        culprits=culprits(history),
-        slow_members=Listed.of(slow_members(history)),
-        heartbeat_gaps=Listed.of(heartbeat_gaps(history)),
-        unavailability=Listed.of(unavailability(owned)),
-        flapping=Listed.of(flapping(owned)),
-        needless=Listed.of(needless(history)),
-        storms=Listed.of(
-            sorted(bursts, key=lambda row: -int(row["stopped_total_ms"])), STORMS_SHOWN
-        ),
+        causes=_ranked(tables["causes"], "stopped_total_ms", "trigger_kind"),
+        culprits=culprits(rebalances),
+        slow_members=Listed.of(_ranked(tables["slow_members"], "waited_for_total_ms", "process")),
+        heartbeat_gaps=Listed.of(_ranked(tables["heartbeat_gaps"], "told_longest_ms", "process")),
+        unavailability=Listed.of(_ranked(tables["unavailability"], "total_ms", *partition)),
+        flapping=Listed.of(_ranked(tables["flapping"], "moves", *partition[:2])),
+        needless=Listed.of(tables["needless"]),
+        storms=Listed.of(bursts, STORMS_SHOWN),
         started_by=started_by(bursts),
         bin_ms=bin_ms,
-        by_time=by_time(history, bin_ms),
-        marks=Listed(costliest(history.rebalances, MARKS_MAX), len(history.rebalances)),
-        told=Listed([in_words(row, row["event"]) for row in told], len(history.rebalances)),
-        ownership=_ownership(owned, totals, bursts),
+        by_time=by_time(rebalances, bin_ms),
+        marks=Listed(costliest(rebalances, MARKS_MAX), len(rebalances)),
+        told=Listed([in_words(row, row["event"]) for row in told], len(rebalances)),
+        ownership=_ownership(tables["partitions"], totals, bursts),
         advice=advice,
+    )
+
+
+def as_row(found: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
+    """The row of a table as the page takes it: moments end in `_at_ms`."""
+    columns: Mapping[str, Any] = found._asdict()
+    return {
+        f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()
+    }
+
+
+def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
+    """The rows with most of something first, those with as much in the order of their names."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            row[most] is None,
+            -(row[most] or 0),
+            *((row[name] is not None, row[name] or 0) for name in names),
+        ),
     )
 
 
@@ -91,14 +115,8 @@ def started_by(bursts: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (-row["stopped_total_ms"], row["started_by"]))
 
 
-def _ownership(
-    owned: Mapping[Partition, Sequence[Row]], totals: Row, bursts: Sequence[Row]
-) -> Ownership:
-    rows = [
-        {**one, "topic": topic, "partition": number}
-        for (topic, number), times in owned.items()
-        for one in times
-    ]
+def _ownership(intervals: Sequence[Row], totals: Row, bursts: Sequence[Row]) -> Ownership:
+    rows = [{**one, "partition": partition} for one in intervals for partition in one["partitions"]]
     from_ms, until_ms, about = drawn_part(totals, bursts, len(rows))
     return drawn(rows, from_ms, until_ms, about)
 

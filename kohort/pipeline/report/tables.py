@@ -67,8 +67,8 @@ def slow_members(rows: Sequence[Row]) -> Markup:
                 number(row["waited_for_count"]),
                 seconds(row["waited_for_total_ms"]),
                 seconds(row["waited_for_longest_ms"]),
-                duration(row["join_delay_p50_ms"]),
-                duration(row["join_delay_p99_ms"]),
+                duration(row["join_delay_p50_ms"] if row["join_count"] else None),
+                duration(row["join_delay_p99_ms"] if row["join_count"] else None),
                 number(row["missed_count"]),
             )
             for row in rows

@@ -116,10 +116,12 @@ def percent(part: int, whole: int) -> str:
     return "< 1 %" if 0 < share < 1 else f"{share:.0f} %"
 
 
-def name(value: str) -> str:
+def name(value: str | None) -> str:
     """The name of a group or a member, with what is not printable written out; of a long one, both
     ends, which tell it from others.
     """
+    if value is None:
+        return NOTHING
     value = shown(value)
     if len(value) <= NAME_CHARS_MAX:
         return value

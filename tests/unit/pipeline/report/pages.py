@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.plain.history import History, is_event, read_history
 from kohort.pipeline.report.contents import GroupPage, Row
+from kohort.pipeline.report.events import History, is_event
 from kohort.pipeline.report.from_history import group_page
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
@@ -32,11 +32,11 @@ def week() -> dict[str, list[Row]]:
 
 @cache
 def history(group: str) -> History:
-    return read_history(week()[group])
+    return History(group, week()[group])
 
 
 def page(group: str = "billing", **changes: Any) -> GroupPage:  # noqa: ANN401 - any field.
-    made = group_page(group, history(group), advice())
+    made = group_page(history(group), advice())
     for name, value in changes.items():
         setattr(made, name, value)
     return made

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kohort.pipeline.plain.history import read_history
 from kohort.pipeline.report.answer import answer, numbered
 from kohort.pipeline.report.contents import Contents, GroupPage, Listed
+from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
 from kohort.pipeline.report.page import render
 from kohort.pipeline.report.words import duration
@@ -150,7 +150,7 @@ def test_names_are_shown_and_not_obeyed(name: str) -> None:
         }
         one["members"][0] |= {"client_id": name, "host": name}
         one["protocol"] = one["leader"] = name
-    text = html(group_page(name, read_history(events), advice()))
+    text = html(group_page(History("g", events), advice()))
     parser = _Text()
     parser.feed(text)
     assert not {"script", "img"} & set(parser.names)
@@ -162,7 +162,7 @@ def test_names_are_shown_and_not_obeyed(name: str) -> None:
 
 def test_a_group_of_which_next_to_nothing_is_known_has_a_page_too() -> None:
     bare = event(1, 0, stopped={}, waited_for={}, members=[], timeline={})
-    said = words(html(group_page("g", read_history([bare]))))
+    said = words(html(group_page(History("g", [bare]))))
     assert "No advice was worked out for this group." in said
     assert "No member made the others wait" in said
     assert "1 rebalance in 0 ms" in said
@@ -171,7 +171,7 @@ def test_a_group_of_which_next_to_nothing_is_known_has_a_page_too() -> None:
 def test_a_cause_of_a_later_version_is_told_by_its_name() -> None:
     later = event(1, 0)
     later["trigger"]["kind"] = "moon_in_taurus"
-    said = words(html(group_page("g", read_history([later]))))
+    said = words(html(group_page(History("g", [later]))))
     assert "moon in taurus" in said
     assert "because of moon_in_taurus" in said
 
@@ -194,7 +194,7 @@ def test_the_same_contents_make_the_same_page() -> None:
 
 def test_a_long_history_makes_a_bounded_page_that_says_what_is_cut() -> None:
     events = [event(number, 30 * number, f"app-{number % 400}") for number in range(1, 3_001)]
-    made = group_page("g", read_history(events), advice())
+    made = group_page(History("g", events), advice())
     text = html(made)
     assert "The 200 costliest of 3,000 rebalances are told; 2,800 are left out here." in words(text)
     assert "Marks are of the 1,000 costliest of 3,000." in words(text)

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from kohort.pipeline.plain.history import read_history
 from kohort.pipeline.report.answer import answer
 from kohort.pipeline.report.contents import Ownership
+from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
 from kohort.pipeline.report.front import front
 from kohort.pipeline.report.ownership import ownership
@@ -44,21 +44,21 @@ def test_the_axis_of_time_is_as_long_as_the_history(span_ms: int, named: str) ->
 
 def test_a_history_of_minutes_is_drawn_in_minutes() -> None:
     events = [event(number, 20 * number) for number in range(1, 10)]
-    drawn = timeline(group_page("g", read_history(events)))
+    drawn = timeline(group_page(History("g", events)))
     assert ">10:01<" in drawn
     assert "Jan<" not in drawn
     assert "a bar for each 5 s" in drawn
 
 
 def test_where_no_stopped_time_is_known_none_is_drawn() -> None:
-    made = group_page("g", read_history([event(n, n, stopped={}) for n in (1, 2, 3)]))
+    made = group_page(History("g", [event(n, n, stopped={}) for n in (1, 2, 3)]))
     drawn = timeline(made)
     assert ">Rebalances<" in drawn
     assert "stood still" not in drawn
 
 
 def test_one_rebalance_is_a_plot_too() -> None:
-    drawn = timeline(group_page("g", read_history([event(1, 0)])))
+    drawn = timeline(group_page(History("g", [event(1, 0)])))
     assert drawn.count("<svg") == 2
     assert "NaN" not in drawn
 

@@ -1,0 +1,101 @@
+"""The records of one group's history: which are events, and what is said of them alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kohort.pipeline.analysis.rows import GroupHistory, histories_of
+from kohort.pipeline.events.rows import AVOIDED, REBALANCE, begun_ms, is_running
+from kohort.pipeline.report.contents import Row
+from kohort.pipeline.schema_version import SCHEMA_VERSION
+
+_NAMES: Final = ("instance_id", "client_id", "member_id")
+"""What a process is known by; the first that it has survives a restart."""
+
+
+class History:
+    """The complete events of one group, and the rows that findings are made of."""
+
+    def __init__(self, group: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Of records in any order; of several with one sequence, the last counts.
+
+        Raises:
+            ValueError: a value of a record is of another type than its field.
+        """
+        by_sequence = {int(one["sequence"]): one for one in records if is_event(one)}
+        self.events = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+        self.group = group
+        try:
+            found = histories_of("", self.events)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ValueError(f"not a history: {error!r}") from error
+        self.rows = found[0] if found else GroupHistory("", group)
+        if len(found) > 1:
+            raise ValueError(f"records of {len(found)} groups, not of {group!r} alone")
+
+    def rebalances(self) -> list[Row]:
+        """What plots and sentences need of each rebalance; `event` is the record itself."""
+        return [
+            {
+                "sequence": event["sequence"],
+                "started_at_ms": event["started_at_ms"],
+                "trigger_kind": event["trigger"]["kind"],
+                "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
+                "event": event,
+            }
+            for event in self.events
+            if event["kind"] == REBALANCE
+        ]
+
+
+def is_event(record: object) -> bool:
+    """Whether it is a complete event of a history of this schema."""
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
+        return False
+    if record.get("kind") not in {REBALANCE, AVOIDED} or is_running(record):
+        return False
+    trigger = record.get("trigger")
+    return (
+        isinstance(record.get("group"), str)
+        and isinstance(record.get("sequence"), int)
+        and isinstance(begun_ms(record), int)
+        and isinstance(trigger, dict)
+        and isinstance(trigger.get("kind"), str)
+    )
+
+
+def culprits(rebalances: Sequence[Row]) -> list[Row]:
+    """How many rebalances of each cause are a process's doing; `processes` is how many processes
+    have caused some.
+    """
+    caused: Counter[tuple[str, str]] = Counter()
+    for row in rebalances:
+        trigger = row["event"]["trigger"]
+        if trigger.get("member_id") is not None:
+            name = next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
+            caused[row["trigger_kind"], name] += 1
+    processes = Counter(kind for kind, _ in caused)
+    rows = [
+        {
+            "trigger_kind": kind,
+            "process": name,
+            "processes": processes[kind],
+            "rebalance_count": count,
+        }
+        for (kind, name), count in caused.items()
+    ]
+    return sorted(rows, key=lambda row: (-int(str(row["rebalance_count"])), str(row["process"])))
+
+
+def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:
+    """Rebalances and stopped time of each `bin_ms` that has any, from the oldest on."""
+    bins: dict[int, list[int]] = defaultdict(list)
+    for row in rebalances:
+        at_ms = row["started_at_ms"] // bin_ms * bin_ms
+        bins[at_ms].append(row["stopped_total_ms"] or 0)
+    return [
+        {"at_ms": at_ms, "rebalance_count": len(stops), "stopped_total_ms": sum(stops)}
+        for at_ms, stops in sorted(bins.items())
+    ]
