@@ -57,10 +57,12 @@ class _OfType:
 
     def note_prefix(self, prefix: str, difference: int) -> None:
         """A prefix came or went."""
-        self._lengths[len(prefix)] += difference
-        if not self._lengths[len(prefix)]:
-            del self._lengths[len(prefix)]
-        self.lengths = sorted(self._lengths)
+        length = len(prefix)
+        count = self._lengths[length] = self._lengths[length] + difference
+        if not count:
+            del self._lengths[length]
+        if count in {0, difference}:
+            self.lengths = sorted(self._lengths)
 
     def matching(self, name: str) -> list[_OfPattern]:
         """The rules of each pattern that the name matches."""
@@ -107,8 +109,12 @@ class RuleIndex:
             of_pattern = patterns[rule.resource_name] = {}
             if rule.pattern is PatternType.PREFIXED:
                 of_type.note_prefix(rule.resource_name, 1)
-        of_pattern.setdefault(rule.principal, {})[rule] = None
-        of_type.by_principal.setdefault(rule.principal, {})[rule] = None
+        for by_principal in (of_pattern, of_type.by_principal):
+            of_principal = by_principal.get(rule.principal)
+            if of_principal is None:
+                by_principal[rule.principal] = {rule: None}
+            else:
+                of_principal[rule] = None
 
     def remove(self, rule: Rule) -> None:
         """Forget a rule, if it is there."""
