@@ -9,22 +9,18 @@ made without it, too.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 from typing import Final, Protocol
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+from kohort.protocol import scram
 
-ITERATIONS_MIN: Final = 4_096
-"""RFC 7677, and Kafka's own lower bound: with fewer a password could be found by trying."""
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 ITERATIONS_MAX: Final = 1 << 17
 """Kafka allows 16,384. So many take about a tenth of a second, in which the loop stands still."""
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
 """Tokens of these mechanisms have one or two hundred bytes."""
-
-_NO_CHANNEL_BINDING: Final = "n,,"
 
 
 class SaslError(Exception):
@@ -53,9 +49,7 @@ def mechanism(name: str, user: str, password: str, nonce: str) -> Mechanism:
     """
     if name == "PLAIN":
         return Plain(user, password)
-    return Scram(
-        {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[name], user, password, nonce
-    )
+    return Scram(scram.HASHES[name], user, password, nonce)
 
 
 class Plain:
@@ -80,14 +74,12 @@ class Scram:
         self._hash_name = hash_name
         self._password = password.encode()
         self._nonce = nonce
-        # The two characters that have a meaning of their own.
-        escaped = user.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={escaped},r={nonce}"
+        self._first_bare = f"n={scram.escaped(user)},r={nonce}"
         self._server_signature: bytes | None = None
         """What the broker has to answer in the end; None before the proof is sent."""
 
     def first(self) -> bytes:
-        return (_NO_CHANNEL_BINDING + self._first_bare).encode()
+        return (scram.NO_CHANNEL_BINDING + self._first_bare).encode()
 
     def answer(self, token: bytes) -> bytes | None:
         if len(token) > TOKEN_BYTES_MAX:
@@ -103,15 +95,14 @@ class Scram:
 
     def _prove(self, server_first: str) -> bytes:
         nonce, salt, iterations = self._parsed(server_first)
-        salted = hashlib.pbkdf2_hmac(self._hash_name, self._password, salt, iterations)
-        client_key = self._mac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash_name, client_key).digest()
-        binding = base64.b64encode(_NO_CHANNEL_BINDING.encode()).decode()
-        without_proof = f"c={binding},r={nonce}"
+        name = self._hash_name
+        salted = scram.salted_password(name, self._password, salt, iterations)
+        keys = scram.keys_of(name, salted)
+        without_proof = f"c={scram.BINDING},r={nonce}"
         said = f"{self._first_bare},{server_first},{without_proof}".encode()
-        signature = self._mac(stored_key, said)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._server_signature = self._mac(self._mac(salted, b"Server Key"), said)
+        signature = scram.signature(name, keys.stored_key, said)
+        proof = scram.xor(scram.client_key(name, salted), signature)
+        self._server_signature = scram.signature(name, keys.server_key, said)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _parsed(self, server_first: str) -> tuple[str, bytes, int]:
@@ -128,9 +119,9 @@ class Scram:
             raise SaslError("the broker's salt is empty")
         if not (iterations.isascii() and iterations.isdecimal() and len(iterations) < 10):
             raise SaslError("the broker's iteration count is not a number")
-        if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+        if not scram.ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
             raise SaslError(
-                f"the broker asks for {int(iterations)} iterations; {ITERATIONS_MIN} to"
+                f"the broker asks for {int(iterations)} iterations; {scram.ITERATIONS_MIN} to"
                 f" {ITERATIONS_MAX} are accepted"
             )
         return nonce, salt, int(iterations)
@@ -143,9 +134,6 @@ class Scram:
             raise SaslError("the broker's last token is not one of SCRAM")
         if not hmac.compare_digest(_decoded(first[2:]), expected):
             raise SaslError("the broker has not proved that it knows the password; who is it?")
-
-    def _mac(self, key: bytes, data: bytes) -> bytes:
-        return hmac.digest(key, data, self._hash_name)
 
 
 def _decoded(text: str) -> bytes:

@@ -6,12 +6,12 @@ import pytest
 
 from kohort.client.net.sasl import (
     ITERATIONS_MAX,
-    ITERATIONS_MIN,
     Plain,
     SaslError,
     Scram,
     mechanism,
 )
+from kohort.protocol.scram import ITERATIONS_MIN
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (
