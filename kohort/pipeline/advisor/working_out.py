@@ -48,14 +48,14 @@ WAITED_LEAST: Final = 0.2
 
 
 def beyond_the_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:
-    """What is tried once it is known what the grid comes to: other initial delays beside what is on
-    the front, and the slot that others waited for most as quick as they are.
+    """What is tried once it is known what the grid comes to: other initial delays beside what there
+    is and what is advised, and the slot that others waited for most as quick as they are.
     """
     found: list[Prediction] = []
     if trace.initial_rebalances:
         told = advise(trace, predictions)
-        for one in (told.recorded, *told.front):
-            found += [predict(trace, other) for other in other_delays(one.setting)]
+        for one in dict.fromkeys((told.recorded.setting, (told.best or told.recorded).setting)):
+            found += [predict(trace, other) for other in other_delays(one)]
     slot = _slowest(trace)
     if slot is not None:
         slots = list(trace.slots)
