@@ -19,7 +19,7 @@ class History:
     """The complete events of one group, and the rows that findings are made of."""
 
     def __init__(self, group: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Of records in any order; of several with one sequence, the last counts.
+        """Takes records in any order; of several with one sequence, the last counts.
 
         Raises:
             ValueError: a value of a record is of another type than its field.

@@ -70,7 +70,7 @@ def mostly(page: GroupPage, found: Answer) -> str:
 
 
 def slowest(page: GroupPage, found: Answer) -> str:
-    """Whom the others waited for longest, in a few words."""
+    """The member that the others waited for longest, in a few words."""
     if not found.waited:
         return NOTHING
     row, count = found.waited[0], page.figures["rebalance_count"]
