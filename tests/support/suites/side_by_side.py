@@ -17,20 +17,23 @@ import pytest
 
 FIRST: Final = (
     "tables",
-    "lake",
     "twins",
-    "consumer kafka",
-    "kills",
     "integration",
+    "consumer kafka",
+    "lake",
+    "kills",
     "consumer kohort",
     "bootstrap",
     "tests/interop/test_client_security.py",
-    "tests/interop/consumer/test_outages.py",
-    "tests/interop/test_consumer_refused.py",
-    "tests/interop/test_consumer_outage.py",
     "tests/interop/test_consumer_spoiled.py",
+    "tests/interop/test_join_reason.py",
+    "tests/interop/test_trouble.py",
+    "tests/interop/test_consumer_outage.py",
+    "tests/interop/test_broker_trouble.py",
+    "tests/interop/test_consumer_refused.py",
 )
-"""Groups by how long they take; they decide when the run is over. Then comes what is not named."""
+"""Groups by how long they take, as they decide when the run is over; but of the two that have a
+Spark, which takes more than a core, the second one later. Then comes what is not named."""
 
 LAST: Final = ("tests/property/", "tests/unit/")
 """Suites of hundreds of modules that take a second or two each."""
