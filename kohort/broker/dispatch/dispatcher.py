@@ -123,14 +123,20 @@ class Dispatcher:
     def _give(self, call: _Call, answer: EncodedResponse) -> Answer:
         """Answer with what was encoded before."""
         header, route, _, started_s, charge = call
+        throttle_ms = 0
         if charge is not None:
-            response, _ = route.response_codec.decode(answer.body, 0)
-            return self._answer(call, response)
+            throttle_ms = charge.of_request(started_s, is_answered=True)
         has_tags = route.response_header_has_tags
-        frame = response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
+        buffers: list[Buffer] = [
+            response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
+        ]
+        if charge is not None and throttle_ms:
+            charge.hold_back(throttle_ms)
+            told, _ = route.response_codec.decode(answer.body, 0)
+            buffers = _throttled(header, route, told, throttle_ms) or buffers
         duration_s = perf_counter() - started_s
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
-        return [frame]
+        return buffers
 
     def _charge(self, call: _Call, charge: Charge, response: Struct | None) -> Answer:
         """Encode the answer, and charge the client; it is held back where that is too much.
@@ -147,9 +153,8 @@ class Dispatcher:
             if too_much_ms:
                 throttle_ms = max(throttle_ms, too_much_ms)
                 told = FetchResponse(responses=[])
-            if throttle_ms and hasattr(told, "throttle_time_ms"):
-                told.throttle_time_ms = throttle_ms
-                buffers = _buffers(header, route, told)
+            if throttle_ms:
+                buffers = _throttled(header, route, told, throttle_ms) or buffers
         if throttle_ms:
             charge.hold_back(throttle_ms)
         return buffers
@@ -248,6 +253,16 @@ def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buff
         response,
         header_has_tags=route.response_header_has_tags,
     )
+
+
+def _throttled(
+    header: RequestHeader, route: Route, told: Struct, throttle_ms: int
+) -> list[Buffer] | None:
+    """The answer with the time to wait in it; None where there is no place for that."""
+    if not hasattr(told, "throttle_time_ms"):
+        return None
+    told.throttle_time_ms = throttle_ms
+    return _buffers(header, route, told)
 
 
 def _client(header: RequestHeader) -> str:
