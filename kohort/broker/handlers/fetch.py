@@ -245,7 +245,7 @@ def _response(reads: list[tuple[FetchTopic, list[PartitionRead]]]) -> FetchRespo
 
 
 def _aborted(read: PartitionRead) -> list[AbortedTransaction] | None:
-    """As the compiled codec takes them, which gives up on those of the log."""
+    """What was aborted in a form that the compiled codec takes; it gives up on the log's."""
     if read.aborted is None:
         return None
     return [
