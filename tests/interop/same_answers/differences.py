@@ -250,9 +250,7 @@ EMPTY_NAME: Final = Difference(
 
 # ApiVersions.
 NOT_SERVED: Final = {
-    "authentication, access control, quotas and delegation tokens": {
-        *(17, 36, 38, 39, 40, 41, 48, 49, 50, 51),
-    },
+    "delegation tokens": {38, 39, 40, 41},
     "consumer groups of KIP-848": {68, 69},
     "share groups": {*range(76, 80), *range(83, 88), 90, 91, 92},
     "streams groups": {88, 89, 93},
