@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,12 @@ def history(group: str) -> History:
 
 
 def page(group: str = "billing", **changes: Any) -> GroupPage:  # noqa: ANN401 - any field.
-    made = group_page(history(group), advice())
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+    return replace(_page(group), **changes)
+
+
+@cache
+def _page(group: str) -> GroupPage:
+    return group_page(history(group), advice())
 
 
 def advice() -> list[Row]:
