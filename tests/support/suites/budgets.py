@@ -8,6 +8,7 @@ JVM lives as long as its test process, so that of the pipeline only the time by 
 
 import os
 import resource
+import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping
 from typing import Final
@@ -64,10 +65,18 @@ class Bill:
         """By test."""
         self._processor_s: defaultdict[str, float] = defaultdict(float)
         """By suite."""
+        self._begun_s = time.monotonic()
+        self._processes: defaultdict[str, float] = defaultdict(float)
+        """Seconds in tests, by the process."""
+        self._ended_s: dict[str, float] = {}
+        """When the last test of each process ended, since the run began."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Setup, call and teardown of each test, whichever process ran it."""
         self._seconds[report.nodeid] += report.duration
+        process = str(getattr(report, "worker_id", "this process"))
+        self._processes[process] += report.duration
+        self._ended_s[process] = time.monotonic() - self._begun_s
         if report.when == "teardown":
             suite = suite_of(report.nodeid)
             self._tests[suite] += 1
@@ -104,6 +113,10 @@ class Bill:
                     f"{suite:12} {self._tests[suite]:6} {seconds:7.0f} "
                     f"{self._processor_s[suite]:7.0f} {self._budgets_s.get(suite, 0):7.0f}"
                 )
+            terminalreporter.section("processes: seconds in tests, and until when")
+            for process, seconds in sorted(self._processes.items()):
+                ended_s = self._ended_s[process]
+                terminalreporter.write_line(f"{process:12} {seconds:14.0f} {ended_s:7.0f}")
         for line in self.exceeded:
             terminalreporter.write_line(line, red=True)
 

@@ -141,6 +141,7 @@ def test_a_suite_that_passes_its_budget_of_processor_time_fails_the_run(tmp_path
     assert "quick took" not in told
     slowest = told.partition("the slowest 20 tests")[2]
     assert "suites/quick/test_sleeps.py::test_sleeps" in slowest
+    assert slowest.partition("processes: ")[2].count("\ngw") == 2
     files["suites/slow/test_takes_long.py"] = SLEEPS
     code, told = run(tmp_path, files, "-n", "2")
     assert code == pytest.ExitCode.OK
