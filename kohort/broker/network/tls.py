@@ -68,8 +68,9 @@ class TlsPump:
         filled = 0
         size = len(place)
         try:
-            # A read gives one record, however much there is room for.
-            while filled < size:
+            # A read gives one record, however much there is room for. Where there is nothing it
+            # is not asked: to raise and catch that costs more than to decrypt a small record.
+            while filled < size and (self._incoming.pending or self._object.pending()):
                 # With a place it returns a number.
                 count = cast(int, self._object.read(size - filled, place[filled:]))
                 if not count:
