@@ -9,9 +9,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.scram import Credential, made_up
+from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.scram import HASHES, ITERATIONS_MIN, Keys
 
@@ -49,7 +51,9 @@ class Users:
         secret = store.properties(_SECRET).get(_SECRET)
         if secret is None:
             secret = os.urandom(_SECRET_BYTES).hex()
-            store.set_properties({_SECRET: secret})
+            # A broker starts on a full disk; it keeps one for this run, and stores the next one's.
+            with suppress(StorageError):
+                store.set_properties({_SECRET: secret})
         self._secret = bytes.fromhex(secret)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
