@@ -123,7 +123,7 @@ async def create_topic(bootstrap: str) -> None:
     await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
-    for number in range(5):
+    for number in range(30):
         await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 6)
     await producer.stop()
 
