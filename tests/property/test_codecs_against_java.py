@@ -117,7 +117,7 @@ def _json(value: Any, version: int, *, told_by_kafka: bool = False) -> dict[str,
 
 
 def _json_value(field: Field, value: Any, version: int, told_by_kafka: bool) -> object:  # noqa: ANN401
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if not isinstance(value, bytes):
         return _json(value, version, told_by_kafka=told_by_kafka)
