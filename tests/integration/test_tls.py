@@ -90,9 +90,10 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return found
 
 
-def principals(broker: BrokerThread) -> list[Principal]:
+def principals(broker: BrokerThread) -> set[Principal]:
+    """Who is connected; what another test has closed may still be among them."""
     connections = broker.broker.network._connections
-    return broker.call(lambda: [one.info.session.principal for one in connections])
+    return broker.call(lambda: {one.info.session.principal for one in connections})
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -104,7 +105,7 @@ def test_a_client_is_told_the_address_of_the_listener_it_came_by(
     with connected(ports["SSL"], context) as connection:
         (told,) = ask(connection).brokers
         assert told.port == ports["SSL"]
-        assert principals(broker) == [ANONYMOUS]
+        assert ANONYMOUS in principals(broker)
 
 
 def test_a_certificate_names_the_principal(
@@ -113,7 +114,7 @@ def test_a_certificate_names_the_principal(
     context = trusting(authority, authority.issue("alice", "DNS:alice"))
     with connected(ports["MUTUAL"], context) as connection:
         ask(connection)
-        assert principals(broker) == [Principal("User", "CN=alice")]
+        assert Principal("User", "CN=alice") in principals(broker)
     with connected(ports["MAPPED"], context) as connection:
         ask(connection)
         assert Principal("User", "ALICE@HERE") in principals(broker)

@@ -1,6 +1,14 @@
 """Faults between clients and the broker of a test."""
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -20,6 +28,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing import Kafka, kafka_settings
+from tests.support.clients.confluent_client import QUIET
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 
@@ -160,8 +169,16 @@ def test_metadata_fails_by_topic_and_tells_where_the_broker_is(kafka: Kafka) -> 
     assert (topic.name, topic.error_code) == ("orders", ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-@kafka_settings({"authorizer.class.name": "kohort", "super.users": "User:admin"})
+@kafka_settings({"authorizer.class.name": "kohort", "allow.everyone.if.no.acl.found": True})
 def test_the_test_itself_may_do_everything(kafka: Kafka) -> None:
+    kafka.create_topic("orders")
+    rule = AclBinding(
+        *(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:*", "*"),
+        *(AclOperation.ALL, AclPermissionType.DENY),
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    for made in admin.create_acls([rule]).values():
+        made.result(30)
     kafka.produce("orders", b"x")
     assert len(kafka.records("orders")) == 1
 
