@@ -212,9 +212,10 @@ def group_topic(twins: Twins) -> Topic:
         return scenes.create_topic(pair, partitions=3)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def transaction_topic(twins: Twins) -> Topic:
-    """A topic of three partitions that both have, for transactions."""
+    """A topic of three partitions that both have, for transactions. Tests read all of it: those of
+    one module are enough."""
     with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
         # Topics of coordinators are made for whoever is first.
         group = Group(pair)
