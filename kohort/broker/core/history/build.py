@@ -76,6 +76,8 @@ class _Row:
     member: MemberRef
     gone: Departure | None
     is_new: bool
+    is_of_phase: bool = True
+    """It is among the members that the join phase ended with; one that came too late is not."""
     owns: bool = False
     """Its join said that it holds partitions."""
     stopped_ms: int | None = None
@@ -146,7 +148,7 @@ class _Builder:
         listed = dict.fromkeys(member.member_id for member in members)
         for count, gone in enumerate(facts.gone.values(), start=1):
             if gone.member.member_id not in listed:
-                self._rows.append(_Row(gone.member, gone, is_new=False))
+                self._rows.append(_Row(gone.member, gone, is_new=False, is_of_phase=False))
             if count % FEW == 0:
                 yield
 
@@ -376,7 +378,7 @@ class _Builder:
 
     def _is_in(self, row: _Row) -> bool:
         """Was it there when the join phase ended?"""
-        return row.gone is None or row.gone.at_ms > self.facts.join_phase_ms
+        return row.is_of_phase and (row.gone is None or row.gone.at_ms > self.facts.join_phase_ms)
 
     def _role_of(self, row: _Row) -> str | None:
         join_phase = self.facts.join_phase
