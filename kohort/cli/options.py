@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kohort.cli.command_config import in_file_words, read_command_config
-from kohort.cli.errors import UnavailableError, UsageError
+from kohort.cli.errors import RefusedCommandError, UnavailableError, UsageError
 from kohort.client.core.errors import ConfigError, ConsumerError
 from kohort.client.net.address import parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
@@ -67,7 +67,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
     """The cluster to be asked; what it raises becomes an error of the command.
 
     Raises:
-        UsageError, UnavailableError
+        UsageError, UnavailableError, RefusedCommandError
     """
     try:
         servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
@@ -85,7 +85,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
     except ConsumerError as error:
         raise UnavailableError(in_file_words(str(error))) from error
     except RefusedError as error:
-        raise UnavailableError(str(error)) from error
+        raise RefusedCommandError(str(error)) from error
 
 
 def security_of(options: argparse.Namespace) -> SecurityConfig:

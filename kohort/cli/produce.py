@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
 from kohort.cli.asking import run
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
+from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.record_json import RecordError, from_line
 from kohort.protocol.errors import EncodeError, ErrorCode
@@ -91,7 +91,7 @@ def ask(options: argparse.Namespace) -> None:
                     f"there is no topic {options.topic!r}; `kohort topics create "
                     f"{options.topic}` makes it"
                 ) from error
-            raise RefusedCommandError(str(error)) from error
+            raise
     if options.json:
         print_json(
             {

@@ -2,7 +2,8 @@
 
 import argparse
 
-from kohort.cli.acl.options import add_place, add_rule, asked, rules_of
+from kohort.cli.acl.options import add_rule, rules_of
+from kohort.cli.options import add_kafka, cluster_of
 from kohort.wire.access import add_rules
 
 
@@ -13,14 +14,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--deny", action="store_true", help="deny it; that wins over what allows")
     parser.add_argument("--host", default="*", help="only from this numeric address")
-    add_place(parser)
+    add_kafka(parser)
     parser.set_defaults(ask=ask)
 
 
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     rules = rules_of(options)
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         add_rules(cluster, rules)
     for rule in rules:
         print(f"added: {rule}")

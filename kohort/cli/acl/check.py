@@ -10,9 +10,9 @@ from kohort.broker.core.history.wording import shown
 from kohort.broker.core.security.acls import Operation, ResourceType, RuleFilter
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import Principal
-from kohort.cli.acl.options import add_place, add_rule, asked
+from kohort.cli.acl.options import add_rule
 from kohort.cli.errors import NotFoundError
-from kohort.cli.options import print_json
+from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.wire.access import list_rules
 
 _SECRET_TOPICS = ("__consumer_offsets", "__rebalance_history", "__transaction_state")
@@ -29,13 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the broker has allow.everyone.if.no.acl.found=true",
     )
-    add_place(parser)
+    add_kafka(parser)
     parser.set_defaults(ask=ask)
 
 
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError; NotFoundError if any answer is no."""
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         rules = list_rules(cluster, RuleFilter())
     authorizer = Authorizer(
         super_users=[one.strip() for one in options.super_users.split(";") if one.strip()],

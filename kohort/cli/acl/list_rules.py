@@ -4,21 +4,21 @@ import argparse
 
 from kohort.broker.core.history.wording import shown
 from kohort.broker.core.security.acls import Rule
-from kohort.cli.acl.options import add_filter, add_place, asked, wanted
-from kohort.cli.options import print_json
+from kohort.cli.acl.options import add_filter, wanted
+from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.wire.access import list_rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter(parser)
-    add_place(parser)
+    add_kafka(parser)
     parser.set_defaults(ask=ask)
 
 
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         rules = sorted(list_rules(cluster, wanted(options)))
     if options.json:
         print_json({"rules": [as_json(rule) for rule in rules]})

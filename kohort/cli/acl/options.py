@@ -1,8 +1,6 @@
 """How principals, operations and resources are written on the command line of `kohort acl`."""
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import (
@@ -16,9 +14,7 @@ from kohort.broker.core.security.acls import (
     Rule,
     RuleFilter,
 )
-from kohort.cli.errors import RefusedCommandError
-from kohort.cli.options import add_kafka, cluster_of
-from kohort.wire.cluster import Cluster, RefusedError
+from kohort.cli.options import add_kafka
 
 _TYPES: Final = {
     "topic": ResourceType.TOPIC,
@@ -103,13 +99,3 @@ def rules_of(options: argparse.Namespace) -> list[Rule]:
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Where the broker is."""
     add_kafka(parser)
-
-
-@contextmanager
-def asked(options: argparse.Namespace) -> Iterator[Cluster]:
-    """The cluster; what it refuses ends the command. Raises CommandError."""
-    with cluster_of(options) as cluster:
-        try:
-            yield cluster
-        except RefusedError as error:
-            raise RefusedCommandError(str(error)) from error

@@ -3,15 +3,16 @@
 import argparse
 
 from kohort.broker.core.security.acls import RuleFilter
-from kohort.cli.acl.options import add_filter, add_place, asked, wanted
+from kohort.cli.acl.options import add_filter, wanted
 from kohort.cli.errors import NotFoundError, UsageError
+from kohort.cli.options import add_kafka, cluster_of
 from kohort.wire.access import list_rules, remove_rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter(parser)
     parser.add_argument("--all", action="store_true", help="all rules there are")
-    add_place(parser)
+    add_kafka(parser)
     parser.set_defaults(ask=ask)
 
 
@@ -20,7 +21,7 @@ def ask(options: argparse.Namespace) -> None:
     meant = wanted(options)
     if (meant == RuleFilter()) is not options.all:
         raise UsageError("say which rules by --principal, --operation, --resource, or else --all")
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         rules = list_rules(cluster, meant)
         if not rules:
             raise NotFoundError("there is no such rule")

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from kohort.broker.core.history.wording import shown
-from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
+from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.wire.cluster import Cluster, RefusedError
@@ -106,10 +106,7 @@ def ask(options: argparse.Namespace) -> None:
         partitions = _partitions(cluster, options, known)
         moves = _moves(cluster, options, partitions, known)
         if options.execute:
-            try:
-                set_offsets(cluster, options.group, {one.partition: one.after for one in moves})
-            except RefusedError as error:
-                raise RefusedCommandError(str(error)) from error
+            set_offsets(cluster, options.group, {one.partition: one.after for one in moves})
     if options.json:
         print_json(
             {

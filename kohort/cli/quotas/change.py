@@ -3,7 +3,8 @@
 import argparse
 
 from kohort.broker.core.history.wording import shown
-from kohort.cli.quotas.options import add_entity, asked, entity_of, shown_entity
+from kohort.cli.options import cluster_of
+from kohort.cli.quotas.options import add_entity, entity_of, shown_entity
 from kohort.wire.quotas import change_limits
 
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     entity = entity_of(options)
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         change_limits(cluster, entity, dict(options.limits))
     for key, value in options.limits:
         print(f"{shown(shown_entity(entity))}: {key}={value:g}")

@@ -3,8 +3,8 @@
 import argparse
 
 from kohort.broker.core.history.wording import shown
-from kohort.cli.options import add_kafka, print_json
-from kohort.cli.quotas.options import asked, shown_entity
+from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.cli.quotas.options import shown_entity
 from kohort.cli.table import table
 from kohort.wire.quotas import list_limits
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         limits = list_limits(cluster)
     if options.json:
         print_json({"quotas": [{"entity": dict(one.entity), **one.values} for one in limits]})

@@ -1,12 +1,9 @@
 """How those who are limited are written on the command line of `kohort quotas`."""
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from kohort.cli.errors import RefusedCommandError, UsageError
-from kohort.cli.options import add_kafka, cluster_of
-from kohort.wire.cluster import Cluster, RefusedError
+from kohort.cli.errors import UsageError
+from kohort.cli.options import add_kafka
 from kohort.wire.quotas import Parts
 
 
@@ -40,13 +37,3 @@ def entity_of(options: argparse.Namespace) -> Parts:
 def shown_entity(entity: Parts) -> str:
     """Its text for people: ``user alice, client-id <default>``."""
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)
-
-
-@contextmanager
-def asked(options: argparse.Namespace) -> Iterator[Cluster]:
-    """The cluster; what it refuses ends the command. Raises CommandError."""
-    with cluster_of(options) as cluster:
-        try:
-            yield cluster
-        except RefusedError as error:
-            raise RefusedCommandError(str(error)) from error

@@ -4,7 +4,8 @@ import argparse
 
 from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import NotFoundError
-from kohort.cli.quotas.options import add_entity, asked, entity_of, shown_entity
+from kohort.cli.options import cluster_of
+from kohort.cli.quotas.options import add_entity, entity_of, shown_entity
 from kohort.wire.quotas import change_limits, list_limits
 
 
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     entity = entity_of(options)
-    with asked(options) as cluster:
+    with cluster_of(options) as cluster:
         found = {one.entity: one.values for one in list_limits(cluster)}
         known = next((values for of, values in found.items() if dict(of) == dict(entity)), {})
         keys = options.keys or sorted(known)

@@ -5,7 +5,6 @@ import argparse
 from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import RefusedCommandError
 from kohort.cli.users.options import add_password, add_place, place_of, read_password
-from kohort.wire.cluster import RefusedError
 from kohort.wire.users import MECHANISMS, hashed
 
 
@@ -19,14 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with place_of(options) as place:
-        try:
-            if place.users([options.user]):
-                raise RefusedCommandError(
-                    f"there is a user {options.user!r}; `kohort users password` changes it"
-                )
-            password = read_password(options)
-            mechanisms = options.mechanism or list(MECHANISMS)
-            place.set_password(options.user, hashed(password, mechanisms, options.iterations))
-        except RefusedError as error:
-            raise RefusedCommandError(str(error)) from error
+        if place.users([options.user]):
+            raise RefusedCommandError(
+                f"there is a user {options.user!r}; `kohort users password` changes it"
+            )
+        password = read_password(options)
+        mechanisms = options.mechanism or list(MECHANISMS)
+        place.set_password(options.user, hashed(password, mechanisms, options.iterations))
     print(f"{shown(options.user)}: added for {', '.join(mechanisms)}")

@@ -2,11 +2,9 @@
 
 import argparse
 
-from kohort.cli.errors import RefusedCommandError
 from kohort.cli.options import print_json
 from kohort.cli.table import table
 from kohort.cli.users.options import add_place, place_of
-from kohort.wire.cluster import RefusedError
 from kohort.wire.users import MECHANISMS
 
 
@@ -18,10 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with place_of(options) as place:
-        try:
-            users = place.users()
-        except RefusedError as error:
-            raise RefusedCommandError(str(error)) from error
+        users = place.users()
     if options.json:
         print_json({"users": [{"name": one.name, "iterations": one.iterations} for one in users]})
         return

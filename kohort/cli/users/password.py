@@ -3,9 +3,8 @@
 import argparse
 
 from kohort.broker.core.history.wording import shown
-from kohort.cli.errors import NotFoundError, RefusedCommandError
+from kohort.cli.errors import NotFoundError
 from kohort.cli.users.options import add_password, add_place, place_of, read_password
-from kohort.wire.cluster import RefusedError
 from kohort.wire.users import hashed
 
 
@@ -19,14 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with place_of(options) as place:
-        try:
-            found = place.users([options.user])
-            if not found:
-                raise NotFoundError(f"there is no user {options.user!r}")
-            password = read_password(options)
-            # All that it has, or the old password would still be good for one of them.
-            mechanisms = sorted({*(options.mechanism or ()), *found[0].iterations})
-            place.set_password(options.user, hashed(password, mechanisms, options.iterations))
-        except RefusedError as error:
-            raise RefusedCommandError(str(error)) from error
+        found = place.users([options.user])
+        if not found:
+            raise NotFoundError(f"there is no user {options.user!r}")
+        password = read_password(options)
+        # All that it has, or the old password would still be good for one of them.
+        mechanisms = sorted({*(options.mechanism or ()), *found[0].iterations})
+        place.set_password(options.user, hashed(password, mechanisms, options.iterations))
     print(f"{shown(options.user)}: changed for {', '.join(mechanisms)}")

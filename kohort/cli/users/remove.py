@@ -3,9 +3,8 @@
 import argparse
 
 from kohort.broker.core.history.wording import shown
-from kohort.cli.errors import NotFoundError, RefusedCommandError
+from kohort.cli.errors import NotFoundError
 from kohort.cli.users.options import add_place, place_of
-from kohort.wire.cluster import RefusedError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,11 +17,8 @@ def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with place_of(options) as place:
         for name in options.users:
-            try:
-                found = place.users([name])
-                if not found:
-                    raise NotFoundError(f"there is no user {name!r}")
-                place.remove(found[0])
-            except RefusedError as error:
-                raise RefusedCommandError(str(error)) from error
+            found = place.users([name])
+            if not found:
+                raise NotFoundError(f"there is no user {name!r}")
+            place.remove(found[0])
             print(f"{shown(name)}: removed")
