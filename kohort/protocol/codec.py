@@ -21,22 +21,22 @@ _VERSION: Final = struct.Struct(">h")
 Buffer = bytes | bytearray | memoryview
 
 STRICT_OPTION: Final = "strict_codecs"
-"""Tests run so, and start brokers with `python -X strict_codecs`: a compiled writer that gives up
-on a message which can be written is a fault then, and not only a loss of speed that goes unnoticed.
-"""
+"""The option of `python -X strict_codecs`, which tests and their brokers run with: a compiled
+writer that gives up on a message that can be written is then an error, not an unnoticed loss of
+speed."""
 
 
 class Codec(Generic[T]):
     """Reads and writes one message class in one version.
 
-    Each direction is generated when it is first used: hardly anybody needs both. Of the messages
-    that brokers see most, the direction that they need is compiled, if a compiler was there when
-    the package was built; what is malformed or unusual goes to the generated code all the same, so
-    both forms have the same results and the same errors.
+    Each direction is generated when it is first used, since few callers need both. For the messages
+    that brokers handle most, the direction that they need is compiled if the package was built with
+    a compiler; malformed or unusual input still goes to the generated code, so both forms have the
+    same results and errors.
 
     Attributes:
         decode: ``(buffer, position=0) -> (message, end position)``; raises only DecodeError. Bytes
-            after the message are left alone. Records in the message are views of ``buffer``.
+            after the message are not read. Records in the message are views of ``buffer``.
         encode_into: ``(message, out) -> [out, ...]``: appends to the bytearray ``out`` and returns
             it with the buffers that follow it, large record payloads among them uncopied. Raises
             EncodeError for a value that the version cannot express.
@@ -54,7 +54,7 @@ class Codec(Generic[T]):
         self.version = version
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for what is not there yet.
+        # Called only for attributes that are not set yet.
         if name not in {"decode", "encode_into"}:
             raise AttributeError(name)
         made = None
@@ -77,19 +77,19 @@ class Codec(Generic[T]):
         return made
 
     def encode(self, message: T) -> bytes:
-        """The message as one bytes object."""
+        """Encode the message as one bytes object."""
         return b"".join(self.encode_into(message, bytearray()))
 
     def encode_parts(self, message: T) -> Sequence[Buffer]:
-        """The message as a list of buffers, large record payloads uncopied."""
+        """Encode the message as a list of buffers, with large record payloads uncopied."""
         return self.encode_into(message, bytearray())
 
 
 def _compiled(
     message: type, version: int, generated: Callable[[str], Callable[..., Any]]
 ) -> Callable[..., Any] | None:
-    """The direction that is compiled, if there is a module that was made from this declaration."""
-    # On first use: a broker that is asked nothing starts without it.
+    """Return the compiled direction, if there is a module generated from this declaration."""
+    # Imported on first use, so that a broker starts without it.
     try:
         hot_codecs = importlib.import_module("kohort.protocol.hot_codecs")
     except ImportError:
@@ -100,10 +100,10 @@ def _compiled(
 
 
 def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> Callable[..., Any]:
-    """The generated direction as it is called for what the compiled one gives up on."""
+    """Return the generated direction as the fallback of the compiled one."""
     made = generated(name)
     if name == "decode":
-        return made  # Much of what peers send is malformed or unusual.
+        return made  # Peers may send malformed or unusual bytes, which is no fault of the codec.
 
     def encode_into(message: Any, out: bytearray) -> list[Buffer]:
         parts: list[Buffer] = made(message, out)
@@ -118,7 +118,7 @@ _codecs: Final[dict[tuple[type, int], Codec[Any]]] = {}
 
 
 def codec(message: type[T], version: int) -> Codec[T]:
-    """The codec of ``message`` in ``version``, generated on first use and kept.
+    """Return the codec of ``message`` in ``version``, generated on first use and cached.
 
     Raises:
         ValueError: ``message`` has no such version.
@@ -130,7 +130,7 @@ def codec(message: type[T], version: int) -> Codec[T]:
 
 
 def encode_versioned(message: Any, version: int) -> bytes:
-    """A data record as stored in Kafka: int16 version, then the record in that version."""
+    """Encode a data record as Kafka stores it: int16 version, then the record in that version."""
     out = bytearray(_VERSION.pack(version))
     return b"".join(codec(type(message), version).encode_into(message, out))
 
@@ -141,8 +141,8 @@ def decode_versioned(
     """Read a version-prefixed record; return it and its version.
 
     Args:
-        newer_is_readable: newer versions only append (the consumer protocol's rule), so one that we
-            do not know is read as the newest that we do.
+        newer_is_readable: newer versions only append fields (the consumer protocol's rule), so an
+            unknown version is read as the newest known one.
 
     Raises:
         DecodeError: malformed, or a version that cannot be read.

@@ -1,8 +1,8 @@
-"""The Kafka wire's own building blocks, as ``construct`` constructs.
+"""The building blocks of Kafka's wire format, as ``construct`` constructs.
 
-``construct`` knows fixed-width integers; everything that makes Kafka's format Kafka's (two length
-encodings, null by length, tagged fields) is declared here. A message layout is a tree of these, and
-the tree has two readers: ``construct`` itself, the slow oracle that the tests trust, and
+``construct`` has fixed-width integers; everything specific to Kafka (two length encodings, null by
+length, tagged fields) is declared here. A message layout is a tree of these, and the tree has two
+readers: ``construct`` itself, the slow oracle that the tests trust, and
 :mod:`kohort.protocol.compiler`, which walks the tree once and writes straight-line code from it.
 
 Every construct has ``min_size``, the fewest bytes a value can take, so that an element count can be
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 import construct
 
 ELEMENTS_MAX: Final = 1_000_000
-"""Array elements and tagged fields accepted in one message: a bound on what a frame can blow up to
-in memory, and on how long it takes to read."""
+"""Maximum array elements and tagged fields in one message: a bound on the memory and the time that
+decoding a frame takes."""
 
 REQUEST_ELEMENTS_MAX: Final = 50_000
-"""The same for a request, which is decoded and worked off in one turn of the broker's loop: so many
-take 0.1 to 0.4 s. The largest that clients send have 40,000 (every partition of a full broker, each
-in a topic of its own)."""
+"""The same for a request, which is decoded and executed in one turn of the broker's loop; this many
+take 0.1 to 0.4 s. The largest requests of clients have 40,000 (every partition of a full broker,
+each in a topic of its own)."""
 
 TEXT_BYTES_MAX: Final = 0x7FFF
-"""Longest text, as Kafka reads and writes it: the compact encoding could say more."""
+"""Longest text that Kafka reads and writes, though the compact encoding allows more."""
 
 TAGS_MAX: Final = 1_024
-"""Tagged fields accepted in one structure; Kafka's own messages use single digits."""
+"""Maximum tagged fields in one structure; Kafka's own messages have fewer than ten."""
 
 FIXED_FORMATS: Final[dict[int, str]] = {}
 """``id(construct) -> struct format`` of the fixed-width primitives, filled by ``fixed``."""
@@ -41,12 +41,12 @@ def fixed(con: Any, code: str) -> Any:
 
 
 def fixed_format(con: Any) -> str | None:
-    """The ``struct`` format character(s) of a fixed-width construct, or None."""
+    """Return the ``struct`` format character(s) of a fixed-width construct, or None."""
     return FIXED_FORMATS.get(id(con))
 
 
 def min_size(con: Any) -> int:
-    """The fewest bytes that a value of ``con`` occupies."""
+    """Return the minimum number of bytes of a value of ``con``."""
     if isinstance(con, construct.Renamed):
         return min_size(con.subcon)
     declared = getattr(con, "min_size", None)
@@ -56,7 +56,7 @@ def min_size(con: Any) -> int:
 if TYPE_CHECKING:
     _Construct = construct.Construct[Any, Any]
 else:
-    _Construct = construct.Construct  # Generic in its stubs only.
+    _Construct = construct.Construct  # It is generic in its stubs only.
 
 
 class WireError(construct.ConstructError):
@@ -96,7 +96,7 @@ _INT32: Final = construct.Int32sb
 
 
 class Sized(_Construct):
-    """What all length-prefixed values share: the prefix, and null as a length.
+    """Base of all length-prefixed values: the prefix, and null as a length.
 
     ``compact`` values carry uvarint(length + 1) with 0 for null, classic ones a signed length of
     ``prefix`` with -1 for null.
@@ -158,7 +158,7 @@ class Text(Sized):
 
 
 class Blob(Sized):
-    """Raw bytes, copied out of the frame when small fields, left in place when ``records``."""
+    """Raw bytes: small fields are copied out of the frame, ``records`` are left in place."""
 
     def __init__(self, *, compact: bool, nullable: bool, records: bool = False) -> None:
         super().__init__(compact=compact, nullable=nullable, prefix=_INT32)
@@ -234,7 +234,7 @@ class LenientInt8(_Construct):
 
 
 class TaggedField:
-    """One tag that a structure knows: where it goes, how it is laid out, when it is left out."""
+    """A known tag of a structure: its attribute, its layout, and its default (not written)."""
 
     def __init__(self, tag: int, name: str, con: Any, default: Any) -> None:
         self.tag = tag
@@ -293,9 +293,9 @@ class TaggedFields(_Construct):
 
 
 class MessageStruct(construct.Struct):
-    """A structure of a message in one version; knows the class whose attributes it lays out.
+    """The layout of a structure in one version, with the class whose attributes it lays out.
 
-    Parses to a plain dict and builds from one, tagged fields side by side with the others.
+    Parses to a plain dict and builds from one; tagged fields are keys like the others.
     """
 
     def __init__(self, message: type, *subcons: Any, tagged: TaggedFields | None) -> None:
@@ -305,7 +305,7 @@ class MessageStruct(construct.Struct):
         self.min_size = sum(min_size(con) for con in self.subcons) + (tagged is not None)
 
     def named(self, owner: str) -> list[tuple[str, Any]]:
-        """("owner.field", construct) of each field in order, tagged ones apart."""
+        """Return ("owner.field", construct) of each field in order, except tagged ones."""
         subcons: list[Any] = self.subcons
         return [(f"{owner}.{renamed.name}", renamed.subcon) for renamed in subcons]
 

@@ -1,4 +1,4 @@
-"""Error codes of the protocol, and the exceptions of the packages that speak it.
+"""Error codes of the protocol, and the exceptions of the packages that use it.
 
 Exception
   ProtocolError        bytes and messages do not fit each other
@@ -157,7 +157,9 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """An error of a newer broker is an unknown one, as for Java's clients (Errors.forCode)."""
+        """Map an error code of a newer broker to UNKNOWN_SERVER_ERROR, as Java's Errors.forCode
+        does.
+        """
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property
@@ -214,7 +216,7 @@ _RETRIABLE = _REFRESHES_METADATA | frozenset(
 
 
 _MESSAGE_LENGTH_MAX = 4096
-"""Characters; in UTF-8 half of what a string with a length of two bytes can hold."""
+"""Characters; in UTF-8 at most half of what a string with a two-byte length can contain."""
 
 
 class ProtocolError(Exception):
@@ -222,11 +224,11 @@ class ProtocolError(Exception):
 
 
 class DecodeError(ProtocolError):
-    """The bytes are not what they claim to be; the connection they came from is closed."""
+    """The bytes are malformed; the connection they came from is closed."""
 
 
 class InflatedTooLargeError(DecodeError):
-    """A compressed block stands for more than the caller's limit."""
+    """A compressed block inflates to more than the caller's limit."""
 
 
 class EncodeError(ProtocolError):
@@ -237,7 +239,7 @@ class KafkaError(Exception):
     """An answer to the peer: handlers turn it into the error fields of their response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        # A message may repeat what the peer sent, and must still fit into the response.
+        # A message may quote what the peer sent, and must still fit into the response.
         if message is not None and len(message) > _MESSAGE_LENGTH_MAX:
             message = message[:_MESSAGE_LENGTH_MAX] + "..."
         super().__init__(code, message)

@@ -1,4 +1,4 @@
-"""Frames and headers, for both sides: which header a message has, and messages as whole frames.
+"""Frames and headers, for both sides: the header version of each message, and whole frames.
 
 A frame is an int32 size and that many bytes; a request or response in it is a header and a body.
 """
@@ -25,7 +25,7 @@ _RESPONSE_WITH_TAGS: Final = struct.Struct(">iix")
 
 
 class RequestHeader:
-    """What comes before a request's body. The correlation id is echoed, never interpreted."""
+    """The header before a request's body. The correlation id is echoed, never interpreted."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
 
@@ -66,7 +66,7 @@ def read_request_prefix(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def skip_header_tags(frame: Buffer, position: int) -> int:
-    """Pass over the tag buffer of a flexible header; none of its tags is known to Kafka.
+    """Skip the tag buffer of a flexible header; Kafka defines no tags for it.
 
     Raises:
         DecodeError: malformed, or too many tags.
@@ -86,11 +86,12 @@ def skip_header_tags(frame: Buffer, position: int) -> int:
 def response_buffers(
     correlation_id: int, codec: Codec[T], message: T, *, header_has_tags: bool
 ) -> list[Buffer]:
-    """A whole response frame: size, header and body, as buffers to be written in order.
+    """Encode a whole response frame: size, header and body, as buffers to be written in order.
 
     Args:
         header_has_tags: response header v1. True for flexible versions of every api but
-            ApiVersions, whose header stays at v0 because the client may not know what we support.
+            ApiVersions, whose header stays at v0 because the client may not know the broker's
+            versions yet.
     """
     out = bytearray(_RESPONSE.pack(0, correlation_id))
     if header_has_tags:
@@ -102,13 +103,13 @@ def response_buffers(
 
 
 def response_frame(correlation_id: int, body: bytes, *, header_has_tags: bool) -> bytes:
-    """The frame of a response that is encoded already; see `response_buffers`."""
+    """Return the frame of a response body that is already encoded; see `response_buffers`."""
     header = _RESPONSE_WITH_TAGS if header_has_tags else _RESPONSE
     return header.pack(header.size - 4 + len(body), correlation_id) + body
 
 
 class ExpectedAnswer(NamedTuple):
-    """An answer that is to come."""
+    """An expected answer."""
 
     correlation_id: int
     response: type
@@ -118,10 +119,10 @@ class ExpectedAnswer(NamedTuple):
 def encode_request(
     request: object, version: int, correlation_id: int, client_id: str | None
 ) -> tuple[Sequence[Buffer], ExpectedAnswer]:
-    """A whole frame, in parts, and what will answer it.
+    """Encode a whole frame, in parts; return it with the answer to expect.
 
     Raises:
-        EncodeError: the request says something that the version cannot.
+        EncodeError: the version cannot express the request.
     """
     schema = schema_of(type(request))
     assert schema.key is not None
@@ -140,7 +141,7 @@ def encode_request(
 
 
 def decode_response(frame: Buffer, expected: ExpectedAnswer) -> Any:
-    """The answer in a frame without its size; records in it are views of the frame.
+    """Decode the answer in a frame without its size; its records are views of the frame.
 
     Raises:
         DecodeError: it is not the answer that was to come next.
@@ -149,7 +150,7 @@ def decode_response(frame: Buffer, expected: ExpectedAnswer) -> Any:
 
 
 def decode_response_at(frame: Buffer, position: int, expected: ExpectedAnswer) -> tuple[Any, int]:
-    """The answer whose header begins at `position`, and the position behind it.
+    """Decode the answer whose header begins at `position`; return it with the position after it.
 
     Raises:
         DecodeError: it is not the answer that was to come next.
@@ -160,7 +161,8 @@ def decode_response_at(frame: Buffer, position: int, expected: ExpectedAnswer) -
     if int.from_bytes(frame[position:body], "big", signed=True) != expected.correlation_id:
         raise DecodeError("an answer to another request")
     if schema.key == API_VERSIONS_KEY:
-        # A broker that does not know the version says so in the oldest, which all clients know.
+        # A broker that does not know the version answers so in the oldest one, which all clients
+        # know.
         if frame[body : body + 2] == _UNSUPPORTED_VERSION:
             version = 0
     elif schema.is_flexible(version):

@@ -1,14 +1,16 @@
 """The values of JoinGroup's tag 7728, Kohort's extension: why a member joins, as a number.
 
-The tag is optional, in version 6 and later. Brokers that do not know it skip it, and its absence
-reads as UNKNOWN, so that it can be sent to any broker and by any client.
+The tag is optional, in version 6 and later. Brokers that do not know it skip it, and without it the
+reason is UNKNOWN, so that clients can send it to any broker.
 """
 
 from enum import IntEnum
 
 
 class JoinReason(IntEnum):
-    """Negative values are reserved, 64 to 127 are for private use; others read as UNKNOWN."""
+    """Reasons for a join. Negative values are reserved, 64 to 127 are for private use; unknown
+    values are read as UNKNOWN.
+    """
 
     UNKNOWN = 0
     """Not stated; never written to the wire."""
@@ -25,15 +27,15 @@ class JoinReason(IntEnum):
     ENFORCED = 6
     """The application asked for it (KIP-568)."""
     GROUP_REBALANCING = 7
-    """The broker said that a rebalance is under way: an effect of another member's cause."""
+    """The broker reported a running rebalance, which another member caused."""
     MEMBERSHIP_LOST = 8
     """Fenced, expired, or otherwise no longer a member."""
     ASSIGNOR_STATE_CHANGE = 9
-    """The meaning of the user data changed, such as a standby that has caught up."""
+    """The meaning of the user data changed, for example because a standby has caught up."""
 
     @classmethod
     def from_tag(cls, value: int) -> "JoinReason":
-        """The reason behind a number from the wire, UNKNOWN if there is none."""
+        """Return the reason with a number from the wire, UNKNOWN if there is none."""
         try:
             return cls(value)
         except ValueError:

@@ -1,7 +1,7 @@
-"""From a declared class and a version to the ``construct`` layout of its bytes.
+"""The ``construct`` layout of a declared class in a version.
 
 The layout is the definition of what is on the wire: :mod:`kohort.protocol.compiler` generates the
-fast codec from it, and tests hold the two against each other.
+fast codec from it, and tests compare the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kohort.protocol.types import WireType
 
 
 def layout(message: type, version: int) -> MessageStruct:
-    """The construct of ``message`` in ``version``; parses to and builds from plain dicts.
+    """Return the construct of ``message`` in ``version``; it parses to and builds from plain dicts.
 
     Raises:
         ValueError: ``message`` has no such version.
@@ -35,7 +35,7 @@ def layout(message: type, version: int) -> MessageStruct:
 
 
 def to_plain(value: Any, version: int) -> Any:
-    """A message as the nested dicts and lists of its layout in ``version``."""
+    """Convert a message to the nested dicts and lists of its layout in ``version``."""
     if isinstance(value, Struct):
         fields = schema_of(type(value)).fields
         return {

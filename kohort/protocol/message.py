@@ -10,9 +10,9 @@
         group_instance_id: String | None = field(default=None, since=3)
 
 A declared class is slotted and mutable, takes keyword arguments, compares by value, and carries its
-declaration as ``schema``. What travels on the wire for a version is
-:func:`kohort.protocol.layout.layout`; what reads and writes it fast is
-:func:`kohort.protocol.codec.codec`.
+declaration as ``schema``. Its wire format in a version is given by
+:func:`kohort.protocol.layout.layout`; :func:`kohort.protocol.codec.codec` gives a fast reader and
+writer of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 REQUESTS: Final[dict[int, type]] = {}
 """Request classes by api key, for the message modules imported so far."""
 RESPONSES: Final[dict[int, type]] = {}
-"""Response classes by api key, likewise."""
+"""Response classes by api key, for the same modules."""
 
 
 def field(
@@ -52,7 +52,7 @@ def field(
     ignorable: bool = False,
     flexible: bool = True,
 ) -> Any:
-    """Say what an annotation alone cannot.
+    """Declare options of a field beyond its annotation.
 
     Args:
         default: value when the caller gives none and when a version lacks the field. A list is
@@ -76,7 +76,7 @@ def field(
 
 
 _PLAIN: Final[FieldOptions] = field()
-"""Options of a field that is only annotated."""
+"""Options of a field with an annotation only."""
 
 
 class Struct:
@@ -104,7 +104,7 @@ class Struct:
 
 
 def schema_of(message: type) -> MessageSchema:
-    """The declaration of a message, struct or record class."""
+    """Return the declaration of a message, struct or record class."""
     schema: MessageSchema = message.schema  # type: ignore[attr-defined]
     return schema
 
@@ -162,7 +162,7 @@ def _declare(
     *,
     is_request: bool,
 ) -> type[T]:
-    """Rebuild ``cls`` as a slotted :class:`Struct` that knows its schema."""
+    """Rebuild ``cls`` as a slotted :class:`Struct` with its schema."""
     fields = tuple(
         parse_field(name, annotation, cls.__dict__.get(name, _PLAIN))
         for name, annotation in inspect.get_annotations(cls).items()
@@ -208,7 +208,7 @@ def _install_init(cls: type) -> None:
     cls.__init__ = names["__init__"]  # type: ignore[misc]
 
 
-# Sight of a Field is part of the public surface of a declaration.
+# Field is part of the public API of a declaration.
 __all__ = [
     "REQUESTS",
     "RESPONSES",

@@ -1,4 +1,4 @@
-"""What a message class declares, as data: its fields, their types and the versions they live in.
+"""The declaration of a message class as data: its fields, their types and their versions.
 
 Built once per class from its annotations; :mod:`kohort.protocol.layout` turns it into constructs,
 tests compare it with Kafka's own definitions.
@@ -51,7 +51,7 @@ NO_VERSION: Final = VersionRange(0, -1)
 
 
 class FieldOptions(NamedTuple):
-    """What ``field()`` was given; see :func:`kohort.protocol.message.field`."""
+    """Arguments of ``field()``; see :func:`kohort.protocol.message.field`."""
 
     default: Any
     versions: VersionRange
@@ -83,11 +83,13 @@ class Field(NamedTuple):
         return self.options.default is not MISSING
 
     def is_tagged(self, version: int) -> bool:
-        """Whether the field travels in the tag buffer in ``version``."""
+        """Whether the field is in the tag buffer in ``version``."""
         return self.options.tag is not None and version in self.options.tagged
 
     def make_default(self) -> Any:
-        """A fresh default value: the declared one, else Kafka's implicit one for the type."""
+        """Return a new default value: the declared one, otherwise Kafka's implicit one for the
+        type.
+        """
         default = self.options.default
         if default is not MISSING:
             if isinstance(default, list):
@@ -115,7 +117,7 @@ class MessageSchema(NamedTuple):
 
 
 def parse_field(name: str, annotation: Any, options: FieldOptions) -> Field:
-    """Understand one annotation: ``T``, ``T | None``, ``list[T]`` or ``list[T] | None``."""
+    """Parse one annotation: ``T``, ``T | None``, ``list[T]`` or ``list[T] | None``."""
     inner, nullable = _strip_none(annotation)
     is_array = typing.get_origin(inner) is list
     if is_array:

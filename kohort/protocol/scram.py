@@ -1,7 +1,7 @@
-"""SCRAM's text and arithmetic (RFC 5802; with SHA-256 RFC 7677), which both sides share.
+"""SCRAM's text and arithmetic (RFC 5802; with SHA-256, RFC 7677), shared by both sides.
 
-As in Kafka's own clients and brokers names and passwords are taken as they are, in UTF-8, without
-the normalisation (SASLprep) that the RFC asks for; and there is no channel binding.
+As in Kafka's own clients and brokers, names and passwords are used unchanged, in UTF-8, without the
+normalisation (SASLprep) that the RFC requires; and there is no channel binding.
 """
 
 import hashlib
@@ -9,12 +9,12 @@ import hmac
 from typing import Final, NamedTuple
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""What hashlib calls the hash of a mechanism."""
+"""Names of the mechanisms' hashes in hashlib."""
 
 ITERATIONS_MIN: Final = 4_096
-"""RFC 7677, and Kafka's own lower bound: with fewer a password could be found by trying."""
+"""The lower bound of RFC 7677 and Kafka: with fewer, a password could be found by brute force."""
 ITERATIONS_MAX: Final = 16_384
-"""Kafka's upper bound for what is stored."""
+"""Kafka's upper bound for stored credentials."""
 
 NO_CHANNEL_BINDING: Final = "n,,"
 BINDING: Final = "biws"
@@ -22,7 +22,7 @@ BINDING: Final = "biws"
 
 
 class Keys(NamedTuple):
-    """What a broker keeps of a password: enough to check it, too little to say it."""
+    """The keys that a broker stores for a password: enough to verify clients, not to act as one."""
 
     stored_key: bytes
     server_key: bytes
@@ -32,31 +32,31 @@ class Keys(NamedTuple):
 
 
 def salted_password(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """The slow part: one password, hashed again and again."""
+    """Compute the salted password: the slow part, one password hashed many times."""
     return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
 
 
 def client_key(hash_name: str, salted: bytes) -> bytes:
-    """What a client proves that it has."""
+    """Compute the key of which a client proves possession."""
     return hmac.digest(salted, b"Client Key", hash_name)
 
 
 def keys_of(hash_name: str, salted: bytes) -> Keys:
-    """What follows from a salted password."""
+    """Derive the stored keys from a salted password."""
     stored = hashlib.new(hash_name, client_key(hash_name, salted)).digest()
     return Keys(stored, hmac.digest(salted, b"Server Key", hash_name))
 
 
 def signature(hash_name: str, key: bytes, said: bytes) -> bytes:
-    """A key's signature of all that was said."""
+    """Compute a key's signature of the exchanged messages."""
     return hmac.digest(key, said, hash_name)
 
 
 def xor(left: bytes, right: bytes) -> bytes:
-    """Two of the same length, bit by bit."""
+    """Return the exclusive or of two byte strings of the same length."""
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
 def escaped(name: str) -> str:
-    """A name in which the two characters that have a meaning of their own are replaced."""
+    """Return a name with the two special characters ("," and "=") escaped."""
     return name.replace("=", "=3D").replace(",", "=2C")

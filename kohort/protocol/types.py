@@ -23,7 +23,7 @@ ZERO_UUID: Final = bytes(16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WireType:
-    """How one primitive is laid out: ``con(compact=, nullable=)`` gives its construct."""
+    """The layout of one primitive: ``con(compact=, nullable=)`` gives its construct."""
 
     name: str
     """Kafka's name of the type in its message definitions."""

@@ -1,4 +1,4 @@
-"""Unsigned varints as the message codecs need them (records have their own, zig-zagged ones)."""
+"""Unsigned varints for the message codecs (records have their own, zig-zag ones)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_uvarint(buffer: bytes | bytearray | memoryview, position: int) -> tuple
 
 
 def append_uvarint(out: bytearray, value: int) -> None:
-    """Append ``value`` (not negative) in as few bytes as it takes."""
+    """Append ``value`` (not negative) in as few bytes as possible."""
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -34,7 +34,7 @@ def append_uvarint(out: bytearray, value: int) -> None:
 
 
 def skip_tags(buffer: bytes | bytearray | memoryview, position: int, count: int) -> int:
-    """Pass over ``count`` tagged fields of which none is known; return the position after them.
+    """Skip ``count`` unknown tagged fields; return the position after them.
 
     Raises:
         DecodeError: more than ``TAGS_MAX``, one that appears twice, or one longer than the buffer.

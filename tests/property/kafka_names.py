@@ -2,6 +2,11 @@
 
 from typing import Final
 
+from kohort.protocol.messages.cluster_metadata import (
+    RECORD_TYPES,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+)
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -28,6 +33,7 @@ RENAMED: Final = {
 
 CLIENTS, COORDINATOR = "kafka-clients", "kafka-group-coordinator"
 TRANSACTIONS = "kafka-transaction-coordinator"
+METADATA = "kafka-metadata"
 
 DATA_RECORDS: Final[dict[Message, str]] = {
     RequestHeader: CLIENTS,
@@ -37,6 +43,9 @@ DATA_RECORDS: Final[dict[Message, str]] = {
     OffsetCommitValue: COORDINATOR,
     GroupMetadataValue: COORDINATOR,
     TransactionLogValue: TRANSACTIONS,
+    SnapshotHeaderRecord: CLIENTS,
+    SnapshotFooterRecord: CLIENTS,
+    **dict.fromkeys(RECORD_TYPES.values(), METADATA),
 }
 """Headers and records whose versions are Kafka's, and the jar that defines them."""
 

@@ -20,6 +20,7 @@ from tests.property.kafka_names import (
     COORDINATOR,
     DATA_RECORDS,
     EXTENSIONS,
+    METADATA,
     RECORD_KEYS,
     TRANSACTIONS,
 )
@@ -73,7 +74,7 @@ def _java_class(message: Message, version: int) -> dict[str, object]:
         package, version = _PACKAGES[artifact], 0
     else:
         package = _PACKAGES[DATA_RECORDS.get(message, CLIENTS)]
-        if package == _PACKAGES[CLIENTS] and not name.startswith("ConsumerProtocol"):
+        if package == _PACKAGES[CLIENTS] and not name.startswith(("ConsumerProtocol", "Snapshot")):
             name += "Data"
     return {"class": f"{package}.{name}", "version": version}
 
@@ -82,6 +83,7 @@ _PACKAGES = {
     CLIENTS: "org.apache.kafka.common.message",
     COORDINATOR: "org.apache.kafka.coordinator.group.generated",
     TRANSACTIONS: "org.apache.kafka.coordinator.transaction.generated",
+    METADATA: "org.apache.kafka.common.metadata",
 }
 
 

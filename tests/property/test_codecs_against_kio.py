@@ -26,6 +26,7 @@ from kio.static.constants import EntityType
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import schema_of
+from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID, WireType
 from tests.property.message_values import (
@@ -54,6 +55,9 @@ NOT_IN_KIO: Final = {
         "GroupMetadataValue",
         "TransactionLogKey",
         "TransactionLogValue",
+        "SnapshotFooterRecord",
+        "SnapshotHeaderRecord",
+        *(message.__name__ for message in RECORD_TYPES.values()),
     )
     for version in range(5)
 }
@@ -120,6 +124,8 @@ def test_kio_and_we_write_the_same_bytes_and_read_each_other(
 _ERROR_CODES = st.sampled_from([code.value for code in KioErrorCode])
 # kio computes dates with floats, which are exact to the microsecond for this century; -1 is None.
 _DATES = st.integers(-1, 4_102_444_800_000)
+# Here kio has no None for -1.
+_TRUE_DATES = _DATES.filter(lambda time_ms: time_ms != -1)
 _LONG_TIMES = st.integers(-(2**46), 2**46)  # timedelta ends at a billion days.
 
 
@@ -127,8 +133,16 @@ def _leaf(field: Field) -> st.SearchStrategy[int] | None:
     return {
         "error_code": _ERROR_CODES,
         "partition_error_code": _ERROR_CODES,
-        # Here kio has no None for -1.
-        "transaction_start_time_ms": _DATES.filter(lambda time_ms: time_ms != -1),
+        "transaction_start_time_ms": _TRUE_DATES,
+        "issue_timestamp_ms": _TRUE_DATES,
+        "expiry_timestamp_ms": _TRUE_DATES,
+        "max_timestamp_ms": _TRUE_DATES,
+        "issue_timestamp": _TRUE_DATES,
+        "expiry_timestamp": _TRUE_DATES,
+        "max_timestamp": _TRUE_DATES,
+        "max_lifetime_ms": _LONG_TIMES,
+        "renew_period_ms": _LONG_TIMES,
+        "expiry_time_period_ms": _LONG_TIMES,
         "log_append_time_ms": _DATES,
         "retention_time_ms": _LONG_TIMES,
         "session_lifetime_ms": _LONG_TIMES,

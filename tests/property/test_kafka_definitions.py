@@ -15,12 +15,14 @@ import pytest
 
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.protocol.message import REQUESTS, RESPONSES, Struct, schema_of
+from kohort.protocol.messages.cluster_metadata import RECORD_TYPES
 from kohort.protocol.schema import Field
 from kohort.protocol.types import ZERO_UUID, WireType
 from tests.property.kafka_names import (
     CLIENTS,
     DATA_RECORDS,
     EXTENSIONS,
+    METADATA,
     RECORD_KEYS,
     RENAMED,
 )
@@ -36,8 +38,9 @@ every_api_message = pytest.mark.parametrize(
 
 @cache
 def definition(artifact: str, name: str) -> dict[str, Any]:
+    folder = "metadata" if artifact == METADATA else "message"
     with ZipFile(jar(artifact)) as archive:
-        text = archive.read(f"common/message/{name}.json").decode()
+        text = archive.read(f"common/{folder}/{name}.json").decode()
     # Their comments stand on lines of their own, and JSON knows none.
     found: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     return found
@@ -60,6 +63,13 @@ def test_a_header_or_record_is_declared_as_kafka_defines_it(message: Message) ->
 
     assert versions(message) == _versions(kafka["validVersions"])
     _assert_same_layouts(message, kafka)
+
+
+@pytest.mark.parametrize(("number", "message"), RECORD_TYPES.items(), ids=identify)
+def test_a_type_of_metadata_has_the_number_that_kafka_gives_it(
+    number: int, message: Message
+) -> None:
+    assert definition(METADATA, schema_of(message).name)["apiKey"] == number
 
 
 @pytest.mark.parametrize(("message", "version"), RECORD_KEYS, ids=identify)

@@ -1,4 +1,4 @@
-"""From a construct layout to straight-line Python that reads and writes it.
+"""Compiles a construct layout to straight-line Python that reads and writes it.
 
 One function per direction, with nested structures and arrays written inline, runs of fixed-width
 fields (classic length prefixes included) read by a single precompiled ``struct``, and every length
@@ -23,7 +23,7 @@ from kohort.protocol.varints import append_uvarint, read_uvarint, skip_tags
 
 
 def compile_decoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
-    """Source of ``decode`` for a layout, and the globals it runs with."""
+    """Return the source of ``decode`` for a layout, and the globals it runs with."""
     names: dict[str, Any] = {
         "DecodeError": DecodeError,
         "read_uvarint": read_uvarint,
@@ -36,7 +36,7 @@ def compile_decoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
 
 
 def compile_encoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
-    """Source of ``encode_into`` for a layout, and the globals it runs with."""
+    """Return the source of ``encode_into`` for a layout, and the globals it runs with."""
     names: dict[str, Any] = {
         "EncodeError": EncodeError,
         "append_uvarint": append_uvarint,

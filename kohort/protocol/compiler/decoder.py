@@ -168,7 +168,7 @@ class DecoderWriter(Writer):
         self(f"{target} = {items}")
 
     def _spend(self, count: str, what: str) -> None:
-        """Take this off the budget, of which there is one for the whole message."""
+        """Subtract ``count`` from the message's budget of elements."""
         self(f"budget -= {count}")
         with self.block("if budget < 0:"):
             self(f"raise DecodeError('too many {what}')")

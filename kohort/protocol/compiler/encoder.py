@@ -1,4 +1,6 @@
-"""Generates the writer of a layout: small fields gather in one buffer, large records stay put."""
+"""Generates the writer of a layout: small fields are collected in one buffer, large records are not
+copied.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class EncoderWriter(Writer):
                 self._flush(run)
                 self.value(sub, name)
         if con.tagged is not None and not con.tagged.known:
-            # No tags: their count is one more byte of the run.
+            # Without tags, their count is one more byte of the run.
             self._flush(run, "x")
             return
         self._flush(run)
@@ -82,7 +84,7 @@ class EncoderWriter(Writer):
             raise TypeError(f"no code for {con!r}")
 
     def _flush(self, run: list[tuple[str, str]], padding: str = "") -> None:
-        """Append a run of fixed-width values with one pack; `padding` may be "x", for a zero."""
+        """Append a run of fixed-width values with one pack; `padding` may be "x": a zero byte."""
         if run:
             self._check_uuids(run)
             self(f"out += {self._packed(run, padding)}")
@@ -96,7 +98,7 @@ class EncoderWriter(Writer):
         return f"{self.packer('pack', formats)}({sources})"
 
     def _check_uuids(self, run: list[tuple[str, str]]) -> None:
-        """Python's struct would cut or fill a uuid of the wrong length without a word."""
+        """Check the lengths of uuids, which Python's struct would silently cut or pad."""
         for source, code in run:
             if code == "16s":
                 with self.block(f"if len({source}) != 16:"):
@@ -105,7 +107,7 @@ class EncoderWriter(Writer):
     def _compact_length(
         self, length: str, run: list[tuple[str, str]], *, is_text: bool = False
     ) -> None:
-        """Append a run and the length behind it, of one byte as nearly all are."""
+        """Append a run and the length after it, optimised for lengths of one byte."""
         self._check_uuids(run)
         with self.block(f"if {length} < 127:"):
             if run:
@@ -193,7 +195,7 @@ class EncoderWriter(Writer):
                     self(f"out = {outer}")
 
     def _differs(self, source: str, field: Field) -> str:
-        """An expression: the field does not have its default."""
+        """Return an expression that is true if the field does not have its default."""
         default = field.make_default()
         name = f"{source}.{field.name}"
         if default is None:

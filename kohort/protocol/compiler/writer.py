@@ -1,4 +1,4 @@
-"""What both directions of the generated code share: a function under construction."""
+"""The common part of both generators: a function under construction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Writer:
         self._indent -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A variable name that is not used yet."""
+        """Return an unused variable name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
@@ -46,7 +46,7 @@ class Writer:
         return name
 
     def packer(self, method: str, formats: str) -> str:
-        """The global name of ``struct.Struct(formats).method``."""
+        """Return the global name of ``struct.Struct(formats).method``."""
         name = f"{method}_{formats.replace('?', 'T')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(">" + formats), method)
@@ -54,7 +54,7 @@ class Writer:
 
 
 def absent(con: MessageStruct) -> list[Field]:
-    """Fields of the class that this version does not carry."""
+    """Return the fields of the class that this version lacks."""
     present = {sub.name for sub in con.subcons}
     if con.tagged is not None:
         present |= {field.name for field in con.tagged.known}

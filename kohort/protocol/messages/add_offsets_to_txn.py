@@ -10,7 +10,7 @@ from kohort.protocol.types import Int16, Int32, Int64, String
 
 @request(key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest:
-    """Adds the partition of __consumer_offsets in which the group lives."""
+    """Adds the partition of __consumer_offsets that stores the group."""
 
     transactional_id: String
     producer_id: Int64

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): partitions join a transaction before their first record in it.
 
-v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 several transactions in one request, and a question
-instead of an addition (KIP-890), for brokers among themselves; v5 TRANSACTION_ABORTABLE (KIP-890).
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 several transactions in one request, and verification
+without adding (KIP-890), between brokers; v5 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from kohort.protocol.message import field, request, response, struct
@@ -24,7 +24,7 @@ class AddPartitionsToTxnTransaction:
     producer_id: Int64 = field(since=4)
     producer_epoch: Int16 = field(since=4)
     verify_only: Bool = field(default=False, since=4)
-    """Ask whether the partitions are in the transaction, and add nothing."""
+    """Only verify that the partitions are in the transaction; add nothing."""
     topics: list[AddPartitionsToTxnTopic] = field(since=4)
 
 
@@ -76,13 +76,13 @@ class AddPartitionsToTxnResponse:
     - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
     - OPERATION_NOT_ATTEMPTED: another partition of the request was refused.
     - UNKNOWN_TOPIC_OR_PARTITION: there is none.
-    - TRANSACTION_ABORTABLE (v5): asked about, and not in the transaction.
+    - TRANSACTION_ABORTABLE (v5): verified, and not in the transaction.
     - TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not
       write there, or not as this producer; internal topics are not for clients to write.
     """
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0, since=4, ignorable=True)
-    """Concerns the request as a whole."""
+    """Error of the request as a whole."""
     results_by_transaction: list[AddPartitionsToTxnResult] = field(default=[], since=4)
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(default=[], until=3)

@@ -1,4 +1,4 @@
-"""AlterClientQuotas (key 49): set limits on what clients may use, and remove them.
+"""AlterClientQuotas (key 49): set and remove limits on clients' use of the broker.
 
 v1 flexible. Defined by KIP-546.
 """
@@ -55,7 +55,7 @@ class AlterClientQuotasResponse:
 
     Error codes:
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter configs of the cluster.
-    - INVALID_REQUEST: the entity or a limit cannot be.
+    - INVALID_REQUEST: the entity or a limit is invalid.
     """
 
     throttle_time_ms: Int32 = field(default=0)

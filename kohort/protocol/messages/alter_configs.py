@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): replace the overrides of topics and brokers as a whole.
 
-v1 answers before throttling; v2 flexible. What the request leaves out falls back to its default,
-so that two writers undo each other: IncrementalAlterConfigs is the replacement (KIP-339).
+v1 answers before throttling; v2 flexible. Configs that the request omits return to their defaults,
+so that two writers undo each other's changes: IncrementalAlterConfigs is the replacement (KIP-339).
 """
 
 from kohort.protocol.message import field, request, response, struct

@@ -9,16 +9,16 @@ from kohort.protocol.types import Bool, Int16, Int32, String
 
 @struct
 class ReassignablePartition:
-    """Where one partition is to be."""
+    """The new replicas of one partition."""
 
     partition_index: Int32
     replicas: list[Int32] | None = field(default=None)
-    """Ids of brokers; None stops a move that is under way."""
+    """Ids of brokers; None stops a running move."""
 
 
 @struct
 class ReassignableTopic:
-    """Where the partitions of one topic are to be."""
+    """The new replicas of partitions of one topic."""
 
     name: String
     partitions: list[ReassignablePartition]
@@ -26,7 +26,7 @@ class ReassignableTopic:
 
 @request(key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest:
-    """Where partitions are to be."""
+    """New replicas of partitions."""
 
     timeout_ms: Int32 = field(default=60_000)
     allow_replication_factor_change: Bool = field(default=True, since=1)

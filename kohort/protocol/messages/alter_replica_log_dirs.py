@@ -17,7 +17,7 @@ class AlterReplicaLogDirTopic:
 
 @struct
 class AlterReplicaLogDir:
-    """What is to be in one directory."""
+    """The partitions to move to one directory."""
 
     path: String
     topics: list[AlterReplicaLogDirTopic]
@@ -25,7 +25,7 @@ class AlterReplicaLogDir:
 
 @request(key=34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    """What is to be in which directory."""
+    """The partitions to move, by directory."""
 
     dirs: list[AlterReplicaLogDir]
 
@@ -53,7 +53,7 @@ class AlterReplicaLogDirsResponse:
     Error codes, per partition:
     - LOG_DIR_NOT_FOUND: the broker has no such directory.
     - UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: it has no such partition.
-    - INVALID_TOPIC_EXCEPTION: no name of a topic.
+    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
     - KAFKA_STORAGE_ERROR: a directory is offline.
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
     """

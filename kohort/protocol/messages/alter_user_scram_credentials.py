@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51): give users SCRAM credentials and take them away (KIP-554)."""
+"""AlterUserScramCredentials (key 51): set and delete users' SCRAM credentials (KIP-554)."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Bytes, Int8, Int16, Int32, String
@@ -6,7 +6,7 @@ from kohort.protocol.types import Bytes, Int8, Int16, Int32, String
 
 @struct
 class ScramCredentialDeletion:
-    """A credential to take away."""
+    """A credential to delete."""
 
     name: String
     mechanism: Int8
@@ -27,7 +27,7 @@ class ScramCredentialUpsertion:
 
 @request(key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest:
-    """What is to change."""
+    """The changes."""
 
     deletions: list[ScramCredentialDeletion]
     upsertions: list[ScramCredentialUpsertion]
@@ -35,7 +35,7 @@ class AlterUserScramCredentialsRequest:
 
 @struct
 class AlterUserScramCredentialsResult:
-    """What came of the changes of one user."""
+    """The outcome for one user."""
 
     user: String
     error_code: Int16
@@ -51,7 +51,7 @@ class AlterUserScramCredentialsResponse:
     - DUPLICATE_RESOURCE: one credential is named twice.
     - UNACCEPTABLE_CREDENTIAL: an empty name, a salt or a number of iterations out of bounds.
     - UNSUPPORTED_SASL_MECHANISM: no such mechanism.
-    - RESOURCE_NOT_FOUND: there is no such credential to take away.
+    - RESOURCE_NOT_FOUND: there is no such credential to delete.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -1,11 +1,11 @@
-"""ApiVersions (key 18): which requests, in which versions, a broker understands.
+"""ApiVersions (key 18): the requests, with their versions, that a broker supports.
 
 v1 throttle time; v2 answers before throttling; v3 flexible, client software (KIP-511), features
 (KIP-584); v4 features may start at 0 (KAFKA-17011); v5 the client names the cluster and node it
 expects (KIP-1242).
 
-The response header never has tags, and a request of an unknown version is answered in v0: the
-client does not know yet what to expect.
+The response header never has tags, and a request of an unknown version is answered in v0, because
+the client does not know the broker's versions yet.
 """
 
 from kohort.protocol.message import field, request, response, struct
@@ -20,7 +20,7 @@ class ApiVersionsRequest:
     """Letters, digits, "-" and ".", not empty."""
     client_software_version: String = field(default="", since=3, ignorable=True)
     cluster_id: String | None = field(default=None, since=5, ignorable=True)
-    """Both this and node_id, or neither."""
+    """Set together with node_id, or not at all."""
     node_id: Int32 = field(default=-1, since=5, ignorable=True)
 
 
@@ -35,7 +35,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """A feature this broker can be switched to."""
+    """The range of levels of a feature that this broker supports."""
 
     name: String
     min_version: Int16
@@ -45,7 +45,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """A feature as the whole cluster uses it."""
+    """The level of a feature in the whole cluster."""
 
     name: String
     max_version_level: Int16
@@ -54,7 +54,7 @@ class FinalizedFeatureKey:
 
 @response(key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
-    """What the broker understands.
+    """The broker's API versions and features.
 
     Error codes:
     - UNSUPPORTED_VERSION: the request's own version is unknown; the answer is v0 with the range of
@@ -71,7 +71,7 @@ class ApiVersionsResponse:
         default=[], since=3, tag=0, ignorable=True
     )
     finalized_features_epoch: Int64 = field(default=-1, since=3, tag=1, ignorable=True)
-    """-1: unknown, and finalized_features means nothing."""
+    """-1 if unknown; finalized_features is then meaningless."""
     finalized_features: list[FinalizedFeatureKey] = field(
         default=[], since=3, tag=2, ignorable=True
     )

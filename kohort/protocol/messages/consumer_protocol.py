@@ -1,8 +1,8 @@
-"""What consumers tell each other through JoinGroup and SyncGroup.
+"""The structures that consumers exchange through JoinGroup and SyncGroup.
 
 The broker passes both structures on as bytes; it reads subscriptions only to know which topics a
 group is interested in. Each is preceded by an int16 version; newer versions only append fields, so
-that a reader takes what it knows and ignores the rest.
+that a reader ignores the ones it does not know.
 
 v1 owned partitions for cooperative rebalancing (KIP-429); v2 the generation they were owned in
 (KIP-792); v3 rack (KIP-881).
@@ -22,22 +22,22 @@ class TopicPartition:
 
 @record(versions="0-3", flexible="none")
 class ConsumerProtocolSubscription:
-    """A member's wishes: the metadata of a JoinGroup protocol."""
+    """A member's subscription: the metadata of a JoinGroup protocol."""
 
     topics: list[String]
     user_data: Bytes | None = field(default=None)
-    """Belongs to the assignor; None without any."""
+    """Data of the assignor; None if there is none."""
     owned_partitions: list[TopicPartition] = field(default=[], since=1, ignorable=True)
-    """What the member held before the rebalance."""
+    """The member's partitions before the rebalance."""
     generation_id: Int32 = field(default=-1, since=2, ignorable=True)
-    """The generation that owned_partitions stem from, -1 if unknown."""
+    """The generation of owned_partitions, -1 if unknown."""
     rack_id: String | None = field(default=None, since=3, ignorable=True)
 
 
 @record(versions="0-3", flexible="none")
 class ConsumerProtocolAssignment:
-    """A member's share: the assignment in SyncGroup."""
+    """A member's partitions: the assignment in SyncGroup."""
 
     assigned_partitions: list[TopicPartition]
     user_data: Bytes | None = field(default=None)
-    """Belongs to the assignor; None without any."""
+    """Data of the assignor; None if there is none."""

@@ -43,7 +43,7 @@ class CreateAclsResponse:
     Error codes:
     - SECURITY_DISABLED: there is no authorizer.
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
-    - INVALID_REQUEST: the rule cannot be.
+    - INVALID_REQUEST: the rule is invalid.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -50,7 +50,7 @@ class CreatePartitionsResponse:
 
     Error codes, per topic:
     - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
-    - INVALID_PARTITIONS: not more than there are.
+    - INVALID_PARTITIONS: not more than the current number.
     - INVALID_REPLICA_ASSIGNMENT: unknown or repeated brokers, or not one entry per new partition.
     - INVALID_REQUEST: a topic twice.
     - INVALID_TOPIC_EXCEPTION: an illegal name.

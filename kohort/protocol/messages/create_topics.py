@@ -50,7 +50,7 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """A config as it is in force on the new topic."""
+    """A config in force on the new topic."""
 
     name: String
     value: String | None
@@ -73,7 +73,7 @@ class CreatableTopicResult:
     num_partitions: Int32 = field(default=-1, since=5, ignorable=True)
     replication_factor: Int16 = field(default=-1, since=5, ignorable=True)
     configs: list[CreatableTopicConfigs] | None = field(default=[], since=5, ignorable=True)
-    """The configs, None when they may not be seen."""
+    """The configs, None if the principal may not see them."""
 
 
 @response(key=19, versions="2-7", flexible="5+")

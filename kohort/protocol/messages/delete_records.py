@@ -13,7 +13,7 @@ class DeleteRecordsPartition:
 
     partition_index: Int32
     offset: Int64
-    """Everything below it goes; -1 is the high watermark."""
+    """Records below it are deleted; -1 is the high watermark."""
 
 
 @struct
@@ -60,7 +60,7 @@ class DeleteRecordsResponse:
     - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
     - POLICY_VIOLATION: the topic is compacted only.
     - INVALID_TOPIC_EXCEPTION: an internal topic.
-    - REQUEST_TIMED_OUT: some replica has not followed within timeout_ms.
+    - REQUEST_TIMED_OUT: a replica has not deleted them within timeout_ms.
     - KAFKA_STORAGE_ERROR: the disk refused.
     - TOPIC_AUTHORIZATION_FAILED: the principal may not delete in the topic.
     """

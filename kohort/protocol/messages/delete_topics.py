@@ -22,7 +22,7 @@ class DeleteTopicsRequest:
     """Topics to delete, each on its own."""
 
     topics: list[DeleteTopicState] = field(default=[], since=6)
-    """v6+, where topic_names is gone."""
+    """Replaces topic_names from v6 on."""
     topic_names: list[String] = field(default=[], until=5, ignorable=True)
     timeout_ms: Int32
 

@@ -48,7 +48,7 @@ class DescribeAclsResponse:
     Error codes:
     - SECURITY_DISABLED: there is no authorizer.
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
-    - INVALID_REQUEST: a number that stands for nothing.
+    - INVALID_REQUEST: a number without a meaning.
     """
 
     throttle_time_ms: Int32 = field(default=0)

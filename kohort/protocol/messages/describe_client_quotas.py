@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48): limits on what clients may use.
+"""DescribeClientQuotas (key 48): limits on clients' use of the broker.
 
 v1 flexible. Defined by KIP-546.
 """
@@ -13,13 +13,13 @@ class ComponentData:
 
     entity_type: String
     match_type: Int8
-    """0 exactly this name, 1 the default, 2 any name and the default."""
+    """0 exactly this name, 1 the default, 2 any name or the default."""
     match: String | None
 
 
 @request(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
-    """A filter; all parts must hold."""
+    """A filter; all parts must match."""
 
     components: list[ComponentData]
     strict: Bool
@@ -56,8 +56,8 @@ class DescribeClientQuotasResponse:
 
     Error codes:
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe configs of the cluster.
-    - INVALID_REQUEST: the filter cannot be.
-    - UNSUPPORTED_VERSION: a type of entities that there is not.
+    - INVALID_REQUEST: the filter is invalid.
+    - UNSUPPORTED_VERSION: an unknown type of entity.
     """
 
     throttle_time_ms: Int32 = field(default=0)

@@ -10,13 +10,13 @@ from kohort.protocol.types import Bool, Int8, Int16, Int32, String
 
 @request(key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """What to include."""
+    """The kinds of nodes to include."""
 
     include_cluster_authorized_operations: Bool
     endpoint_type: Int8 = field(default=1, since=1)
     """1 brokers, 2 controllers."""
     include_fenced_brokers: Bool = field(default=False, since=2)
-    """Also those that are registered but not serving."""
+    """Whether to include brokers that are registered but not serving."""
 
 
 @struct
@@ -47,7 +47,7 @@ class DescribeClusterResponse:
     endpoint_type: Int8 = field(default=1, since=1)
     cluster_id: String
     controller_id: Int32 = field(default=-1)
-    """A broker names any live broker: clients need one to send changes to."""
+    """A broker returns any live broker: clients need one to send changes to."""
     brokers: list[DescribeClusterBroker]
     cluster_authorized_operations: Int32 = field(default=-0x80000000)
     """Bit field; the smallest int32 means not asked for."""

@@ -74,8 +74,8 @@ class DescribeConfigsResponse:
     Error codes, per resource:
     - UNKNOWN_TOPIC_OR_PARTITION: no such topic.
     - INVALID_TOPIC_EXCEPTION: an illegal topic name.
-    - INVALID_REQUEST: an unknown resource type, or a broker id that is not ours.
-    - INVALID_CONFIG: a resource name that is not possible.
+    - INVALID_REQUEST: an unknown resource type, or another broker's id.
+    - INVALID_CONFIG: an impossible resource name.
     - TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: the
       principal may not see the configs.
     """

@@ -26,7 +26,7 @@ class DescribedGroupMember:
     client_host: String
     """The address in a form like "/127.0.0.1"."""
     member_metadata: Bytes
-    """For the chosen protocol; empty unless the group is Stable."""
+    """Metadata for the chosen protocol; empty unless the group is Stable."""
     member_assignment: Bytes
 
 

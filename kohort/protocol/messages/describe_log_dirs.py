@@ -19,7 +19,7 @@ class DescribableLogDirTopic:
 
 @request(key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
-    """Which partitions to report."""
+    """The partitions to report."""
 
     topics: list[DescribableLogDirTopic] | None
     """The topics, None for everything."""
@@ -34,7 +34,7 @@ class DescribeLogDirsPartition:
     offset_lag: Int64
     """How far the log is behind the high watermark, or a future log behind the current one."""
     is_future_key: Bool
-    """This copy is being built to replace the current log."""
+    """Whether this copy is being built to replace the current log."""
 
 
 @struct
@@ -57,7 +57,7 @@ class DescribeLogDirsResult:
     usable_bytes: Int64 = field(default=-1, since=4, ignorable=True)
     """Usable bytes of the volume, -1 if unknown."""
     is_cordoned: Bool = field(default=False, since=5, ignorable=True)
-    """The directory takes no new partitions."""
+    """Whether the directory takes no new partitions."""
 
 
 @response(key=35, versions="1-5", flexible="2+")

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): what partitions remember of producers (KIP-664)."""
+"""DescribeProducers (key 61): the state of producers in partitions (KIP-664)."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int16, Int32, Int64, String
@@ -21,7 +21,7 @@ class DescribeProducersRequest:
 
 @struct
 class ProducerState:
-    """One producer as a partition knows it."""
+    """The state of one producer in a partition."""
 
     producer_id: Int64
     producer_epoch: Int32
@@ -31,7 +31,7 @@ class ProducerState:
     coordinator_epoch: Int32
     """-1 before any marker."""
     current_txn_start_offset: Int64 = field(default=-1)
-    """Where its open transaction begins, -1 for none."""
+    """First offset of its open transaction, -1 for none."""
 
 
 @struct
@@ -58,7 +58,7 @@ class DescribeProducersResponse:
 
     Error codes, per partition:
     - UNKNOWN_TOPIC_OR_PARTITION: there is none.
-    - INVALID_TOPIC_EXCEPTION: not the name of a topic.
+    - INVALID_TOPIC_EXCEPTION: an illegal topic name.
     - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
     - TOPIC_AUTHORIZATION_FAILED: the principal may not read the topic.
     """

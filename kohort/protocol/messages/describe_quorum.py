@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who keeps the cluster's metadata, and how far each of them is.
+"""DescribeQuorum (key 55): the replicas of the cluster's metadata, and how far each has got.
 
 v1 times of fetches (KIP-836); v2 messages, directories and addresses (KIP-853). Defined by KIP-595.
 """
@@ -24,19 +24,19 @@ class TopicAsked:
 
 @request(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumRequest:
-    """What to describe: partition 0 of __cluster_metadata; there is no other."""
+    """The partition to describe: partition 0 of __cluster_metadata, the only one."""
 
     topics: list[TopicAsked]
 
 
 @struct
 class ReplicaState:
-    """One keeper of the metadata."""
+    """One replica of the metadata."""
 
     replica_id: Int32
     replica_directory_id: Uuid = field(default=ZERO_UUID, since=2)
     log_end_offset: Int64
-    """-1 if it is unknown."""
+    """-1 if unknown."""
     last_fetch_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
     """By the leader's clock; -1 for the leader itself, or if it is unknown."""
     last_caught_up_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
@@ -84,15 +84,15 @@ class Node:
 
 @response(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumResponse:
-    """The keepers of the metadata.
+    """The replicas of the metadata.
 
     Error codes, top level:
     - INVALID_REQUEST: no topic is named.
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.
 
     Error codes, per partition:
-    - UNKNOWN_TOPIC_OR_PARTITION: it is not the one partition of the metadata.
-    - NOT_LEADER_OR_FOLLOWER: another node leads.
+    - UNKNOWN_TOPIC_OR_PARTITION: it is not the partition of the metadata.
+    - NOT_LEADER_OR_FOLLOWER: another node is the leader.
     """
 
     error_code: Int16

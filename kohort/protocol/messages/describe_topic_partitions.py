@@ -16,7 +16,7 @@ class TopicRequest:
 
 @struct
 class Cursor:
-    """Where a page begins, or the next one would."""
+    """The position at which a page begins."""
 
     topic_name: String
     partition_index: Int32
@@ -24,7 +24,7 @@ class Cursor:
 
 @request(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
-    """The topics of interest, and from where on."""
+    """The topics to describe, and where to start."""
 
     topics: list[TopicRequest]
     """Empty: all topics."""
@@ -45,9 +45,9 @@ class DescribeTopicPartitionsResponsePartition:
     replica_nodes: list[Int32]
     isr_nodes: list[Int32]
     eligible_leader_replicas: list[Int32] | None = field(default=None)
-    """Out of sync, yet known to have everything committed."""
+    """Replicas that are out of sync, but are known to have all committed records."""
     last_known_elr: list[Int32] | None = field(default=None)
-    """Replicas that were eligible before the last unclean end of all of them."""
+    """Replicas that were eligible before all of them last stopped uncleanly."""
     offline_replicas: list[Int32] = field(ignorable=True)
 
 

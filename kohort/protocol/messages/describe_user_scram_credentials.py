@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): who can authenticate by SCRAM, and how (KIP-554)."""
+"""DescribeUserScramCredentials (key 50): users with SCRAM credentials (KIP-554)."""
 
 from kohort.protocol.message import field, request, response, struct
 from kohort.protocol.types import Int8, Int16, Int32, String
@@ -16,7 +16,7 @@ class DescribeUserScramCredentialsRequest:
     """The users to describe."""
 
     users: list[UserName] | None
-    """All users, if it is None or empty."""
+    """The users; None or empty for all."""
 
 
 @struct

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elect leaders of partitions, preferred ones or whichever is alive.
+"""ElectLeaders (key 43): elect leaders of partitions, the preferred or any live ones.
 
 v1 type of election and top-level error (KIP-460); v2 flexible. Defined by KIP-183.
 """
@@ -20,7 +20,7 @@ class ElectLeadersRequest:
     """The partitions whose leaders are to be elected."""
 
     election_type: Int8 = field(default=0, since=1)
-    """0 elects the preferred replica, 1 any that is alive where none is in sync."""
+    """0 elects the preferred replica, 1 any live replica if none is in sync."""
     topic_partitions: list[TopicPartitions] | None
     """The partitions, None for all."""
     timeout_ms: Int32 = field(default=60_000)
@@ -45,7 +45,8 @@ class ReplicaElectionResult:
 
 @response(key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """One outcome per partition; of all partitions, only of those whose leader was changed.
+    """One outcome per partition; if all partitions were requested, only for those with a new
+    leader.
 
     Error codes, top level (v1):
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.

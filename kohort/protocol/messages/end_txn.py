@@ -10,18 +10,18 @@ from kohort.protocol.types import Bool, Int16, Int32, Int64, String
 
 @request(key=26, versions="0-5", flexible="3+")
 class EndTxnRequest:
-    """The transaction of an id, and how it ends."""
+    """The transaction of an id, and its outcome."""
 
     transactional_id: String
     producer_id: Int64
     producer_epoch: Int16
     committed: Bool
-    """False aborts."""
+    """True commits, False aborts."""
 
 
 @response(key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """Whether the outcome is decided; nothing undoes it then.
+    """Whether the outcome is decided, which is then final.
 
     Error codes:
     - NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
@@ -38,5 +38,5 @@ class EndTxnResponse:
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16
     producer_id: Int64 = field(default=-1, since=5, ignorable=True)
-    """For the next transaction; -1 with an error."""
+    """The producer id for the next transaction; -1 with an error."""
     producer_epoch: Int16 = field(default=-1, since=5, ignorable=True)

@@ -1,4 +1,4 @@
-"""Fetch (key 1): read record batches, waiting for more when there are too few.
+"""Fetch (key 1): read record batches, waiting if there are too few.
 
 v5 log start offset; v7 incremental sessions (KIP-227); v8 answers before throttling (KIP-219); v9
 leader epoch check (KIP-320); v10 zstd (KIP-110); v11 rack and follower reads (KIP-392); v12
@@ -22,21 +22,21 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """From where to read one partition, and at most how much."""
+    """The offset to read from in one partition, and the maximum size."""
 
     partition: Int32
     current_leader_epoch: Int32 = field(default=-1, since=9, ignorable=True)
     """Fences stale metadata; -1 skips the check."""
     fetch_offset: Int64
     last_fetched_epoch: Int32 = field(default=-1, since=12)
-    """Epoch of the follower's last record, for finding where logs part."""
+    """Epoch of the follower's last record, for finding where the logs diverge."""
     log_start_offset: Int64 = field(default=-1, since=5, ignorable=True)
     """Only followers send it."""
     partition_max_bytes: Int32
-    """A limit that one first batch may exceed."""
+    """A limit that the first batch may exceed."""
     replica_directory_id: Uuid = field(default=ZERO_UUID, since=17, tag=0, ignorable=True)
     high_watermark: Int64 = field(default=0x7FFFFFFFFFFFFFFF, since=18, tag=1, ignorable=True)
-    """The follower's; the largest int64 means that it does not say."""
+    """The follower's high watermark; the largest int64 if it is not given."""
 
 
 @struct
@@ -59,7 +59,7 @@ class ForgottenTopic:
 
 @request(key=1, versions="4-18", flexible="12+")
 class FetchRequest:
-    """What to read, how long to wait and how much to send."""
+    """The partitions to read, how long to wait and how much to send."""
 
     cluster_id: String | None = field(default=None, since=12, tag=0, ignorable=True)
     """Only between controllers."""
@@ -67,14 +67,14 @@ class FetchRequest:
     """-1 for a consumer; moved into replica_state by v15."""
     replica_state: ReplicaState = field(default=ReplicaState, since=15, tag=1)
     max_wait_ms: Int32
-    """How long the answer may be held back while there are fewer than min_bytes."""
+    """Maximum time to delay the answer while there are fewer than min_bytes."""
     min_bytes: Int32
     max_bytes: Int32 = field(default=0x7FFFFFFF, ignorable=True)
     isolation_level: Int8 = field(default=0, ignorable=True)
-    """0 reads everything below the high watermark, 1 only what is decided."""
+    """0 reads everything below the high watermark, 1 up to the last stable offset."""
     session_id: Int32 = field(default=0, since=7, ignorable=True)
     session_epoch: Int32 = field(default=-1, since=7, ignorable=True)
-    """-1 without a session, 0 opens one, above that it continues."""
+    """-1 without a session, 0 opens one, higher values continue it."""
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic] = field(default=[], since=7)
     rack_id: String = field(default="", since=11, ignorable=True)
@@ -82,7 +82,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """Where the follower's log parts from the leader's."""
+    """The offset at which the follower's log diverges from the leader's."""
 
     epoch: Int32 = field(default=-1)
     end_offset: Int64 = field(default=-1)
@@ -120,7 +120,7 @@ class PartitionData:
     error_code: Int16
     high_watermark: Int64
     last_stable_offset: Int64 = field(default=-1, ignorable=True)
-    """Below it every transaction is decided."""
+    """The offset below which every transaction is decided."""
     log_start_offset: Int64 = field(default=-1, since=5, ignorable=True)
     diverging_epoch: EpochEndOffset = field(default=EpochEndOffset, since=12, tag=0)
     current_leader: LeaderIdAndEpoch = field(default=LeaderIdAndEpoch, since=12, tag=1)
@@ -128,9 +128,10 @@ class PartitionData:
     aborted_transactions: list[AbortedTransaction] | None = field(ignorable=True)
     """The aborted transactions, None unless read with isolation level 1."""
     preferred_read_replica: Int32 = field(default=-1, since=11)
-    """-1, or the closer replica to ask from now on."""
+    """The closer replica to read from, or -1."""
     records: Records | None
-    """Whole batches except that the last may be cut; empty, not None, at the end of the log."""
+    """Whole batches, except that the last may be truncated; empty, not None, at the end of the
+    log."""
 
 
 @struct
@@ -154,11 +155,11 @@ class NodeEndpoint:
 
 @response(key=1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """Batches for each partition asked for.
+    """Batches for each requested partition.
 
     Error codes, top level (v7+):
-    - FETCH_SESSION_ID_NOT_FOUND: the session has been evicted or never was; open a new one.
-    - INVALID_FETCH_SESSION_EPOCH: a request of the session got lost or came twice.
+    - FETCH_SESSION_ID_NOT_FOUND: the session was evicted or never existed; open a new one.
+    - INVALID_FETCH_SESSION_EPOCH: a request of the session was lost or duplicated.
     - FETCH_SESSION_TOPIC_ID_ERROR: a session mixes topic names and topic ids.
     - INCONSISTENT_CLUSTER_ID: a controller of another cluster asked.
 
@@ -168,9 +169,10 @@ class FetchResponse:
     - INCONSISTENT_TOPIC_ID (v13): the topic was deleted and created again.
     - NOT_LEADER_OR_FOLLOWER: no replica of the partition is here.
     - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (v9): the client's metadata is older or newer than
-      ours.
-    - REPLICA_NOT_AVAILABLE: the replica that was asked cannot serve consumers yet.
-    - OFFSET_MOVED_TO_TIERED_STORAGE (v14): a follower asks for what only remote storage has.
+      the broker's.
+    - REPLICA_NOT_AVAILABLE: the replica cannot serve consumers yet.
+    - OFFSET_MOVED_TO_TIERED_STORAGE (v14): a follower requests an offset that only remote storage
+    has.
     - CORRUPT_MESSAGE: the log itself is damaged at this place.
     - UNSUPPORTED_COMPRESSION_TYPE: zstd batches asked for below v10.
     - KAFKA_STORAGE_ERROR: the disk refused the read.

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker looks after a group or a transactional id.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
 v1 key type (KIP-98), throttle time; v2 answers before throttling; v3 flexible; v4 several keys at
 once (KIP-699); v5 TRANSACTION_ABORTABLE (KIP-890); v6 share groups, whose key is "group:topic

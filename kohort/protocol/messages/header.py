@@ -1,8 +1,8 @@
-"""Request and response headers: what stands before the body in every frame.
+"""Request and response headers, which precede the body in every frame.
 
 The version of a header follows from that of the body: request header 2 and response header 1
-before flexible bodies, else 1 and 0. Response header 0 stands before every ApiVersions response,
-so that a client can read it without knowing what the broker speaks.
+before flexible bodies, else 1 and 0. Response header 0 precedes every ApiVersions response, so that
+a client can read it without knowing the broker's versions.
 """
 
 from kohort.protocol.message import field, record
@@ -11,19 +11,19 @@ from kohort.protocol.types import Int16, Int32, String
 
 @record(versions="1-2", flexible="2+")
 class RequestHeader:
-    """Stands before every request."""
+    """Precedes every request."""
 
     request_api_key: Int16
     request_api_version: Int16
     correlation_id: Int32
-    """Chosen by the client, echoed in the response and not interpreted."""
+    """Chosen by the client, echoed in the response, never interpreted."""
     client_id: String | None = field(flexible=False)
-    """Has a two-byte length in flexible versions too: the header must stay readable to a broker
-    that knows an older version only."""
+    """Has a two-byte length in flexible versions too: a broker that knows only an older version
+    must be able to read the header."""
 
 
 @record(versions="0-1", flexible="1+")
 class ResponseHeader:
-    """Stands before every response."""
+    """Precedes every response."""
 
     correlation_id: Int32

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member says that it is alive and learns of rebalances.
+"""Heartbeat (key 12): a member shows that it is alive and learns of rebalances.
 
 v1 throttle time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible.
 """
@@ -19,10 +19,10 @@ class HeartbeatRequest:
 
 @response(key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """Whether the member may carry on.
+    """Whether the member may continue.
 
     Error codes:
-    - REBALANCE_IN_PROGRESS: join again; the session was renewed all the same.
+    - REBALANCE_IN_PROGRESS: join again; the session was renewed.
     - ILLEGAL_GENERATION: the group has moved on without this member.
     - UNKNOWN_MEMBER_ID: not, or no longer, a member.
     - FENCED_INSTANCE_ID (v3): another process has taken over the instance id.

@@ -1,6 +1,6 @@
 """InitProducerId (key 22): give a producer its id and epoch.
 
-v1 answers before throttling; v2 flexible; v3 a producer may ask to go on with its id (KIP-360); v4
+v1 answers before throttling; v2 flexible; v3 a producer may continue with its id (KIP-360); v4
 PRODUCER_FENCED (KIP-588); v5 TRANSACTION_ABORTABLE (KIP-890). Kafka's v6 (two-phase commit,
 KIP-939) is not released and not declared here.
 """
@@ -17,7 +17,7 @@ class InitProducerIdRequest:
     transaction_timeout_ms: Int32
     """Only with a transactional id: open transactions older than this are aborted."""
     producer_id: Int64 = field(default=-1, since=3)
-    """The id to go on with, -1 for a new one."""
+    """The id to continue with, -1 for a new one."""
     producer_epoch: Int16 = field(default=-1, since=3)
 
 
@@ -30,7 +30,7 @@ class InitProducerIdResponse:
       coordinator again, or wait.
     - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
     - INVALID_TRANSACTION_TIMEOUT: above the broker's transaction.max.timeout.ms.
-    - INVALID_REQUEST: an empty transactional id, or an id to go on with but no epoch.
+    - INVALID_REQUEST: an empty transactional id, or a producer id without an epoch.
     - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED (v4): a newer instance of the same producer is at
       work.
     - INVALID_PRODUCER_ID_MAPPING: the id does not belong to this transactional id.

@@ -1,7 +1,7 @@
 """JoinGroup (key 11): become, or stay, a member of a classic group's next generation.
 
-v1 rebalance timeout (KIP-62); v2 throttle time; v3 answers before throttling; v4 first join gets
-its member id and must come again (KIP-394); v5 static membership (KIP-345); v6 flexible; v7
+v1 rebalance timeout (KIP-62); v2 throttle time; v3 answers before throttling; v4 a first join gets
+its member id and must join again (KIP-394); v5 static membership (KIP-345); v6 flexible; v7
 protocol type in the answer (KIP-559); v8 reason text (KIP-800); v9 a returning leader is told to
 skip the assignment (KIP-814).
 """
@@ -12,7 +12,7 @@ from kohort.protocol.types import Bool, Bytes, Int16, Int32, LenientInt8, String
 
 @struct
 class JoinGroupRequestProtocol:
-    """An assignor the member can use, with what it wants to tell that assignor."""
+    """An assignor that the member supports, with its metadata for that assignor."""
 
     name: String
     metadata: Bytes
@@ -21,7 +21,7 @@ class JoinGroupRequestProtocol:
 
 @request(key=11, versions="0-9", flexible="6+")
 class JoinGroupRequest:
-    """Held back until the join phase of the rebalance ends."""
+    """Answered when the join phase of the rebalance ends."""
 
     group_id: String
     session_timeout_ms: Int32
@@ -32,18 +32,18 @@ class JoinGroupRequest:
     """Empty in a first join."""
     group_instance_id: String | None = field(default=None, since=5)
     protocol_type: String
-    """For consumers "consumer"; all members must agree."""
+    """"consumer" for consumers; the same for all members."""
     protocols: list[JoinGroupRequestProtocol]
-    """In order of preference."""
+    """Supported assignors, in order of preference."""
     reason: String | None = field(default=None, since=8, ignorable=True)
-    """Free text for people; nothing is decided by it."""
+    """Free text for people; has no effect."""
     join_reason: LenientInt8 = field(default=0, since=6, tag=7728, ignorable=True)
     """Kohort's extension, a tag that other brokers skip: why the member joins, as a number."""
 
 
 @struct
 class JoinGroupResponseMember:
-    """One member as the leader sees it."""
+    """One member in the leader's answer."""
 
     member_id: String
     group_instance_id: String | None = field(default=None, since=5, ignorable=True)
@@ -55,7 +55,7 @@ class JoinGroupResponse:
     """The new generation; only the leader gets the member list.
 
     Error codes:
-    - MEMBER_ID_REQUIRED (v4): join again with the member id that comes along.
+    - MEMBER_ID_REQUIRED (v4): join again with the member id in the response.
     - UNKNOWN_MEMBER_ID: not a member; start over with an empty id.
     - FENCED_INSTANCE_ID (v5): another process has taken over the instance id.
     - INCONSISTENT_GROUP_PROTOCOL: other protocol type, or no assignor in common with all members.
@@ -74,7 +74,7 @@ class JoinGroupResponse:
     """-1 with an error."""
     protocol_type: String | None = field(default=None, since=7, ignorable=True)
     protocol_name: String | None = field(nullable_since=7)
-    """With an error None from v7 and empty before."""
+    """With an error, None from v7 and empty before."""
     leader: String
     skip_assignment: Bool = field(default=False, since=9)
     member_id: String

@@ -10,7 +10,7 @@ from kohort.protocol.types import Int16, Int32, String
 
 @request(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """Filters; an empty one lets everything through."""
+    """Filters; an empty one matches every group."""
 
     states_filter: list[String] = field(default=[], since=4)
     """Names in any case; an unknown name matches nothing."""

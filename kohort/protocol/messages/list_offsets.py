@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): the offset that belongs to a time, or one of the ends of a log.
+"""ListOffsets (key 2): the offset of a timestamp, or of one of the ends of a log.
 
 v2 isolation level (KIP-98); v4 leader epoch (KIP-320); v5 OFFSET_NOT_AVAILABLE (KIP-207); v6
 flexible; v7 largest timestamp, -3 (KIP-734); v8 local log start, -4 (KIP-405); v9 last tiered
@@ -12,7 +12,7 @@ from kohort.protocol.types import Int8, Int16, Int32, Int64, String
 
 @struct
 class ListOffsetsPartition:
-    """The time to look for in one partition."""
+    """The timestamp to look up in one partition."""
 
     partition_index: Int32
     current_leader_epoch: Int32 = field(default=-1, since=4, ignorable=True)
@@ -44,7 +44,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """The answer for one partition; offset and timestamp are -1 when nothing is that late."""
+    """The answer for one partition; offset and timestamp are -1 if there is no such record."""
 
     partition_index: Int32
     error_code: Int16
@@ -69,10 +69,10 @@ class ListOffsetsResponse:
     - UNKNOWN_TOPIC_OR_PARTITION: there is none.
     - NOT_LEADER_OR_FOLLOWER: another broker leads the partition.
     - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (v4): the client's metadata is older or newer than
-      ours.
+      the broker's.
     - OFFSET_NOT_AVAILABLE (v5): a new leader does not know its high watermark yet.
-    - LEADER_NOT_AVAILABLE: the same, told to a client below v5.
-    - UNSUPPORTED_FOR_MESSAGE_FORMAT: the log has no timestamps to look through.
+    - LEADER_NOT_AVAILABLE: the same, for clients below v5.
+    - UNSUPPORTED_FOR_MESSAGE_FORMAT: the log has no timestamps.
     - UNSUPPORTED_VERSION: a special timestamp that this request version does not have.
     - INVALID_REQUEST: the same partition twice in one request.
     - REQUEST_TIMED_OUT (v10): remote storage did not answer within timeout_ms.

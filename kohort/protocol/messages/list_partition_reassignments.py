@@ -17,7 +17,7 @@ class ListPartitionReassignmentsTopics:
 
 @request(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
-    """The partitions that are asked about."""
+    """The partitions to list."""
 
     timeout_ms: Int32 = field(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
@@ -44,7 +44,7 @@ class OngoingTopicReassignment:
 
 @response(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """The partitions that were asked about and are being moved.
+    """The requested partitions that are being moved.
 
     Error codes:
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not describe the cluster.

@@ -1,6 +1,6 @@
 """ListTransactions (key 66): the transactional ids of a coordinator (KIP-664).
 
-v1 those that run for long (KIP-994); v2 those whose id matches a pattern (KIP-1152).
+v1 filter by duration (KIP-994); v2 filter by a pattern of the id (KIP-1152).
 """
 
 from kohort.protocol.message import field, request, response, struct
@@ -12,12 +12,12 @@ class ListTransactionsRequest:
     """Filters, all of which an id must pass."""
 
     state_filters: list[String]
-    """Names of states; none lets all pass."""
+    """Names of states; empty for all."""
     producer_id_filters: list[Int64]
     duration_filter: Int64 = field(default=-1, since=1)
-    """Milliseconds since the start of the transaction; negative lets all pass."""
+    """Milliseconds since the start of the transaction; negative for all."""
     transactional_id_pattern: String | None = field(default=None, since=2)
-    """A regular expression for the whole id; null and "" let all pass."""
+    """A regular expression for the whole id; null or "" for all."""
 
 
 @struct

@@ -1,4 +1,4 @@
-"""Metadata (key 3): brokers, topics, partitions and who leads them.
+"""Metadata (key 3): brokers, topics, partitions and their leaders.
 
 v1 racks, controller, internal flag, null for all topics; v2 cluster id; v3 throttle time; v4
 whether to create; v5 offline replicas (KIP-112); v6 answers before throttling; v7 leader epoch
@@ -21,7 +21,7 @@ class MetadataRequestTopic:
 
 @request(key=3, versions="0-13", flexible="9+")
 class MetadataRequest:
-    """Which topics to describe."""
+    """The topics to describe."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable_since=1)
     """The topics, None for all; an empty list means all in v0 and none from v1 on."""

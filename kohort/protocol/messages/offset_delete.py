@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget a group's positions in some partitions.
+"""OffsetDelete (key 47): delete a group's positions in some partitions.
 
 Only v0, without a flexible version. Defined by KIP-496.
 """
@@ -24,7 +24,7 @@ class OffsetDeleteRequestTopic:
 
 @request(key=47, versions="0", flexible="none")
 class OffsetDeleteRequest:
-    """Positions of one group to forget."""
+    """Positions of one group to delete."""
 
     group_id: String
     topics: list[OffsetDeleteRequestTopic]

@@ -28,7 +28,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """What to read of one group."""
+    """The positions to read of one group."""
 
     group_id: String
     member_id: String | None = field(default=None, since=9, ignorable=True)

@@ -1,7 +1,8 @@
 """Records of __consumer_offsets: committed positions and the state of groups.
 
 Key and value are each preceded by an int16. For a key it is the type of the record (0 and 1 an
-offset, 2 a group), for a value the version of its layout. A null value deletes what the key names.
+offset, 2 a group), for a value the version of its layout. A null value deletes the entry of the
+key.
 
 Offset values: v1 explicit expiry; v3 leader epoch (KIP-320), expiry dropped (KIP-211); v4 flexible
 (KIP-915) with the topic id. Group values: v1 rebalance timeout (KIP-62); v2 time of the last
@@ -14,7 +15,7 @@ from kohort.protocol.types import ZERO_UUID, Bytes, Int32, Int64, String, Uuid
 
 @record(versions="0-1", flexible="none")
 class OffsetCommitKey:
-    """Names a position; early brokers wrote version 0, with the same layout."""
+    """Identifies a position; early brokers wrote version 0, with the same layout."""
 
     group: String
     topic: String
@@ -30,13 +31,13 @@ class OffsetCommitValue:
     metadata: String
     commit_timestamp: Int64
     expire_timestamp: Int64 = field(default=-1, since=1, until=1, ignorable=True)
-    """Only v1, written when the commit had a retention time of its own."""
+    """Only v1, written if the commit had its own retention time."""
     topic_id: Uuid = field(default=ZERO_UUID, since=4, tag=0, ignorable=True)
 
 
 @record(versions="2", flexible="none")
 class GroupMetadataKey:
-    """Names a group."""
+    """Identifies a group."""
 
     group: String
 
@@ -50,7 +51,7 @@ class MemberMetadata:
     client_id: String
     client_host: String
     rebalance_timeout: Int32 = field(default=-1, since=1, ignorable=True)
-    """-1 in v0, where the session timeout stands in."""
+    """-1 in v0, which uses the session timeout instead."""
     session_timeout: Int32
     subscription: Bytes
     """The metadata for the group's chosen protocol."""

@@ -30,19 +30,20 @@ class TopicProduceData:
 
 @request(key=0, versions="3-13", flexible="9+")
 class ProduceRequest:
-    """Batches for any number of partitions, all under one acks setting."""
+    """Batches for any number of partitions, with one acks setting."""
 
     transactional_id: String | None = field(default=None)
     acks: Int16
-    """0: no response at all; 1: the leader has it; -1: every in-sync replica has it."""
+    """0: no response; 1: answer when the leader has the batch; -1: when every in-sync replica has
+    it."""
     timeout_ms: Int32
-    """Bounds the wait for acks=-1, not the append itself."""
+    """Limits the wait for acks=-1, not the append itself."""
     topic_data: list[TopicProduceData]
 
 
 @struct
 class BatchIndexAndErrorMessage:
-    """Why one record made its whole batch be refused."""
+    """The reason why one record caused its whole batch to be refused."""
 
     batch_index: Int32
     """Position of the record inside its batch, from 0."""

@@ -1,7 +1,7 @@
 """SaslHandshake (key 17): choose how to authenticate.
 
 v0 is followed by bare tokens without headers, v1 by SaslAuthenticate requests (KIP-152). It has no
-flexible version and will not get one: old clients mistake what they negotiate.
+flexible version and will not get one, because old clients would misread it.
 """
 
 from kohort.protocol.message import request, response
@@ -13,12 +13,12 @@ class SaslHandshakeRequest:
     """The mechanism that the client wants."""
 
     mechanism: String
-    """Such as PLAIN or SCRAM-SHA-256."""
+    """Name of the mechanism, for example PLAIN or SCRAM-SHA-256."""
 
 
 @response(key=17, versions="0-1", flexible="none")
 class SaslHandshakeResponse:
-    """Whether the mechanism is on, and which ones are.
+    """Whether the mechanism is enabled, and all that are.
 
     Error codes:
     - UNSUPPORTED_SASL_MECHANISM: not enabled on this listener.

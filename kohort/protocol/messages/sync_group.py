@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, every member gets its part.
+"""SyncGroup (key 14): the leader sends the assignment, every member gets its part.
 
 v1 throttle time; v2 answers before throttling; v3 static membership (KIP-345); v4 flexible; v5
 protocol type and name in both directions (KIP-559).
@@ -10,7 +10,7 @@ from kohort.protocol.types import Bytes, Int16, Int32, String
 
 @struct
 class SyncGroupRequestAssignment:
-    """What one member is to work on."""
+    """The assignment of one member."""
 
     member_id: String
     assignment: Bytes
@@ -19,7 +19,7 @@ class SyncGroupRequestAssignment:
 
 @request(key=14, versions="0-5", flexible="4+")
 class SyncGroupRequest:
-    """Held back until the leader's has arrived and is stored."""
+    """Answered when the leader's assignment has arrived and is stored."""
 
     group_id: String
     generation_id: Int32
@@ -35,7 +35,7 @@ class SyncGroupRequest:
 
 @response(key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
-    """The assignment of the member that asks.
+    """The assignment of the requesting member.
 
     Error codes:
     - REBALANCE_IN_PROGRESS: another rebalance has begun; join again.

@@ -1,8 +1,8 @@
-"""Records of __transaction_state: what the transaction coordinator knows of each id.
+"""Records of __transaction_state: the transaction coordinator's state of each id.
 
 Key and value are each preceded by an int16: the type of the record for a key, 0 for a transactional
 id, and the version of its layout for a value. A null value deletes the id. Value v1 is flexible
-(KIP-915), with what KIP-890 added as tags.
+(KIP-915), with the fields of KIP-890 as tags.
 """
 
 from kohort.protocol.message import field, record, struct
@@ -11,7 +11,7 @@ from kohort.protocol.types import Int8, Int16, Int32, Int64, String
 
 @record(versions="0", flexible="none")
 class TransactionLogKey:
-    """Names a transactional id."""
+    """Identifies a transactional id."""
 
     transactional_id: String
 
@@ -26,13 +26,13 @@ class PartitionsSchema:
 
 @record(versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """A transactional id in one of its states."""
+    """The state of a transactional id."""
 
     producer_id: Int64
     previous_producer_id: Int64 = field(default=-1, since=1, tag=0)
     """The producer id before this change of state."""
     next_producer_id: Int64 = field(default=-1, since=1, tag=1)
-    """The producer id that replaces one whose epochs are used up, until the transaction ends."""
+    """The producer id that replaces one with exhausted epochs, until the transaction ends."""
     producer_epoch: Int16
     next_producer_epoch: Int16 = field(default=-1, since=1, tag=3)
     """Only with two-phase commits (KIP-939)."""

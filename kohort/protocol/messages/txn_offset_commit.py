@@ -38,7 +38,7 @@ class TxnOffsetCommitRequest:
     producer_id: Int64
     producer_epoch: Int16
     generation_id_or_member_epoch: Int32 = field(default=-1, since=3)
-    """-1 from a producer that knows no member, as all did before KIP-447."""
+    """-1 from a producer without a member, like all before KIP-447."""
     member_id: String = field(default="", since=3)
     group_instance_id: String | None = field(default=None, since=3)
     topics: list[TxnOffsetCommitRequestTopic]
@@ -76,10 +76,10 @@ class TxnOffsetCommitResponse:
       transaction, or there is none.
     - CONCURRENT_TRANSACTIONS: the previous transaction is still being ended; ask again.
     - ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (v3): not a current member.
-    - GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH (v6): the same of a KIP-848 group.
+    - GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH (v6): the same in a KIP-848 group.
     - OFFSET_METADATA_TOO_LARGE: other partitions are stored.
     - GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED,
-      TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not.
+      TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the principal may not commit them.
     """
 
     throttle_time_ms: Int32 = field(default=0)

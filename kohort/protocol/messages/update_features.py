@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): raise or lower the level of features of the whole cluster.
 
-v1 kinds of changes, and validation alone (KIP-778); v2 one error for all of them (KIP-1022).
+v1 kinds of changes, and validation only (KIP-778); v2 one error for all features (KIP-1022).
 Defined by KIP-584.
 """
 
@@ -14,7 +14,7 @@ class FeatureUpdateKey:
 
     feature: String
     max_version_level: Int16
-    """Below 1: the feature is to be without a level."""
+    """Below 1 to remove the feature's level."""
     allow_downgrade: Bool = field(default=False, until=0)
     upgrade_type: Int8 = field(default=1, since=1)
     """1 raises the level, 2 lowers it if nothing is lost, 3 lowers it."""
@@ -43,7 +43,7 @@ class UpdateFeaturesResponse:
     """The outcome, up to v1 also per feature.
 
     Error codes:
-    - INVALID_UPDATE_VERSION: the level cannot be taken.
+    - INVALID_UPDATE_VERSION: the feature cannot have that level.
     - INVALID_REQUEST: a feature is named twice, or there is no such kind of change.
     - CLUSTER_AUTHORIZATION_FAILED: the principal may not alter the cluster.
     """

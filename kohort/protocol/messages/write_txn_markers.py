@@ -1,8 +1,8 @@
 """WriteTxnMarkers (key 27): append the markers that end transactions in partitions (KIP-98).
 
-Sent by coordinators to the brokers that lead the partitions, and by operators' tools to end a
-transaction that hangs. v1 flexible; v2 transaction version of the marker (KIP-1228). Version 0
-ended with Kafka 4.0.
+Sent by coordinators to the partitions' leaders, and by operators' tools to end a hanging
+transaction. v1 flexible; v2 transaction version of the marker (KIP-1228). Version 0 ended with
+Kafka 4.0.
 """
 
 from kohort.protocol.message import field, request, response, struct

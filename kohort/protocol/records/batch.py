@@ -1,11 +1,11 @@
-"""Record batch v2 from the outside: its 61-byte header, its CRC, where it ends.
+"""Record batch v2 from the outside: its 61-byte header, its CRC and its size.
 
-The broker handles batches, not records: nothing here looks behind the header, and no function
-copies the payload. Functions take any buffer and a position and raise only DecodeError.
+The broker handles batches, not records: nothing here reads past the header, and no function copies
+the payload. Functions take any buffer and a position and raise only DecodeError.
 
-Base offset, length and leader epoch lie in front of what the CRC covers. A broker therefore stores
-a batch under an offset of its own by writing `placement_prefix(...)` and the batch from
-`PLACEMENT_BYTES` on, unchanged. Log-append time lies behind the CRC: `with_log_append_time` gives a
+Base offset, length and leader epoch come before the part that the CRC covers. A broker therefore
+stores a batch at its own offset by writing `placement_prefix(...)` and the batch from
+`PLACEMENT_BYTES` on, unchanged. The CRC covers log-append time: `with_log_append_time` returns a
 header with a new CRC, to be written by `encode_header` before the batch from `HEADER_BYTES` on.
 """
 
@@ -41,9 +41,9 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _PLACEMENT = Struct(">qii")
 _CRC_AT = 17
 CRC_START = 21
-"""Behind the CRC itself, which covers all from here on."""
+"""The end of the CRC field, which covers everything from here on."""
 
-# Bits of a header's attributes, for who looks at several of them.
+# Bits of a header's attributes, for callers that read several of them.
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
@@ -72,12 +72,12 @@ class BatchHeader(NamedTuple):
     """The header of one batch, fields in wire order.
 
     A named tuple because recovery builds one per batch of a segment: it costs a quarter of a frozen
-    dataclass of as many fields and is as immutable.
+    dataclass with as many fields and is as immutable.
     """
 
     base_offset: int
     length: int
-    """Bytes of the batch behind this field; see size_bytes."""
+    """Bytes of the batch after this field; see size_bytes."""
     partition_leader_epoch: int
     magic: int
     crc: int
@@ -98,12 +98,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec_id(self) -> int:
-        """0 to 7; those above 4 name no codec."""
+        """The codec's number, 0 to 7; numbers above 4 have no codec."""
         return self.attributes & CODEC_MASK
 
     @property
     def codec(self) -> CompressionType:
-        """Raises DecodeError for an id that names no codec."""
+        """The codec. Raises DecodeError for a number without one."""
         try:
             return CompressionType(self.attributes & CODEC_MASK)
         except ValueError:
@@ -121,12 +121,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """True for a batch that holds a marker instead of records of users."""
+        """True for a batch with a marker instead of users' records."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """True once compaction has fixed when the tombstones in the batch may go (KIP-534)."""
+        """True once compaction has set when the batch's tombstones may be removed (KIP-534)."""
         return bool(self.attributes & _DELETE_HORIZON_BIT)
 
     @property
@@ -141,7 +141,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch starts at the earliest."""
+        """The lowest possible base offset of the next batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -153,10 +153,11 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch that starts at `position`; the records need not be in the buffer.
+    """Read the header of the batch that starts at `position`; the records need not be in the
+    buffer.
 
-    Refuses what cannot be a batch of version 2 at all: fewer than 61 bytes, another magic, a length
-    below that of the header. Everything else is the caller's to judge.
+    Refuses bytes that cannot be a batch of version 2: fewer than 61 bytes, another magic, a length
+    below that of the header. Everything else is for the caller to check.
     """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise DecodeError(f"batch header at {position} ends with the buffer at {len(buffer)}")
@@ -169,7 +170,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def encode_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of a header, its CRC field as it stands."""
+    """Encode the 61 bytes of a header, with its CRC field unchanged."""
     return _HEADER.pack(*header)
 
 
@@ -179,7 +180,7 @@ epoch."""
 
 
 def crc_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
-    """CRC-32C of the batch at `position`; the whole batch must be in the buffer."""
+    """Compute the CRC-32C of the batch at `position`; the whole batch must be in the buffer."""
     stop = position + header.size_bytes
     if stop > len(buffer):
         raise DecodeError(f"batch of {header.size_bytes} bytes at {position} ends with the buffer")
@@ -187,14 +188,14 @@ def crc_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> int:
 
 
 def crc_matches(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
-    """Whether the batch at `position` is as it was written; False also if it is cut short."""
+    """Whether the batch at `position` matches its CRC; False also if it is truncated."""
     if position + header.size_bytes > len(buffer):
         return False
     return crc_of(buffer, header, position) == header.crc
 
 
 def payload_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> memoryview:
-    """The records block of the batch at `position`, compressed as it came."""
+    """Return the records block of the batch at `position`, compressed if the batch is."""
     stop = position + header.size_bytes
     if stop > len(buffer):
         raise DecodeError(f"batch of {header.size_bytes} bytes at {position} ends with the buffer")
@@ -204,10 +205,10 @@ def payload_of(buffer: Buffer, header: BatchHeader, position: int = 0) -> memory
 def iter_headers(
     buffer: Buffer, *, partial_tail: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches that follow each other in the buffer.
+    """Yield (position, header) of the consecutive batches in the buffer.
 
-    With `partial_tail` a last batch that is not whole is left out in silence, as in fetch responses
-    and file reads cut at a byte limit; otherwise it raises DecodeError.
+    With `partial_tail`, an incomplete last batch is skipped, as in fetch responses and file reads
+    cut at a byte limit; otherwise it raises DecodeError.
     """
     position, stop = 0, len(buffer)
     while position < stop:
@@ -225,22 +226,22 @@ def iter_headers(
 def split_batches(
     buffer: Buffer, *, partial_tail: bool = False
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """(header, whole batch) for each batch in the buffer; see iter_headers."""
+    """Yield (header, whole batch) for each batch in the buffer; see iter_headers."""
     view = memoryview(buffer)
     for position, header in iter_headers(view, partial_tail=partial_tail):
         yield header, view[position : position + header.size_bytes]
 
 
 def with_log_append_time(buffer: Buffer, header: BatchHeader, timestamp_ms: int) -> BatchHeader:
-    """The header with all records' timestamp set to the broker's and the CRC that goes with it.
+    """Return the header with the broker's timestamp for all records, and a new CRC.
 
-    `buffer` holds the batch from its start; it is not changed.
+    `buffer` contains the batch from its start; it is not changed.
     """
     return _restamped(buffer, header, header.attributes | LOG_APPEND_TIME_BIT, timestamp_ms)
 
 
 def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) -> BatchHeader:
-    """The header with the producer's timestamps in force and the CRC that goes with it."""
+    """Return the header with the producer's timestamps in force, and a new CRC."""
     return _restamped(buffer, header, header.attributes & ~LOG_APPEND_TIME_BIT, max_timestamp)
 
 
@@ -256,7 +257,7 @@ SealedBatch: TypeAlias = tuple[bytes, BatchHeader]
 
 
 def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
-    """The batch of this header and this records block, and the header with the CRC of both."""
+    """Return the batch with this header and records block, and the header with the CRC of both."""
     packed = _HEADER.pack(*header)
     crc = crc32c(payload, crc32c(packed[CRC_START:]))
     batch = b"".join((packed[:_CRC_AT], crc.to_bytes(4, "big"), packed[CRC_START:], payload))
@@ -264,5 +265,5 @@ def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
 
 
 def header_crc(header: BatchHeader, payload: Buffer) -> int:
-    """The CRC a batch of this header and this records block must carry."""
+    """Compute the CRC of a batch with this header and records block."""
     return crc32c(payload, crc32c(_HEADER.pack(*header)[CRC_START:]))

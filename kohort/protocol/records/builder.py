@@ -1,4 +1,4 @@
-"""Record batches made from records: for the broker's own topics, for our client and for tests."""
+"""Building record batches from records: for the broker's own topics, the client and tests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from kohort.protocol.records.batch import (
     seal,
 )
 from kohort.protocol.records.compression import compress
-from kohort.protocol.records.record import Record, write_record
+from kohort.protocol.records.record import NO_HEADERS, NULL, Record, write_record
 from kohort.protocol.records.varint import encode_varint
 
 _BATCH_BYTES_MAX = (1 << 31) - 1
-_NULL = encode_varint(-1)
-_NO_HEADERS = encode_varint(0)
 _delta = lru_cache(maxsize=1 << 14)(encode_varint)
-"""The same few thousand in every batch."""
+"""Cached: every batch has the same few thousand."""
 
 
 def encode_batch(
@@ -45,9 +43,10 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """One batch of these records, at consecutive offsets from `base_offset`; their own are ignored.
+    """Encode one batch of these records, at consecutive offsets from `base_offset`; their own
+    offsets are ignored.
 
-    EncodeError for no records, or more than a batch can hold.
+    Raises EncodeError for no records, or more than a batch can contain.
     """
     plain, block = _encode_records(records)
     header = plain._replace(
@@ -70,9 +69,9 @@ def encode_values(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """What `encode_batch` makes of records that have a value and nothing else, all of one time.
+    """Encode a batch like `encode_batch`, of records with only a value and all with one timestamp.
 
-    A sixth of its cost, for programs that send lines. EncodeError as there.
+    Takes a sixth of its time, for programs that send lines. Raises EncodeError as that does.
     """
     if not values:
         raise EncodeError("a batch needs at least one record")
@@ -84,7 +83,7 @@ def encode_values(
         frame = frames.get(kind)
         if frame is None:
             frame = frames[kind] = _frame(*kind)
-        parts += (frame[0], offset_delta, frame[1], value, _NO_HEADERS)
+        parts += (frame[0], offset_delta, frame[1], value, NO_HEADERS)
     block = b"".join(parts)
     header = _header(block, len(values), timestamp, timestamp)._replace(
         attributes=int(codec),
@@ -96,22 +95,24 @@ def encode_values(
 
 
 def _frame(value_bytes: int, offset_delta_bytes: int) -> tuple[bytes, bytes]:
-    """What lies around the offset delta of a record that has a value only."""
-    behind = _NULL + encode_varint(value_bytes)
+    """Return the bytes before and after the offset delta of a record that has only a value."""
+    behind = NULL + encode_varint(value_bytes)
     before = bytes(2)  # No attributes, and no difference in time.
-    size = len(before) + offset_delta_bytes + len(behind) + value_bytes + len(_NO_HEADERS)
+    size = len(before) + offset_delta_bytes + len(behind) + value_bytes + len(NO_HEADERS)
     return encode_varint(size) + before, behind
 
 
 def make_batch(records: Sequence[Record]) -> SealedBatch:
-    """Encodes a batch like `encode_batch`, with its header as well, for callers that append it:
-    uncompressed, from offset 0, of no producer.
+    """Encode a batch like `encode_batch`, uncompressed, from offset 0 and without a producer;
+    return its header as well, for callers that append it.
     """
     return seal(*_encode_records(records))
 
 
 def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
-    """The records block of a batch that is not compressed, and its header but for the CRC."""
+    """Encode the records block of an uncompressed batch; return it with the header, without the
+    CRC.
+    """
     if not records:
         raise EncodeError("a batch needs at least one record")
     base_timestamp = records[0].timestamp
@@ -128,7 +129,7 @@ def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
 def _header(
     block: bytes | bytearray, count: int, base_timestamp: int, max_timestamp: int
 ) -> BatchHeader:
-    """The header of a block that is not compressed, of no producer, but for the CRC."""
+    """Return the header of an uncompressed block without a producer, without the CRC."""
     return BatchHeader(
         base_offset=0,
         length=_length_with(block),
@@ -147,7 +148,7 @@ def _header(
 
 
 def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
-    """A batch of this header and this (compressed) records block; length and CRC are filled in."""
+    """Return a batch with this header and (compressed) records block; fills in length and CRC."""
     header = header._replace(length=_length_with(payload))
     return seal(header, payload)[0]
 

@@ -1,15 +1,15 @@
-"""The five codecs of record batches behind one table, with a limit on what a block may inflate to.
+"""The codecs of record batches in one table, with a limit on the size to which a block may inflate.
 
 Inflating is streaming: a block comes out in pieces, and `decompress` stops at the first one that
-passes the limit. A batch of 1 MB that holds 1 GB costs at most twice the limit in memory (while
-pieces are joined) and ends in DecodeError, as do a block cut short and bytes behind its end.
-`decompress_steps` is the same with a pause after every MiB, for who must not hold up an event loop.
+passes the limit. A batch of 1 MB that inflates to 1 GB costs at most twice the limit in memory
+(while pieces are joined) and ends in DecodeError, as do a truncated block and bytes after its end.
+`decompress_steps` is the same with a pause after every MiB, for callers on an event loop.
 
 Codec libraries are imported on first use, which keeps them out of the start-up time.
 
-Snappy is the odd one. Java writes it in xerial's framing (a magic, then blocks each behind its
-length), others write one raw block. Both are read; framing is written, as every client reads it.
-Kafka has no limit of this kind and trusts that max.message.bytes of compressed data is enough.
+Snappy has two forms. Java writes it in xerial's framing (a magic, then blocks, each after its
+length), others write one raw block. Both are read; framing is written, because every client reads
+it. Kafka has no limit of this kind and trusts that max.message.bytes of compressed data is enough.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.varint import Buffer, read_uvarint
 
 INFLATED_BYTES_LIMIT = 64 << 20
-"""What one batch may inflate to unless the caller says otherwise. Clients build batches of 16 KiB
-to 1 MiB before compression; only those that budget by compressed size come near this."""
+"""Default limit of the inflated size of one batch. Clients build batches of 16 KiB to 1 MiB before
+compression; only those that limit the compressed size come near this."""
 
 PIECE_BYTES = 1 << 20
-"""How much is inflated between two pauses, where the codec lets us choose."""
+"""Bytes inflated between two pauses, if the codec allows a choice."""
 
 
 def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
-    """The records block as `codec` stores it.
+    """Compress a records block.
 
     `level` is on the library's own scale, None its default; snappy has none.
     """
@@ -43,7 +43,7 @@ def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> 
 def decompress(
     codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> bytes | memoryview:
-    """The records block behind a batch header; for CompressionType.NONE a view of `data` itself."""
+    """Decompress the records block of a batch; for CompressionType.NONE a view of `data` itself."""
     steps = decompress_steps(codec, data, limit_bytes)
     while True:
         try:
@@ -56,7 +56,7 @@ def decompress(
 def decompress_steps(
     codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> Generator[None, None, bytes | memoryview]:
-    """Decompresses like `decompress`, yielding after every PIECE_BYTES, and returns the block."""
+    """Decompress like `decompress`, yielding after every PIECE_BYTES, and return the block."""
     if codec is CompressionType.NONE:
         return data if isinstance(data, bytes) else memoryview(data)
     pieces: list[bytes] = []
@@ -83,7 +83,7 @@ def _cut_short(codec: CompressionType) -> DecodeError:
 
 
 _GZIP_WBITS = 31
-"""zlib's way to say: deflate in gzip's framing."""
+"""zlib's value for deflate in gzip's framing."""
 
 
 def _gzip(data: Buffer, level: int | None) -> bytes:
@@ -92,7 +92,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _gunzip(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
-    """Members that follow each other are one stream, to Java's reader as to gzip itself."""
+    """Inflate consecutive gzip members as one stream, as Java's reader and gzip itself do."""
     rest: Buffer = data
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
@@ -114,9 +114,9 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_VERSION = 1
 _XERIAL_BLOCK_BYTES = 32 << 10
-"""xerial's own default. Larger blocks would pack better, but readers may allocate by this size."""
+"""xerial's default. Larger blocks would compress better, but readers may allocate by this size."""
 _SNAPPY_GROWTH_MAX = 22
-"""The densest element, a copy, is 3 bytes for 64."""
+"""The maximum growth: the densest element, a copy, has 3 bytes for 64."""
 _INT32 = struct.Struct(">i")
 
 
@@ -153,9 +153,10 @@ def _unsnappy(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
 
 
 def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
-    """The library holds a block to the size it starts with, but allocates by it first.
+    """Inflate one raw block. The library checks a block against its stated size, but allocates that
+    size first.
 
-    So a size that so few bytes cannot stand for is refused here.
+    So a size that so few bytes cannot inflate to is refused here.
     """
     from cramjam import DecompressionError, snappy  # noqa: PLC0415 - on first use, see above.
 
@@ -204,7 +205,7 @@ def _unlz4(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK_BYTES = 128 << 10
-"""No block stands for more, whatever its size; one of 4 bytes can stand for as much."""
+"""Maximum inflated size of a block; even one of 4 bytes can inflate to as much."""
 _ZSTD_RLE_BLOCK = 1
 _UINT32_LE = struct.Struct("<I")
 
@@ -216,7 +217,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
-    """Zstd's streams take no output limit, so they are fed a few blocks at a time."""
+    """Inflate zstd. Its streams take no output limit, so they are fed a few blocks at a time."""
     import zstandard  # noqa: PLC0415 - on first use, see above.
 
     view = memoryview(data)
@@ -235,9 +236,9 @@ def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
 
 
 def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
-    """Positions in a frame (RFC 8878) between which it inflates to PIECE_BYTES at most.
+    """Yield positions in a frame (RFC 8878) between which it inflates to at most PIECE_BYTES.
 
-    Only sizes are read. What is wrong with a frame the library will find; here it just ends.
+    Only sizes are read. The library finds errors in a frame; here a malformed one just ends.
     """
     try:
         (magic,) = _UINT32_LE.unpack_from(view, position)
@@ -256,7 +257,7 @@ def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
             position += 3 + (1 if block >> 1 & 3 == _ZSTD_RLE_BLOCK else block >> 3)
             is_last = block & 1
             blocks += 1
-        position += descriptor & 4  # The flag of a checksum is also its size.
+        position += descriptor & 4  # The value of the checksum flag is also the checksum's size.
     except (IndexError, struct.error):
         position = len(view)
     yield min(position, len(view))
@@ -275,4 +276,4 @@ _DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] 
     CompressionType.LZ4: _unlz4,
     CompressionType.ZSTD: _unzstd,
 }
-"""Each yields a block in pieces of bounded size, none of them made for more than the limit."""
+"""Each yields a block in pieces of bounded size, up to the limit."""

@@ -1,8 +1,8 @@
 """Control batches: the markers that end a transaction in a partition (KIP-98).
 
-A control batch holds one record. Its key names the kind, its value the epoch of the transaction
+A control batch contains one record. Its key gives the kind, its value the epoch of the transaction
 coordinator that sent it. Kinds other than abort and commit belong to KRaft's own log; readers skip
-what they do not know.
+unknown kinds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 
 _AS_WRITTEN = Struct(">5shhshis")
-"""The one record of a marker as coordinators write it: key and value with what lies around them."""
+"""The record of a marker as coordinators write it: key and value with the bytes around them."""
 _AROUND = b"\x20\0\0\0\x08", _VERSION, b"\x0c", _VERSION, b"\0"
 
 
@@ -48,19 +48,19 @@ _PLAIN_LENGTH = LENGTH_MIN + _AS_WRITTEN.size
 
 
 class EndTransactionMarker(NamedTuple):
-    """One marker: what became of a producer's open transaction in this partition."""
+    """One marker: the outcome of a producer's open transaction in this partition."""
 
     control_type: ControlType
     coordinator_epoch: int
 
 
 def encode_key(control_type: ControlType) -> bytes:
-    """The key of a control record."""
+    """Encode the key of a control record."""
     return _KEY.pack(_VERSION, control_type)
 
 
 def decode_key(key: Buffer) -> int:
-    """The type a control record's key names, which need not be one of ControlType.
+    """Return the type in a control record's key, which need not be one of ControlType.
 
     Later versions only add fields at the end, so they are read as version 0.
     """
@@ -73,12 +73,12 @@ def decode_key(key: Buffer) -> int:
 
 
 def encode_value(coordinator_epoch: int) -> bytes:
-    """The value of a marker."""
+    """Encode the value of a marker."""
     return _VALUE.pack(_VERSION, coordinator_epoch)
 
 
 def decode_value(value: Buffer) -> int:
-    """The coordinator epoch of a marker."""
+    """Return the coordinator epoch of a marker."""
     if len(value) < _VALUE.size:
         raise DecodeError(f"control record value of {len(value)} bytes")
     version, coordinator_epoch = _VALUE.unpack_from(value)
@@ -96,7 +96,7 @@ def encode_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a producer's transaction. Markers carry no sequence."""
+    """Encode the control batch that ends a producer's transaction. Markers have no sequence."""
     batch, _ = make_marker(
         marker,
         producer_id=producer_id,
@@ -117,7 +117,7 @@ def make_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> tuple[bytes, BatchHeader]:
-    """Encodes like `encode_marker`, with the header as well, for callers that append it."""
+    """Encode like `encode_marker`; return the header as well, for callers that append it."""
     block = _block(*marker)
     header = BatchHeader(
         base_offset=base_offset,
@@ -139,7 +139,7 @@ def make_marker(
 
 @lru_cache(maxsize=32)
 def _block(control_type: ControlType, coordinator_epoch: int) -> bytes:
-    """The records block of a marker; all that changes between two is in their headers."""
+    """Return the records block of a marker, cached: other differences are in the batch header."""
     record = Record(key=encode_key(control_type), value=encode_value(coordinator_epoch))
     block = bytearray()
     write_record(block, record, 0, 0)
@@ -147,9 +147,9 @@ def _block(control_type: ControlType, coordinator_epoch: int) -> bytes:
 
 
 def decode_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """The marker in a control batch; None for a kind that does not end a transaction.
+    """Decode the marker in a control batch; None for a kind that does not end a transaction.
 
-    DecodeError if the batch does not hold exactly one well-formed control record.
+    Raises DecodeError if the batch does not contain exactly one well-formed control record.
     """
     if not header.is_control or header.record_count != 1:
         raise DecodeError(f"not a control batch of one record: {header}")

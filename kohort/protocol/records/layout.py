@@ -1,8 +1,8 @@
 """Batch header, record and control record as declarations in construct.
 
-These say what the bytes are. They are too slow for the broker and know no bounds, so `batch`,
-`record` and `control` read and write the same in straight code, and tests hold those against
-these. Nothing else imports this module.
+These define the bytes. They are too slow for the broker and check no bounds, so `batch`, `record`
+and `control` read and write the same in straight-line code, and tests compare them with these.
+Nothing else imports this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _length_of(name: str) -> Any:
 
 
 def _field(name: str) -> tuple[Any, Any]:
-    """A length and as many bytes; length -1 is an absent value."""
+    """Declare a length and as many bytes; length -1 is an absent value."""
     length = f"{name}_length"
     return length / _length_of(name), name / c.If(
         lambda this: this[length] >= 0, c.Bytes(lambda this: this[length])

@@ -1,12 +1,13 @@
-"""Single records: what a user wrote, and how it lies in the (inflated) records block of a batch.
+"""Single records, and their encoding in the (inflated) records block of a batch.
 
-How a record lies there is told in :mod:`kohort.protocol.records.walk`. Readers check that a block
-holds exactly the records it should, and raise only DecodeError.
+:mod:`kohort.protocol.records.walk` describes that encoding. Readers check that a block contains
+exactly the records it should, and raise only DecodeError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from kohort.protocol.errors import DecodeError, EncodeError
@@ -14,35 +15,48 @@ from kohort.protocol.records.batch import BatchHeader, TimestampType, payload_of
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT, decompress
 from kohort.protocol.records.varint import (
     Buffer,
+    encode_varint,
+    encode_varlong,
     read_varint,
-    write_varint,
-    write_varlong,
 )
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, RecordSpan, read_span
 
 SMALL = 64
-"""Below this a length or a delta is one byte, and that is its double."""
+"""A length or delta below this is one byte, of twice its value."""
+
+SIZES_KEPT_MAX = 1_000
+"""Encoded sizes that are cached: a broker's own records have few, and small, ones."""
+
+NULL = encode_varint(-1)
+"""The size of an absent key or value."""
+NO_HEADERS = encode_varint(0)
+
+_NO_ATTRIBUTES = bytes(1)
+
+_size = lru_cache(maxsize=SIZES_KEPT_MAX)(encode_varint)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record as users see it. Value None is a tombstone in compacted topics.
+    """One record. Value None is a tombstone in compacted topics.
 
-    Header keys are text to Kafka; bytes that are not UTF-8 survive as surrogate escapes.
+    Header keys are text in Kafka; bytes that are not UTF-8 are kept as surrogate escapes.
     """
 
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
     timestamp: int = -1
-    """Milliseconds since the epoch, -1 unknown."""
+    """Milliseconds since the epoch, -1 if unknown."""
     offset: int = -1
-    """Offset in the log; -1 for a record not yet written."""
+    """Offset in the log; -1 for a record that is not written yet."""
 
 
 def iter_spans(block: Buffer, record_count: int) -> Iterator[RecordSpan]:
-    """All records of a block, which must hold exactly `record_count` of them and nothing else."""
+    """Yield all records of a block, which must contain exactly `record_count` of them and nothing
+    else.
+    """
     if not 0 <= record_count <= len(block) // RECORD_BYTES_MIN:
         raise DecodeError(f"{record_count} records in {len(block)} bytes")
     position = 0
@@ -62,17 +76,17 @@ def _excess(block: Buffer, position: int, record_count: int) -> NoReturn:
 def inflate(
     batch: Buffer, header: BatchHeader, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> bytes | memoryview:
-    """The records block of a batch, decompressed."""
+    """Return the records block of a batch, decompressed."""
     return decompress(header.codec, payload_of(batch, header), limit_bytes)
 
 
 def decode_records(
     batch: Buffer, header: BatchHeader | None = None, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> list[Record]:
-    """The records of the batch at the start of `batch`, keys and values copied out of it.
+    """Decode the records of the batch at the start of `batch`, with keys and values copied.
 
-    DecodeError if the block inflates beyond `limit_bytes` or does not hold exactly the records that
-    the header says. The CRC is not checked here.
+    Raises DecodeError if the block inflates beyond `limit_bytes` or does not contain exactly as
+    many records as the header says. The CRC is not checked here.
     """
     if header is None:
         header = read_header(batch)
@@ -93,14 +107,14 @@ def decode_records(
 
 
 def log_append_timestamp(header: BatchHeader) -> int | None:
-    """The timestamp that all records of the batch have; None if each has its own."""
+    """Return the timestamp of all records of the batch; None if each has its own."""
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return header.max_timestamp
     return None
 
 
 def field_of(block: Buffer, start: int, length: int) -> bytes | None:
-    """A copy of the key or value that a span tells of; None if it is absent."""
+    """Copy a key or value out of a block; None if it is absent."""
     return None if length < 0 else bytes(block[start : start + length])
 
 
@@ -118,43 +132,30 @@ def _headers(block: Buffer, span: RecordSpan) -> Headers:
 
 def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
     """Append a record to a records block."""
-    body = bytearray(1)
-    key, value = record.key, record.value
+    value, key, headers, _, _ = record
     if 0 <= timestamp_delta < SMALL and 0 <= offset_delta < SMALL:
-        # Nearly every record that a broker writes for itself: zig-zag doubles what is small.
-        body += bytes((timestamp_delta << 1, offset_delta << 1))
+        # Nearly every record of the broker itself: zig-zag doubles small values.
+        head = bytes((0, timestamp_delta << 1, offset_delta << 1))
     else:
-        write_varlong(body, timestamp_delta)
-        write_varint(body, offset_delta)
-    if key is not None and len(key) < SMALL:
-        body.append(len(key) << 1)
-        body += key
+        head = _NO_ATTRIBUTES + encode_varlong(timestamp_delta) + encode_varint(offset_delta)
+    if key is not None and value is not None and not headers:
+        body = b"".join((head, _size(len(key)), key, _size(len(value)), value, NO_HEADERS))
     else:
-        _write_field(body, key)
-    if value is not None and len(value) < SMALL:
-        body.append(len(value) << 1)
-        body += value
-    else:
-        _write_field(body, value)
-    if not record.headers:
-        body.append(0)
-        write_varint(out, len(body))
-        out += body
-        return
-    write_varint(body, len(record.headers))
-    for name, content in record.headers:
-        try:
-            _write_field(body, name.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError as error:
-            raise EncodeError(f"header key {name!r}: {error}") from None
-        _write_field(body, content)
-    write_varint(out, len(body))
+        body = b"".join((head, _encode_field(key), _encode_field(value), _encode_headers(headers)))
+    out += _size(len(body))
     out += body
 
 
-def _write_field(out: bytearray, value: bytes | None) -> None:
-    if value is None:
-        out.append(1)  # Zig-zag of -1.
-    else:
-        write_varint(out, len(value))
-        out += value
+def _encode_field(value: bytes | None) -> bytes:
+    return NULL if value is None else _size(len(value)) + value
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [_size(len(headers))]
+    for name, content in headers:
+        try:
+            parts.append(_encode_field(name.encode("utf-8", "surrogateescape")))
+        except UnicodeEncodeError as error:
+            raise EncodeError(f"header key {name!r}: {error}") from None
+        parts.append(_encode_field(content))
+    return b"".join(parts)

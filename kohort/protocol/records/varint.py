@@ -1,9 +1,9 @@
 """Base-128 integers as records use them: lowest group first, signed ones in zig-zag form.
 
-Readers take a buffer and a position and return the value and the position behind it. They never
-read past the end of the buffer and raise only DecodeError. An encoding with needless zero groups is
+Readers take a buffer and a position and return the value and the position after it. They never read
+past the end of the buffer and raise only DecodeError. An encoding with redundant zero groups is
 accepted, as every Kafka client accepts it; one that does not fit the type is refused rather than
-cut off, because two readers that cut off differently would see two different records.
+truncated, because readers that truncate differently would see different records.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned 32-bit value and the position behind it."""
+    """Read an unsigned 32-bit value; return it and the position after it."""
     return read_groups(buffer, position, UVARINT_BYTES_MAX)
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """A signed 32-bit value and the position behind it."""
+    """Read a signed 32-bit value; return it and the position after it."""
     value, position = read_groups(buffer, position, UVARINT_BYTES_MAX)
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """A signed 64-bit value and the position behind it."""
+    """Read a signed 64-bit value; return it and the position after it."""
     value, position = read_groups(buffer, position, VARLONG_BYTES_MAX)
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
-    """The bits of a value before zig-zag is undone; at most 32 or 64 of them."""
+    """Read the bits of a value before zig-zag decoding; at most 32 or 64 of them."""
     if position < 0:
         raise DecodeError(f"varint at negative position {position}")
     value = 0
@@ -58,7 +58,7 @@ def read_groups(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int
 
 
 def encode_uvarint(value: int) -> bytes:
-    """EncodeError if the value is negative or above 32 bits."""
+    """Encode an unsigned value. Raises EncodeError if it is negative or has more than 32 bits."""
     if not 0 <= value <= 0xFFFF_FFFF:
         raise EncodeError(f"{value} does not fit an unsigned varint")
     out = bytearray()
@@ -67,14 +67,14 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """EncodeError if the value does not fit a signed 32-bit integer."""
+    """Encode a signed value. Raises EncodeError if it does not fit 32 bits."""
     out = bytearray()
     write_varint(out, value)
     return bytes(out)
 
 
 def encode_varlong(value: int) -> bytes:
-    """EncodeError if the value does not fit a signed 64-bit integer."""
+    """Encode a signed value. Raises EncodeError if it does not fit 64 bits."""
     out = bytearray()
     write_varlong(out, value)
     return bytes(out)

@@ -1,16 +1,16 @@
-"""Where records lie in the (inflated) records block of a batch.
+"""Positions of records in the (inflated) records block of a batch.
 
 A record is its length and then attributes, timestamp delta, offset delta, key, value and headers;
--1 is the length of an absent key or value. Readers check that a record fills exactly the length it
-claims, and raise only DecodeError.
+-1 is the length of an absent key or value. Readers check that a record has exactly its stated
+length, and raise only DecodeError.
 
-Two readers, because time per record is what a broker in Python has least of: `skip_records` follows
-the lengths alone, `read_span` parses everything. Both are written out straight, with one- and
-two-byte integers inline, as calls would cost more than the parsing; tests compare them with a
-declaration in construct.
+There are two readers, because time per record is scarce in Python: `skip_records` follows only the
+lengths, `read_span` parses everything. Both are straight-line code, with one- and two-byte integers
+inline, because calls would cost more than the parsing; tests compare them with a declaration in
+construct.
 
-Where a C compiler is at hand this module is compiled (see docs/adr): walk.pxd beside it gives the
-types, and the 200 ns that a length takes become 5. It works the same without.
+If there is a C compiler, this module is compiled (see docs/adr): walk.pxd beside it gives the
+types, and a length takes 5 ns instead of 200. It works the same uncompiled.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, no key, no value, no headers: one byte each."""
 
 HEADERS_MAX = 10_000
-"""Headers of one record. Kafka knows no limit, and nobody sends more than a few; one record of a
-batch that inflates to 64 MiB could have thirty million, which take a minute to read."""
+"""Maximum headers of one record. Kafka has no limit, and clients send a few; one record of a batch
+that inflates to 64 MiB could have thirty million, which take a minute to read."""
 
 
 class RecordSpan(NamedTuple):
-    """Where a record lies in a records block, and what a broker needs to know of it.
+    """Position of a record in a records block, and the fields that a broker needs.
 
-    `block[start:stop]` is the whole record. It can go as it is into another batch of the same base
-    offset and base timestamp.
+    `block[start:stop]` is the whole record. It can be copied unchanged into another batch with the
+    same base offset and base timestamp.
     """
 
     start: int
@@ -56,9 +56,9 @@ class RecordSpan(NamedTuple):
 
 
 def skip_records(block: Buffer, position: int, count: int) -> int:
-    """The position behind `count` records, found by their lengths; nothing in them is looked at.
+    """Return the position after `count` records, found by their lengths; their content is not read.
 
-    It may lie beyond the end of the block if the last length says so.
+    It may be beyond the end of the block if the last length is too large.
     """
     try:
         for _ in range(count):
@@ -81,10 +81,10 @@ def skip_records(block: Buffer, position: int, count: int) -> int:
 
 
 def read_span(block: Buffer, position: int) -> RecordSpan:  # noqa: C901, PLR0912, PLR0915 - see above.
-    """The record at `position`, checked in full; nothing is copied.
+    """Parse the record at `position` and check it in full; nothing is copied.
 
-    All lengths are bounded by one check at the end: the cursor only moves forward, so a field that
-    leaves its record can never come back to where the record stops.
+    One check at the end covers all lengths: the cursor only moves forward, so after a field that
+    exceeds its record it can never be at the record's end.
     """
     cursor = position
     try:
@@ -141,7 +141,7 @@ def read_span(block: Buffer, position: int) -> RecordSpan:  # noqa: C901, PLR091
         raise DecodeError(f"record at {position} of {len(block)} is cut short") from None
     if cursor != stop or size & 1 or stop > len(block):
         raise DecodeError(f"record at {position} ends at {cursor}, not {stop} of {len(block)}")
-    # An odd size is a negative length: -1 is an absent field, nothing else is one.
+    # An odd size is a negative length: only -1, an absent field, is valid.
     if (key_size & 1 and key_size != 1) or (value_size & 1 and value_size != 1):
         raise DecodeError(f"record at {position} has a key or value of negative length")
     return RecordSpan(

@@ -1,0 +1,30 @@
+"""ExpireDelegationToken (key 40): end a token, at once or later (KIP-48).
+
+v1 as v0; v2 flexible (KIP-482).
+"""
+
+from kohort.protocol.message import field, request, response
+from kohort.protocol.types import Bytes, Int16, Int32, Int64
+
+
+@request(key=40, versions="1-2", flexible="2+")
+class ExpireDelegationTokenRequest:
+    """The token, by its secret."""
+
+    hmac: Bytes
+    expiry_time_period_ms: Int64
+    """Remaining lifetime; negative ends it at once."""
+
+
+@response(key=40, versions="1-2", flexible="2+")
+class ExpireDelegationTokenResponse:
+    """The time at which the token ends.
+
+    Error codes:
+    - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the client is not authenticated.
+    - DELEGATION_TOKEN_AUTH_DISABLED: delegation tokens are disabled.
+    """
+
+    error_code: Int16
+    expiry_timestamp_ms: Int64
+    throttle_time_ms: Int32 = field(default=0)
