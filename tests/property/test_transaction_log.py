@@ -11,6 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.storage.checkpoints.producer_snapshot import read_snapshot
+from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import read_header
@@ -167,7 +169,8 @@ class TransactionalLife:
         """While the broker is down; it notices what cannot be right."""
         self.log.close()
         segments = self.log.segments
-        # Without the beginning of the log, what was open is known from a snapshot alone.
+        # Without the beginning of the log, what was open is known from a snapshot alone, one that a
+        # loss of power has left whole.
         known_from = 0 if segments[0].base_offset == 0 else min(self._snapshots(), default=1 << 60)
         paths = [
             segment.aborted.path
@@ -178,7 +181,8 @@ class TransactionalLife:
             file = self.files.file(self.random.choice(paths))
             size_bytes = file.size()
             if self.random.random() < 0.5:
-                file.truncate(self.random.choice([size_bytes - 1, size_bytes - 33]))
+                # It may have been cut before, and nobody has looked at it since.
+                file.truncate(max(0, self.random.choice([size_bytes - 1, size_bytes - 33])))
             else:
                 file.pwritev([b"\x80"], self.random.choice([0, 1, 18]))
             self.counts["damaged"] += 1
@@ -186,7 +190,15 @@ class TransactionalLife:
 
     def _snapshots(self) -> list[int]:
         names = [entry.name for entry in self.files.entries("/data/t-0")]
-        return [int(name[:20]) for name in names if name.endswith(".snapshot")]
+        offsets = [int(name[:20]) for name in names if name.endswith(".snapshot")]
+        return [offset for offset in offsets if self._is_whole(offset)]
+
+    def _is_whole(self, offset: int) -> bool:
+        try:
+            read_snapshot(self.files, "/data/t-0", offset)
+        except CorruptFileError:
+            return False
+        return True
 
     def _reopen(self, *, clean: bool) -> None:
         before = self.log.log_end_offset

@@ -1,5 +1,5 @@
-"""Partitions on disk, in Kafka's own layout: plain blocking file code that knows nothing above it.
+"""Partitions on disk, in Kafka's own layout: blocking file code, independent of the layers above.
 
-:mod:`kohort.broker.storage.log.log` is the entrance; the shells decide on which thread it is
+:mod:`kohort.broker.storage.log.log` is the main interface; the shells decide in which thread it is
 called.
 """

@@ -1,11 +1,11 @@
-"""What storage reads of a topic's configuration, under Kafka's names and in its units."""
+"""The topic configs that storage uses, under Kafka's names and in its units."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class LogConfig(Protocol):
-    """Satisfied by the broker's TopicConfig; tests bring their own."""
+    """Implemented by the broker's TopicConfig and by tests."""
 
     @property
     def cleanup_policy(self) -> Sequence[str]: ...

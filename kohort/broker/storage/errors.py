@@ -14,21 +14,21 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class StorageError(KafkaError):
-    """The disk or the file system failed. Whether the log is still usable says ``log.failed``."""
+    """The disk or the file system failed. ``log.failed`` says whether the log is still usable."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class CorruptBatchError(KafkaError):
-    """The batch asked for is damaged on disk; other offsets of the partition stay readable."""
+    """The requested batch is damaged on disk; other offsets of the partition stay readable."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """The offset lies outside of what the log holds."""
+    """The offset is outside of the log."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -39,4 +39,4 @@ class DataDirectoryLockedError(Exception):
 
 
 class CorruptFileError(Exception):
-    """A file beside the log is not what was written."""
+    """A file beside the log is damaged."""

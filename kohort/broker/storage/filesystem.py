@@ -1,14 +1,13 @@
-"""The file system as storage uses it: a narrow seam, so that tests can break everything behind it.
+"""The file system interface of storage: narrow, so that tests can inject every kind of failure.
 
-Two implementations: :class:`OsFileSystem` here, and
-:mod:`kohort.testing.simulated_filesystem`, an in-memory one that can fill up, fail and lose
-power. Both raise OSError and nothing else.
+Two implementations: :class:`OsFileSystem` here, and :mod:`kohort.testing.simulated_filesystem`, an
+in-memory one that can fill up, fail and lose power. Both raise OSError and nothing else.
 
 A :class:`File` is a handle on a path, not an open descriptor. OsFileSystem opens descriptors when
-they are first needed and takes unused ones away above a limit, so that any number of partitions can
-be open at once. Descriptors are closed by reference counting: a thread that is inside fsync keeps
-its own reference, so the loop thread may drop or evict the file meanwhile, and the number cannot be
-given to another file under the sync. So does a connection that is sent a range of a file.
+they are first needed and closes unused ones above a limit, so that any number of partitions can be
+open at once. Descriptors are closed by reference counting: a thread inside fsync keeps its own
+reference, so the loop thread may drop or evict the file meanwhile, and the descriptor number cannot
+be reused during the sync. The same holds for a connection that is sent a range of a file.
 """
 
 from __future__ import annotations
@@ -29,25 +28,27 @@ if TYPE_CHECKING:
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 OPEN_FILES_MAX = 8192
-"""Descriptors kept open at most, however many the process may have."""
+"""Maximum number of open descriptors, whatever the limit of the process is."""
 _RANGES_PART = 8
-"""Beside them, ranges may hold an eighth as many that have been evicted or removed."""
+"""In addition, ranges may hold an eighth as many that have been evicted or removed."""
 _RANGES_ALWAYS = 16
-"""Descriptors that ranges may hold in any case, without asking what the limit is."""
+"""Descriptors that ranges may hold in any case, without checking the limit."""
 
 _CREATE_MODE = 0o644
+_ONLY_CACHED = getattr(os, "RWF_NOWAIT", 0)
+"""Used only on Linux, where it is defined."""
 _WRITE_BUFFERS_MAX = 1024
 """IOV_MAX on Linux."""
 
 
 class DirectoryEntry(NamedTuple):
-    """What a directory says about one of its files."""
+    """A directory entry."""
 
     name: str
     size_bytes: int
     is_directory: bool
     modified_ms: int
-    """Wall time of the last write."""
+    """Wall-clock time of the last write."""
 
 
 class File(Protocol):
@@ -55,7 +56,7 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it was created or opened."""
+        """The path with which it was created or opened."""
         ...
 
     def size(self) -> int:
@@ -66,35 +67,45 @@ class File(Protocol):
         """Up to `length` bytes from `position`; fewer only where the file ends."""
         ...
 
-    def range(self, start: int, stop: int) -> FileRange | None:
-        """These bytes, to be sent without being read; None if `pread` has to be asked.
+    def pread_cached(self, length: int, position: int) -> bytes:
+        """Read without waiting for the disk; returns fewer bytes also where the rest is not in
+        memory.
 
-        Given only for what is in memory, and for no more than so many at a time.
+        Raises BlockingIOError if nothing is; other OSErrors where the file system cannot tell.
+        """
+        ...
+
+    def range(self, start: int, stop: int) -> FileRange | None:
+        """Return a range to be sent without being read; None if `pread` has to be used.
+
+        Only for data in the page cache, and only for a limited number of ranges at a time.
         """
         ...
 
     def is_cached(self, start: int, stop: int) -> bool:
-        """Whether these bytes are known to be in memory, so that a `pread` waits for no disk."""
+        """Whether these bytes are known to be in the page cache, so that `pread` does not wait for
+        the disk.
+        """
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at `position` and return how many bytes were taken, perhaps fewer than given."""
+        """Write at `position`; return how many bytes were written, possibly fewer than given."""
         ...
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file off at `size_bytes`."""
+        """Truncate the file to `size_bytes`."""
         ...
 
     def sync(self) -> None:
-        """Return once content and size are on the disk (fdatasync)."""
+        """Return once content and size are on disk (fdatasync)."""
         ...
 
     def drop_cached(self) -> None:
-        """Forget clean cached pages, so that the next reads come from the disk itself."""
+        """Drop clean cached pages, so that the next reads come from the disk itself."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back; the next use opens it again. Never syncs."""
+        """Close the descriptor; the next use opens it again. Never syncs."""
         ...
 
 
@@ -102,15 +113,15 @@ class FileSystem(Protocol):
     """Directories and names."""
 
     def file(self, path: str) -> File:
-        """A handle on a file that exists already; it is looked at on first use."""
+        """Return a handle on an existing file, which is opened on first use."""
         ...
 
     def create(self, path: str) -> File:
-        """A new empty file in place of whatever `path` named before."""
+        """Create an empty file, replacing any existing one."""
         ...
 
     def entries(self, directory: str) -> list[DirectoryEntry]:
-        """What a directory holds, in no particular order."""
+        """List a directory, in no particular order."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -118,11 +129,11 @@ class FileSystem(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; one that exists is fine."""
+        """Create a directory and its parents, unless it exists."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing a file of that name."""
+        """Atomically rename `source` to `target`, replacing a file of that name."""
         ...
 
     def remove(self, path: str) -> None:
@@ -130,19 +141,19 @@ class FileSystem(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all it holds."""
+        """Remove a directory and its contents."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Return once the names in a directory are on the disk."""
+        """Return once the names in a directory are on disk."""
         ...
 
 
 def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
-    """Write all buffers one after the other and return the position behind them.
+    """Write all buffers one after another and return the position after them.
 
-    The kernel may take less than it is given, on a full disk up to the last byte that fits. OSError
-    then leaves the file with a part of the bytes.
+    The kernel may write less than it is given, on a full disk up to the last byte that fits.
+    OSError then leaves a part of the bytes in the file.
     """
     expected = sum(map(len, buffers))
     written = file.pwritev(buffers, position)
@@ -160,7 +171,7 @@ def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
 
 
 def read_file(files: FileSystem, path: str) -> bytes:
-    """The whole content of a (small) file."""
+    """Return the whole content of a (small) file."""
     file = files.file(path)
     try:
         return file.pread(file.size(), 0)
@@ -183,10 +194,10 @@ class _Descriptor:
 
 
 class OsFile:
-    """A file of the operating system; see the module for when it is open.
+    """A file of the operating system; see the module docstring for when it is open.
 
-    Every method keeps the descriptor in a variable of its own while it uses the number: another
-    thread may evict the file at any moment.
+    Every method keeps the descriptor in a local variable while it uses the number: another thread
+    may evict the file at any moment.
     """
 
     __slots__ = ("_descriptor", "_files", "path", "recently_used")
@@ -214,7 +225,7 @@ class OsFile:
         data = os.pread(descriptor.number, length, position)
         if len(data) == length or not data:
             return data
-        # A limit of the kernel (2 GiB) may end a read early; only no bytes at all mean the end.
+        # A limit of the kernel (2 GiB) may end a read early; only zero bytes mean the end.
         parts = [data]
         taken = len(data)
         while taken < length:
@@ -224,6 +235,12 @@ class OsFile:
             parts.append(data)
             taken += len(data)
         return b"".join(parts)
+
+    def pread_cached(self, length: int, position: int) -> bytes:
+        descriptor = self._open()
+        data = bytearray(length)
+        count = os.preadv(descriptor.number, (data,), position, _ONLY_CACHED)
+        return bytes(data if count == length else data[:count])
 
     def range(self, start: int, stop: int) -> FileRange | None:
         from kohort.broker.storage.file_range import FileRange  # noqa: PLC0415 - ctypes, when needed.
@@ -260,21 +277,21 @@ class OsFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds a descriptor now."""
+        """Whether it has an open descriptor now."""
         return self._descriptor is not None
 
 
 class OsFileSystem:
-    """The operating system's files, with a bound on open descriptors.
+    """The operating system's files, with a limit on open descriptors.
 
     The limit is soft: every handle may open its file, and then another one that was not used since
-    the last round gives its descriptor back (a clock, the cheap cousin of least-recently-used: a
-    use costs one attribute store). A file with writes that are not yet synced may be closed: Linux
-    reports a failed write-back to the next fsync through any descriptor of that file.
+    the last round closes its descriptor (the clock algorithm, a cheap approximation of
+    least-recently-used: a use costs one attribute store). A file with unsynced writes may be
+    closed: Linux reports a failed write-back to the next fsync through any descriptor of that file.
 
     Args:
-        open_files_max: default half of what the process may open at that moment, which may become
-            more after this object is made; at most OPEN_FILES_MAX.
+        open_files_max: by default half of the process's current limit, which may be raised later;
+            at most OPEN_FILES_MAX.
     """
 
     def __init__(self, open_files_max: int | None = None) -> None:
@@ -283,10 +300,10 @@ class OsFileSystem:
         self._lock = threading.Lock()
         self._range_count = 0
         self._range_lock = threading.RLock()
-        """Entrant, because a range may go at any place, also where the collector runs."""
+        """Reentrant, because a range may be released anywhere, also by the garbage collector."""
 
     def may_give_range(self) -> bool:
-        """Count one more range that is to be sent, unless there are too many."""
+        """Count a new range, unless there are too many."""
         with self._range_lock:
             count = self._range_count
             if count >= _RANGES_ALWAYS and count * _RANGES_PART >= self._limit():
@@ -295,13 +312,13 @@ class OsFileSystem:
             return True
 
     def note_range_gone(self) -> None:
-        """Called once for each that was given."""
+        """Called when a range is released."""
         with self._range_lock:
             self._range_count -= 1
 
     @property
     def range_count(self) -> int:
-        """Ranges that are being sent, or are to be."""
+        """Ranges being sent, or to be sent."""
         return self._range_count
 
     def note_open(self, file: OsFile) -> None:
@@ -331,7 +348,7 @@ class OsFileSystem:
 
     @property
     def open_count(self) -> int:
-        """Descriptors held at this moment."""
+        """The number of open descriptors."""
         with self._lock:
             return sum(file.is_open for file in self._open_files)
 

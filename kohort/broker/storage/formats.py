@@ -1,9 +1,9 @@
-"""The binary files beside the log, declared: index entries and the producer snapshot.
+"""Declarations of the binary files beside the log: index entries and the producer snapshot.
 
-These constructs are the declaration, and the oracle of the tests. The code that reads and writes
-the files uses `struct` with the same fields, because an index is searched on every fetch and a
-snapshot may hold a hundred thousand producers. The log itself holds record batches and nothing
-else (:mod:`kohort.protocol.records.batch`).
+These constructs are the declaration, and the oracle in tests. The code that reads and writes the
+files uses `struct` with the same fields, because an index is searched on every fetch and a snapshot
+may have a hundred thousand producers. The log itself consists of record batches only
+(:mod:`kohort.protocol.records.batch`).
 """
 
 from typing import TYPE_CHECKING, Any, Final

@@ -30,23 +30,27 @@ SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 DELETED_DIRECTORY_SUFFIX = "-delete"
 
+KAFKA_FILE = "meta.properties"
+"""Kafka's file that identifies a data directory. A directory with it belongs to Kafka, and is not
+opened."""
+
 _OFFSET_DIGITS = 20
 _NAME_BYTES_MAX = 255
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """The name of a segment's file."""
+    """Return the name of a segment's file."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
 def offset_in(name: str, suffix: str) -> int | None:
-    """The offset in a file name of exactly this suffix; None for any other name."""
+    """Return the offset in a file name with exactly this suffix; None for any other name."""
     found = split_file_name(name)
     return found[0] if found is not None and found[1] == suffix else None
 
 
 def split_file_name(name: str) -> tuple[int, str] | None:
-    """The offset a file name starts with and all that follows; None for any other name."""
+    """Return the offset at the beginning of a file name and the rest; None for any other name."""
     digits = name[:_OFFSET_DIGITS]
     if len(digits) < _OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
         return None
@@ -54,25 +58,25 @@ def split_file_name(name: str) -> tuple[int, str] | None:
 
 
 def partition_directory(topic: str, partition: int) -> str:
-    """The name of a partition's directory."""
+    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def deleted_directory(topic: str, partition: int, unique_hex: str) -> str:
-    """The name a partition's directory gets when the topic is deleted, so that a topic of the same
-    name can be created at once. A name too long for the file system is cut short.
+    """Return the name that a partition's directory gets when the topic is deleted, so that a topic
+    of the same name can be created at once. A name too long for the file system is truncated.
     """
     tail = f"-{partition}.{unique_hex}{DELETED_DIRECTORY_SUFFIX}"
     return topic[: _NAME_BYTES_MAX - len(tail)] + tail
 
 
 def is_deleted_directory(name: str) -> bool:
-    """Whether a directory of this name is only waiting to be removed."""
+    """Whether a directory of this name is deleted and waits for removal."""
     return name.endswith(DELETED_DIRECTORY_SUFFIX) and "." in name
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition's directory; None for any other name."""
+    """Return (topic, partition) of a partition's directory; None for any other name."""
     topic, dash, partition = name.rpartition("-")
     if not topic or not dash or not partition.isascii() or not partition.isdigit():
         return None

@@ -1,11 +1,14 @@
 """The lock on a data directory: two brokers on one directory would destroy each other's logs.
 
-An flock on `.lock`, as Kafka takes it: the kernel gives it back when the process ends, however it
-ends, so there is nothing to clean up after a crash.
+It covers the whole file `.lock`, and excludes Kafka as Kafka's lock excludes Kohort: Java uses a
+POSIX lock, which does not conflict with flock. Kohort's lock belongs to the open file description,
+since a POSIX lock would be lost as soon as anything in the process closed the file. The kernel
+releases it when the process ends in any way, so there is nothing to clean up after a crash.
 """
 
 import fcntl
 import os
+import struct
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,10 +20,10 @@ FILE_NAME = ".lock"
 
 
 class DataDirectoryLock:
-    """Held from construction until `release` or the end of the process.
+    """The lock, held from construction until `release` or the end of the process.
 
-    Raises DataDirectoryLockedError if another holder has it, OSError if the directory cannot be
-    used.
+    Raises DataDirectoryLockedError if another process holds it, OSError if the directory is
+    unusable.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -28,7 +31,7 @@ class DataDirectoryLock:
             directory / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
         )
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._descriptor, fcntl.F_WRLCK)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
@@ -39,15 +42,18 @@ class DataDirectoryLock:
         except BaseException:
             os.close(self._descriptor)
             raise
-        # For the operator who meets the message above; Kafka leaves the file empty, as a full disk
-        # does.
+        # For the message above in another process; Kafka leaves the file empty, and so does a full
+        # disk.
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have the directory; further calls do nothing."""
+        """Release the lock; further calls do nothing."""
         if self._descriptor >= 0:
+            # Kafka does not write to the file, and must not be mistaken for this process later.
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -61,3 +67,24 @@ class DataDirectoryLock:
         traceback: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a broker, Kohort or Kafka, uses a directory; False if unknown."""
+    try:
+        descriptor = os.open(directory / FILE_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        _lock(descriptor, fcntl.F_RDLCK)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lock(descriptor: int, kind: int) -> None:
+    """Lock a whole file. Raises BlockingIOError if another process holds the lock."""
+    whole = struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0)
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, whole)

@@ -1,1 +1,1 @@
-"""Small checked files beside the log."""
+"""Small files beside the log, protected by checksums."""

@@ -1,10 +1,10 @@
-"""Small files that are replaced as a whole, and text files with a checksum beside them.
+"""Small files that are replaced as a whole, and text files with separate checksums.
 
-Kafka's checkpoint files are plain text without a checksum: one flipped bit in a digit is a
-different, valid number. So that such a file is not believed, `<name>.crc` beside it lists the
-CRC-32C of the content before and after the last change. It is replaced first: whatever a crash
-leaves, the content has one of the two sums, and Kafka, which ignores the file, can still read the
-checkpoint. Without the sums, or with damaged ones, the content is taken as it is.
+Kafka's checkpoint files are plain text without a checksum: one flipped bit in a digit gives a
+different, valid number. To detect that, `<name>.crc` beside such a file lists the CRC-32C of the
+content before and after the last change. It is replaced first: whatever a crash leaves, the content
+has one of the two checksums, and Kafka, which ignores the file, can still read the checkpoint. If
+the checksums are missing or damaged, the content is accepted as it is.
 """
 
 from kohort.broker.storage.errors import CorruptFileError
@@ -14,14 +14,15 @@ from kohort.protocol.records.crc import crc32c
 
 CHECKSUM_SUFFIX = ".crc"
 CONTENT_BYTES_MAX = 64 * 1024 * 1024
-"""What we are willing to read into memory for a checkpoint."""
+"""Upper bound for the size of a checkpoint that is read into memory."""
 
 
 def replace_file(files: FileSystem, path: str, content: bytes, *, sync: bool = True) -> None:
-    """Put a file of this content in the place of `path`; after a crash it is the old or the new.
+    """Replace a file atomically: after a crash it has either the old or the new content.
 
-    The directory is not synced: until that happens a power loss may bring the old one back. Without
-    `sync` a power loss may also leave the file empty or in parts, for what can be rebuilt.
+    The directory is not synced: until that happens a power failure may restore the old file.
+    Without `sync` a power failure may also leave the file empty or partly written; for files that
+    can be rebuilt.
     """
     file = files.create(path + TEMPORARY_SUFFIX)
     try:
@@ -36,10 +37,10 @@ def replace_file(files: FileSystem, path: str, content: bytes, *, sync: bool = T
 def replace_checked(
     files: FileSystem, path: str, content: bytes, *, sync: bool = True, sync_sums: bool = True
 ) -> None:
-    """`replace_file` with the checksums beside it.
+    """Replace a file as `replace_file` does, with its checksums.
 
-    Without `sync_sums` a power loss may leave none, which is well as long as there is no content
-    that the old ones could refuse.
+    Without `sync_sums` a power failure may leave no checksums, which is acceptable if no existing
+    content could fail against the old ones.
     """
     sums = [crc32c(content)]
     if files.exists(path):
@@ -49,7 +50,7 @@ def replace_checked(
 
 
 def read_checked(files: FileSystem, path: str) -> bytes | None:
-    """The content; None if there is no such file; CorruptFileError if it is damaged."""
+    """Return the content; None if there is no file. Raises CorruptFileError if it is damaged."""
     if not files.exists(path):
         return None
     file = files.file(path)
@@ -72,7 +73,7 @@ def _encode_sums(sums: list[int]) -> bytes:
 
 
 def _read_sums(files: FileSystem, path: str) -> list[int]:
-    """The sums that may be; [] if there are none to be had."""
+    """Return the acceptable checksums; [] if there are none."""
     if not files.exists(path):
         return []
     line, _, rest = read_file(files, path).partition(b"\n")

@@ -1,7 +1,7 @@
-"""The mark that the last stop was clean, under Kafka's name for it.
+"""The marker of a clean shutdown, under Kafka's name for it.
 
-With the mark, logs are opened without looking at their content; without it, whatever lies beyond
-the recovery points is verified. Only its existence counts.
+With the marker, logs are opened without reading their content; without it, everything beyond the
+recovery points is verified. Only the existence of the file counts.
 """
 
 from kohort.broker.storage.checkpoints.checked_file import replace_file
@@ -12,16 +12,18 @@ _CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 def mark_clean_shutdown(files: FileSystem, directory: str) -> None:
-    """To be called when all logs are closed and none has failed. Raises OSError."""
+    """Create the marker; to be called when all logs are closed and none has failed.
+    Raises OSError.
+    """
     replace_file(files, f"{directory}/{FILE_NAME}", _CONTENT)
     files.sync_directory(directory)
 
 
 def take_clean_shutdown_mark(files: FileSystem, directory: str) -> bool:
-    """Whether the last stop was clean; the mark is removed for good. Raises OSError.
+    """Remove the marker durably, and return whether it existed. Raises OSError.
 
     To be called once, before any log is opened: from then on a crash must not look like a clean
-    stop.
+    shutdown.
     """
     path = f"{directory}/{FILE_NAME}"
     if not files.exists(path):

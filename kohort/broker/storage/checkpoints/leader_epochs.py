@@ -1,8 +1,8 @@
-"""Which leader epoch wrote which offsets, and the leader-epoch-checkpoint file (KIP-101).
+"""The start offsets of leader epochs, and the leader-epoch-checkpoint file (KIP-101).
 
-The file is Kafka's text format: version 0, the number of entries, then `<epoch> <start offset>` per
-line, both rising. Every batch carries its epoch as well, so a lost or damaged file can be rebuilt
-from the log; it is therefore written without fsync.
+The file has Kafka's text format: version 0, the number of entries, then `<epoch> <start offset>`
+per line, both ascending. Every batch contains its epoch as well, so a lost or damaged file can be
+rebuilt from the log; it is therefore written without fsync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 _VERSION = "0"
 _EPOCHS_AHEAD_MAX = 1000
-"""Each is a start or a failure of some leader."""
+"""Each epoch is a start or a failure of some leader."""
 
 
 class EpochStart(NamedTuple):
@@ -31,7 +31,7 @@ class EpochStart(NamedTuple):
 
 
 class EpochRun(NamedTuple):
-    """Neighbouring batches of one epoch."""
+    """Consecutive batches of one epoch."""
 
     epoch: int
     start_offset: int
@@ -39,11 +39,11 @@ class EpochRun(NamedTuple):
 
 
 def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[EpochStart]:
-    """The epochs that the batches of a log tell of, though single ones may be damaged.
+    """Return the epochs of a log's batches, although single ones may be damaged.
 
-    Epochs never fall: of two runs that say they do, the shorter one is damaged. A last batch that
-    is alone in its epoch has nothing behind it that would confirm it, and is believed if that epoch
-    is not far ahead.
+    Epochs never decrease: of two runs that contradict this, the shorter one is damaged. A last
+    batch that is the only one of its epoch has no other to confirm it, and is believed if that
+    epoch is not far ahead.
 
     Args:
         leader_epoch_max: the current epoch here. Kafka, if it wrote the log, had later ones.
@@ -67,7 +67,7 @@ def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[E
 
 
 class LeaderEpochs:
-    """The epochs of one partition; changes are written to the file at once."""
+    """The epochs of one partition; changes are written to the file immediately."""
 
     __slots__ = ("_directory", "_files", "_is_deferred", "_is_unsaved", "_starts")
 
@@ -82,24 +82,24 @@ class LeaderEpochs:
 
     @property
     def starts(self) -> tuple[EpochStart, ...]:
-        """All epochs known, ascending."""
+        """All known epochs, ascending."""
         return tuple(self._starts)
 
     @property
     def latest(self) -> int:
-        """The newest epoch, NO_EPOCH if there is none."""
+        """The latest epoch, NO_EPOCH if there is none."""
         return self._starts[-1].epoch if self._starts else NO_EPOCH
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote (or will write) an offset; NO_EPOCH before the first one known."""
+        """Return the epoch of an offset, existing or next; NO_EPOCH before the first known one."""
         number = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
         return self._starts[number - 1].epoch if number else NO_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
-        """(largest epoch <= the one asked for, the offset where it ends), as OffsetForLeaderEpoch
-        answers; None if the epoch is not known yet, or the log is empty.
+        """Return (largest epoch <= the requested one, its end offset), as in OffsetForLeaderEpoch;
+        None if the epoch is not known yet, or the log is empty.
 
-        For an epoch below all that are kept it is the epoch itself and where the first one starts.
+        For an epoch before all known ones, return the epoch itself and the start of the first one.
         """
         if not self._starts or epoch > self.latest or epoch < 0:
             return None
@@ -110,9 +110,9 @@ class LeaderEpochs:
         return found, self._starts[number].start_offset
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` writes from `start_offset` on, unless it is known already.
+        """Record that `epoch` starts at `start_offset`, unless it is known already.
 
-        Raises OSError; nothing has changed then.
+        Raises OSError, having changed nothing.
         """
         if epoch <= self.latest:
             return
@@ -126,25 +126,25 @@ class LeaderEpochs:
             raise
 
     def truncate_from(self, end_offset: int) -> None:
-        """Forget epochs that start at or above the end of the log. Raises OSError."""
+        """Drop epochs that start at or after the end of the log. Raises OSError."""
         kept = [start for start in self._starts if start.start_offset < end_offset]
         if len(kept) != len(self._starts):
             self._starts = kept
             self.write()
 
     def truncate_before(self, start_offset: int) -> None:
-        """Forget epochs that end at or below the start of the log. Raises OSError."""
+        """Drop epochs that end at or before the start of the log. Raises OSError."""
         number = bisect_right(self._starts, start_offset, key=lambda start: start.start_offset)
         if number > 1:
             del self._starts[: number - 1]
             self.write()
 
     def defer(self) -> None:
-        """Keep changes in memory until `save`, so that a disk that is full refuses none."""
+        """Keep changes in memory until `save`, so that a full disk does not make them fail."""
         self._is_deferred = True
 
     def save(self) -> None:
-        """Write what was deferred. Raises OSError: the file is gone then, since it is not true."""
+        """Write deferred changes. Raises OSError, having removed the outdated file."""
         self._is_deferred = False
         if not self._is_unsaved:
             return
@@ -169,9 +169,10 @@ class LeaderEpochs:
 
 
 def read_leader_epochs(files: FileSystem, directory: str) -> list[EpochStart] | None:
-    """What the file says; None if there is none. Raises OSError.
+    """Read the file; None if there is none. Raises OSError.
 
-    CorruptFileError if the file is damaged; the batches of the log say the same.
+    Raises CorruptFileError if the file is damaged; the batches of the log have the same
+    information.
     """
     path = f"{directory}/{FILE_NAME}"
     content = read_checked(files, path)
@@ -179,7 +180,7 @@ def read_leader_epochs(files: FileSystem, directory: str) -> list[EpochStart] | 
 
 
 def parse_leader_epochs(content: bytes, path: str) -> list[EpochStart]:
-    """The entries of a checkpoint; `path` is for the text of the CorruptFileError."""
+    """Parse a checkpoint; `path` is used in the message of the CorruptFileError."""
     try:
         version, count, *lines = content.decode("ascii").splitlines()
         starts = [EpochStart(*map(int, line.split())) for line in lines]

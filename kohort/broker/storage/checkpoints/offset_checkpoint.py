@@ -1,4 +1,4 @@
-"""Checkpoints of one number per partition, as Kafka keeps offsets in the data directory.
+"""Checkpoint files with one offset per partition, as Kafka keeps them in the data directory.
 
 The text format: version 0, the number of entries, then `<topic> <partition> <offset>` per line.
 """
@@ -10,17 +10,17 @@ from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
-"""Below this offset everything is on the disk; an unclean start verifies only the rest."""
+"""Everything below this offset is on disk; an unclean start verifies only the rest."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
-"""Where the log starts for its readers, for the partitions where that is not the first segment."""
+"""The log start offset, of the partitions where it is not the start of the first segment."""
 LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
-"""The same once more: nothing else knows what DeleteRecords took away."""
+"""A copy: no other file knows what DeleteRecords removed."""
 LOG_SIZE_FILE = "log-size-checkpoint"
-"""Bytes of all .log files at a clean stop. Kafka has no such file."""
+"""Total size of all .log files at a clean shutdown. Kafka has no such file."""
 NEWEST_EPOCH_FILE = "newest-leader-epoch-checkpoint"
-"""The leader epochs above the first one at a clean stop. Kafka has no such file."""
+"""Leader epochs above the first one at a clean shutdown. Kafka has no such file."""
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
-"""Up to where compaction has come."""
+"""The offset up to which a log is compacted."""
 
 VERSION = "0"
 
@@ -30,7 +30,7 @@ def write_offsets(
 ) -> None:
     """Replace a checkpoint by these offsets per (topic, partition). Raises OSError.
 
-    A power loss may bring the previous checkpoint back, never a mixture.
+    A power failure may restore the previous checkpoint, but never leaves a mixture.
     """
     lines = [VERSION, str(len(offsets))]
     lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
@@ -38,10 +38,10 @@ def write_offsets(
 
 
 def read_offsets(files: FileSystem, directory: str, name: str) -> dict[tuple[str, int], int]:
-    """The offset per (topic, partition); {} if there is no such file. Raises OSError.
+    """Return the offset per (topic, partition); {} if there is no such file. Raises OSError.
 
-    CorruptFileError if the file is damaged: a recovery point is then 0, which costs a scan of the
-    logs, and a log start offset is taken from the copy.
+    Raises CorruptFileError if the file is damaged: recovery points are then 0, which costs a scan
+    of the logs, and log start offsets are read from the copy.
     """
     path = f"{directory}/{name}"
     content = read_checked(files, path)
@@ -49,7 +49,7 @@ def read_offsets(files: FileSystem, directory: str, name: str) -> dict[tuple[str
 
 
 def parse_offsets(content: bytes, path: str) -> dict[tuple[str, int], int]:
-    """The entries of a checkpoint; `path` is for the text of the CorruptFileError."""
+    """Parse a checkpoint; `path` is used in the message of the CorruptFileError."""
     try:
         version, count, *lines = content.decode("ascii").splitlines()
         offsets = dict(map(_parse_line, lines))

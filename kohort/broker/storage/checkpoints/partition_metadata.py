@@ -1,6 +1,6 @@
-"""partition.metadata: which topic id the files of a partition directory belong to (KIP-516).
+"""partition.metadata: the topic id that the files of a partition directory belong to (KIP-516).
 
-The metadata database is the authority; this file tells whether a directory is a left-over of a
+The metadata database is authoritative; this file shows whether a directory is left over from a
 deleted topic of the same name.
 """
 
@@ -16,11 +16,11 @@ _ID_BYTES = 16
 
 
 def write_topic_id(files: FileSystem, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Note the id (16 bytes) in a partition's directory. Raises OSError.
+    """Write the id (16 bytes) to a partition's directory. Raises OSError.
 
     Args:
-        sync: it is on the disk when this returns, as it must be where batches are: nothing else in
-            the directory says whose they are.
+        sync: whether to flush it to disk, which is necessary where there are batches: nothing else
+            in the directory says to which topic they belong.
     """
     encoded = urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     path = f"{directory}/{FILE_NAME}"
@@ -31,14 +31,17 @@ def write_topic_id(files: FileSystem, directory: str, topic_id: bytes, *, sync: 
 
 
 def read_topic_id(files: FileSystem, directory: str) -> bytes | None:
-    """The id noted in a partition's directory; None if there is none. Raises OSError.
+    """Return the id in a partition's directory; None if there is none. Raises OSError.
 
-    CorruptFileError if the file is damaged: it then proves nothing and may be rewritten.
+    Raises CorruptFileError if the file is damaged: it then proves nothing and may be rewritten.
     """
     path = f"{directory}/{FILE_NAME}"
     content = read_checked(files, path)
-    if content is None:
-        return None
+    return None if content is None else parse_topic_id(content, path)
+
+
+def parse_topic_id(content: bytes, path: str) -> bytes:
+    """Parse such a file; `path` is used in the message of the CorruptFileError."""
     try:
         text = content.decode("ascii").rstrip("\n")
         if not text.startswith(_TEXT):

@@ -1,7 +1,7 @@
-"""The producers of a log, brought up to date from its snapshots and its batches.
+"""Loads the producer state of a log from its snapshots and batches.
 
-What the batches say of transactions that were aborted is on the way compared with the indexes of
-the segments, and put there where an unclean stop may have left something else.
+On the way, aborted transactions in the batches are compared with the segments' indexes, which are
+corrected if an unclean shutdown has left a difference.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from kohort.protocol.records.varint import Buffer
 logger = logging.getLogger(__name__)
 
 CONTROL_BYTES_MAX = 1 << 16
-"""A longer control batch holds no marker; one has 78 bytes."""
+"""A longer control batch is not a marker; a marker has 78 bytes."""
 
 
 def note_control(
     state: ProducerState, batch: Buffer, header: BatchHeader, *, base_offset: int, timestamp: int
 ) -> AbortedTransaction | None:
-    """Note a control batch that is in the log; what the index of its segment gets, if anything."""
+    """Apply a control batch of the log to `state`; return the entry for its segment's index, if
+    any.
+    """
     if header.record_count == 0:
         state.note_emptied_marker(header, timestamp=timestamp)
         return None
@@ -56,7 +58,7 @@ def note_control(
 
 
 class ProducerLog:
-    """The files of a log as far as they tell of producers. Methods raise OSError."""
+    """The files of a log that describe its producers. Methods raise OSError."""
 
     def __init__(
         self,
@@ -68,13 +70,13 @@ class ProducerLog:
         end_offset: int,
         wall_ms: int,
     ) -> None:
-        """Made for one reading.
+        """Create an instance for one load.
 
         Args:
-            snapshots: offsets of the snapshot files, ascending; damaged ones are removed, from
-                this list as well.
-            wall_ms: stands for the time of appends that is not on record, so that no producer
-                expires for having been silent while the broker was down.
+            snapshots: offsets of the snapshot files, ascending; damaged files are removed, and also
+                from this list.
+            wall_ms: used in place of unknown append times, so that no producer expires because the
+                broker was down.
         """
         self._files = files
         self._directory = directory
@@ -83,13 +85,12 @@ class ProducerLog:
         self._end_offset = end_offset
         self._wall_ms = wall_ms
         self.written: list[int] = []
-        """Offsets of snapshots that were missing and are not synced yet."""
+        """Offsets of snapshots that were missing or damaged and are not synced yet."""
 
     def load(self) -> ProducerState:
-        """What the log says of its producers, from the newest good snapshot on.
+        """Load the producer state, from the latest valid snapshot on.
 
-        A damaged batch hides what follows it in its segment, so its producers may be asked to start
-        anew.
+        A damaged batch hides the rest of its segment, so its producers may be asked to start over.
         """
         state, offset = self._restored(self._end_offset)
         for segment, end in self._with_ends():
@@ -98,8 +99,9 @@ class ProducerLog:
         return state
 
     def load_after_unclean_stop(self, recovery_point: int) -> ProducerState:
-        """The same; transaction indexes and snapshots beyond the recovery point are made good."""
-        # The last one as well if it is empty now: its index may tell of what was cut off.
+        """Load the producer state, and correct indexes and snapshots beyond the recovery point."""
+        # Includes the last segment even if it is empty now: its index may have entries for
+        # truncated batches.
         renewed = [segment for segment, end in self._with_ends() if end > recovery_point]
         renewed = renewed or [self._segments[-1]]
         state, offset = self._restored(renewed[0].base_offset)
@@ -108,7 +110,8 @@ class ProducerLog:
             if end <= offset and segment not in renewed:
                 continue
             if not is_complete and segment.base_offset in self._snapshots:
-                # Its beginning is gone, and the snapshot knows producers from there.
+                # The beginning of the segment is gone, but the snapshot has the producers up to
+                # there.
                 state, reached = self._restored(segment.base_offset)
                 is_complete = reached == segment.base_offset
             elif is_complete and segment is not self._segments[0]:
@@ -119,17 +122,28 @@ class ProducerLog:
         return state
 
     def _complete_snapshots(self, segment: LogSegment, state: ProducerState) -> None:
-        """Write the snapshot of a segment if it is missing: what is before it may be deleted."""
+        """Write a segment's snapshot if it is missing or damaged: earlier segments may be
+        deleted.
+        """
         offset = segment.base_offset
-        if offset in self._snapshots:
+        if offset in self._snapshots and self._is_whole(offset):
             return
         try:
             write_snapshot(self._files, self._directory, offset, state.snapshot())
         except OSError as error:
             logger.warning("the snapshot of %r cannot be written: %s", segment, error)
             return
-        insort(self._snapshots, offset)
+        if offset not in self._snapshots:
+            insort(self._snapshots, offset)
         self.written.append(offset)
+
+    def _is_whole(self, offset: int) -> bool:
+        try:
+            read_snapshot(self._files, self._directory, offset)
+        except CorruptFileError as error:
+            logger.warning("%s: the snapshot at %d: %s", self._directory, offset, error)
+            return False
+        return True
 
     def renew_index(self, segment: LogSegment) -> None:
         """Rebuild the transaction index of one segment."""
@@ -138,12 +152,16 @@ class ProducerLog:
         self._renew(segment, self._replayed(segment, offset, state), knows_all=is_complete)
 
     def aborted_in(self, segment: LogSegment) -> list[AbortedTransaction]:
-        """What the index of a segment has to hold, by the batches alone; changes no file."""
+        """Return the correct index content of a segment, from the batches alone;
+        changes no file.
+        """
         state, offset = self._restored(segment.base_offset, removes_damaged=False)
         return self._replayed(segment, offset, state).aborted
 
     def _replayed(self, segment: LogSegment, offset: int, state: ProducerState) -> _Replayed:
-        """What is found in a segment, all before it from an offset on being noted first."""
+        """Replay a segment, after applying everything between an offset and the segment to
+        `state`.
+        """
         for before, end in self._with_ends():
             if before is segment:
                 break
@@ -158,7 +176,9 @@ class ProducerLog:
     def _restored(
         self, up_to_offset: int, *, removes_damaged: bool = True
     ) -> tuple[ProducerState, int]:
-        """(producers, offset) of the newest good snapshot up to an offset; 0 without one."""
+        """Return (producers, offset) of the latest valid snapshot up to an offset; offset 0 if
+        there is none.
+        """
         state = ProducerState()
         for offset in [one for one in self._snapshots if one <= up_to_offset][::-1]:
             try:
@@ -174,7 +194,7 @@ class ProducerLog:
         return state, 0
 
     def _replay(self, segment: LogSegment, offset: int, state: ProducerState) -> _Replayed:
-        """Note the batches of a segment from an offset on."""
+        """Apply the batches of a segment from an offset on."""
         aborted: list[AbortedTransaction] = []
         unknown: set[int] = set()
         try:
@@ -197,7 +217,7 @@ class ProducerLog:
             logger.warning("%s", error)
             return _Replayed(aborted, unknown, is_whole=False)
         finally:
-            # All that was found in the log is settled.
+            # Everything found in the log is settled.
             state.spans.settle(self._end_offset)
         return _Replayed(aborted, unknown, is_whole=True)
 
@@ -213,10 +233,10 @@ class ProducerLog:
         )
 
     def _renew(self, segment: LogSegment, found: _Replayed, *, knows_all: bool) -> None:
-        """Let the index of a segment hold what was found in it.
+        """Replace the index content of a segment by what was found in it.
 
-        An entry stays where the batches cannot tell: behind damage, and if the transaction began in
-        segments that are gone along with what was known of it.
+        Entries are kept where the batches are inconclusive: after damage, and if the transaction
+        began in segments that have been deleted with their producer state.
         """
         before: list[AbortedTransaction] = []
         if segment.aborted is not None:
@@ -248,10 +268,10 @@ class ProducerLog:
 
 
 class _Replayed(NamedTuple):
-    """What the batches of a segment say of aborted transactions."""
+    """Aborted transactions found in the batches of a segment."""
 
     aborted: list[AbortedTransaction]
     unknown: set[int]
-    """Offsets of markers that ended nothing that is known of, or that are commits."""
+    """Offsets of markers that ended no known transaction, or committed one."""
     is_whole: bool
-    """No damage hid anything."""
+    """Whether no damage hides anything."""

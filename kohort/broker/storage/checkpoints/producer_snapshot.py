@@ -1,8 +1,8 @@
-"""Producer snapshot files: the producers of a log as of an offset, in Kafka's format.
+"""Producer snapshots: the producer state of a log at an offset, in Kafka's format.
 
-`<offset>.snapshot` holds what all batches below the offset say about idempotent producers; with it,
-only batches from there on are read again at a start. A file that is damaged or torn does not have
-its checksum, and the one before it is used.
+`<offset>.snapshot` has the state of idempotent producers from all batches below the offset, so that
+a start only has to read later batches. A damaged or partly written file fails its checksum, and the
+previous one is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION = 1
 
 
 def encode_snapshot(producers: Sequence[ProducerSnapshot]) -> bytes:
-    """The content of a snapshot file."""
+    """Encode a snapshot file."""
     body = b"".join(
         [_COUNT.pack(len(producers)), *(_PRODUCER.pack(*producer) for producer in producers)]
     )
@@ -32,7 +32,7 @@ def encode_snapshot(producers: Sequence[ProducerSnapshot]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> list[ProducerSnapshot]:
-    """The producers in a snapshot file; CorruptFileError if it is not what was written."""
+    """Decode a snapshot file. Raises CorruptFileError if it is damaged."""
     if len(content) < _HEAD.size + _COUNT.size:
         raise CorruptFileError(f"a producer snapshot of {len(content)} bytes")
     version, crc = _HEAD.unpack_from(content)
@@ -49,11 +49,13 @@ def decode_snapshot(content: bytes) -> list[ProducerSnapshot]:
 def write_snapshot(
     files: FileSystem, directory: str, offset: int, producers: Sequence[ProducerSnapshot]
 ) -> None:
-    """Write the snapshot of an offset. Not synced: without it more of the log is read again."""
+    """Write the snapshot of an offset. Not synced: until batches below it are deleted, it only
+    saves reading them at a start.
+    """
     path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
     replace_file(files, path, encode_snapshot(producers), sync=False)
 
 
 def read_snapshot(files: FileSystem, directory: str, offset: int) -> list[ProducerSnapshot]:
-    """The producers as of an offset. Raises OSError and CorruptFileError."""
+    """Return the producers at an offset. Raises OSError and CorruptFileError."""
     return decode_snapshot(read_file(files, f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"))

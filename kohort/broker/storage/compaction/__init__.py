@@ -1,1 +1,1 @@
-"""Keeps the last record of each key."""
+"""Log compaction: keeps the last record of each key."""

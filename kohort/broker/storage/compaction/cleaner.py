@@ -1,24 +1,24 @@
-"""Compaction: a log that keeps the last value of every key.
+"""Compaction: keeps the last value of every key in a log.
 
-A log is clean up to an offset that the caller notes (Kafka's cleaner-offset-checkpoint) and dirty
-behind it. `plan_compaction` says whether there is enough dirt to be worth it. A `Compaction` then
-reads the dirty part and remembers the latest offset of every key, as many as its memory allows;
-rewrites the segments up to there without records that have a later one; and puts the new segments
-in the place of the old ones (:mod:`kohort.broker.storage.compaction.swap`). The active segment is
-never touched, nor any whose transactions are not all decided.
+A log is clean up to an offset that the caller stores (Kafka's cleaner-offset-checkpoint) and dirty
+after it. `plan_compaction` decides whether the dirty part is large enough. A `Compaction` then
+reads the dirty part and collects the latest offset of every key, as many as its memory allows;
+rewrites the segments up to there without records that have a later one; and replaces the old
+segments by the new ones (:mod:`kohort.broker.storage.compaction.swap`). The active segment is never
+touched, nor any with undecided transactions.
 
-What keeps a deleted key from coming back, however far a run gets and wherever it is broken off:
+Why a deleted key never comes back, however far a run gets and wherever it is interrupted:
 
 - Segments are replaced from the oldest on, each group before the next is read. So a tombstone gets
-  its horizon only when what it deletes is gone, and a run broken off has done a beginning.
-- What lies behind the end of the map is not looked at.
-- A log is clean only up to where every group was replaced and its directory is synced, and only as
-  far as it is on the disk. Otherwise a power loss could take the later record of a key, or bring
-  back the earlier one behind the back of the checkpoint.
+  its horizon only when the records it deletes are gone, and an interrupted run has made progress.
+- Records after the end of the map are not examined.
+- A log counts as clean only up to where every group was replaced and its directory is synced, and
+  only as far as it has been flushed to disk. Otherwise a power failure could lose the later record
+  of a key, or restore the earlier one although the checkpoint says it is gone.
 
-`plan_compaction` and `swap` belong to the thread of the log and are quick; `work` may run on any
-other, a step at a time. Retention may delete segments meanwhile; what was made of them is then
-made once more of those that are left.
+`plan_compaction` and `swap` run in the log's thread and are quick; `work` may run in any other, a
+step at a time. Retention may delete segments meanwhile; their replacement is then rebuilt from the
+remaining ones.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from kohort.protocol.errors import DecodeError
 logger = logging.getLogger(__name__)
 
 STEP_BYTES = 64 << 10
-"""Read between two pauses: two milliseconds of work. A thread that never pauses lets the loop wait
-for the interpreter's switch interval, 5 ms, each time it has something to do."""
+"""Bytes read between two pauses: two milliseconds of work. A thread that never pauses makes the
+event loop wait for the interpreter's switch interval, 5 ms, each time it has something to do."""
 
 
 class CompactionPlan(NamedTuple):
-    """What a compaction may touch."""
+    """The segments that a compaction may rewrite."""
 
     segments: tuple[LogSegment, ...]
     """From the start of the log; all sealed."""
@@ -55,17 +55,17 @@ class CompactionPlan(NamedTuple):
     end_offset: int
     """Where the last of these segments ends."""
     dirty_ratio: float
-    """Bytes of dirty segments among all of these."""
+    """Bytes of dirty segments, as a share of all of these."""
 
 
 def plan_compaction(
     log: PartitionLog, *, first_dirty_offset: int, up_to_offset: int, wall_ms: int
 ) -> CompactionPlan | None:
-    """What to compact now; None if there is not enough to do yet. Raises StorageError.
+    """Return what to compact now; None if there is not enough to do yet. Raises StorageError.
 
     Args:
-        first_dirty_offset: as the last compaction left it, 0 if there was none.
-        up_to_offset: the last stable offset; segments that reach beyond it are left alone.
+        first_dirty_offset: from the last compaction, 0 if there was none.
+        up_to_offset: the last stable offset; segments beyond it are left alone.
     """
     config = log.config
     if "compact" not in config.cleanup_policy or log.failed:
@@ -76,7 +76,7 @@ def plan_compaction(
             return None
         end_offset = log.segments[len(segments)].base_offset
         if not log.log_start_offset <= first_dirty_offset <= end_offset:
-            first_dirty_offset = log.log_start_offset  # The log was cut or deleted meanwhile.
+            first_dirty_offset = log.log_start_offset  # The log was truncated or deleted meanwhile.
         dirty = [
             segment
             for segment, following in zip(segments, log.segments[1:], strict=False)
@@ -95,7 +95,7 @@ def plan_compaction(
 
 
 def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSegment]:
-    """Segments from the start that are sealed, decided and old enough."""
+    """Return the segments from the start that are sealed, decided and old enough."""
     youngest = wall_ms - log.config.min_compaction_lag_ms
     found: list[LogSegment] = []
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
@@ -108,26 +108,30 @@ def _cleanable(log: PartitionLog, up_to_offset: int, wall_ms: int) -> list[LogSe
 
 
 def _is_older(segment: LogSegment, wall_ms: int) -> bool:
-    """Whether no record of a segment is as young as a time; by its file if no record has a time."""
+    """Whether all records of a segment are older than `wall_ms`; uses the file's time if no record
+    has a timestamp.
+    """
     latest = load_max_timestamp(segment)
     return latest is not None and (latest if latest >= 0 else segment.created_ms) < wall_ms
 
 
 def _first_written_ms(segment: LogSegment) -> int:
-    """When a segment was begun: what max.compaction.lag.ms counts from, as in Kafka."""
+    """When a segment was started, from which max.compaction.lag.ms counts, as in Kafka."""
     first = load_first_timestamp(segment)
     return first if first > 0 else segment.created_ms
 
 
 class Compaction:
-    """One run over one log. Use: `work` until it returns False, `swap` after each; then `close`."""
+    """One run over one log. Call `work` until it returns False, with `swap` after each call; then
+    `close`.
+    """
 
     def __init__(
         self, log: PartitionLog, plan: CompactionPlan, *, memory_bytes: int, wall_ms: int
     ) -> None:
-        """`memory_bytes` bounds the map of keys; with less, a run gets less far."""
+        """`memory_bytes` limits the map of keys; with less memory, a run covers less."""
         self.cleaned_up_to = plan.first_dirty_offset
-        """The first dirty offset of the next run; true once `work` has returned False."""
+        """The first dirty offset of the next run; valid once `work` has returned False."""
         self._log = log
         self._plan = plan
         self._wall_ms = wall_ms
@@ -137,7 +141,7 @@ class Compaction:
         self._config = log.config
         self._gone: _Gone | None = None
         self._decided_by = log.log_end_offset
-        """All markers of transactions in the plan lie below."""
+        """All transaction markers for the plan are below this offset."""
         producers = log.producers.snapshot()
         self._last_offsets = {
             taken.producer_id: taken.last_offset for taken in producers if taken.last_offset >= 0
@@ -148,16 +152,17 @@ class Compaction:
         first_offset = plan.segments[0].base_offset
         self._aborted_reading = log.aborted.reading(first_offset, plan.end_offset)
         self._aborted = AbortedRanges()
-        """Aborted transactions that it may meet; its first step reads them, as they may be many."""
+        """Aborted transactions in the range; read by the first step, since there may be many."""
         self._transactions = TransactionPass(self._aborted)
         self._ready: tuple[list[LogSegment], CleanedSegment] | None = None
         self._steps = self._run()
 
     def work(self) -> bool:
-        """Do one step, of STEP_BYTES or one batch; whether there is more. For one thread at a time.
+        """Perform one step, of STEP_BYTES or one batch; return whether there is more. One thread at
+        a time.
 
-        Raises StorageError if the disk refuses, CorruptBatchError if damage is met; then `close` is
-        all that is left.
+        Raises StorageError if the disk fails, CorruptBatchError for damage; then only `close` may
+        be called.
         """
         try:
             next(self._steps)
@@ -168,19 +173,19 @@ class Compaction:
         return True
 
     def swap(self, *, wall_ms: int) -> None:
-        """Put a finished segment in its place, if there is one. For the log's thread.
+        """Put a finished segment in place, if there is one. To be called in the log's thread.
 
         Raises StorageError.
         """
         if self._ready is None:
             return
-        # Once it is decided, a start after a failure needs its files.
+        # Once the swap is decided, a start after a failure needs the files.
         (replaced, cleaned), self._ready = self._ready, None
         if not self._log.replace_segments(replaced, cleaned, wall_ms=wall_ms):
             cleaned.discard()
 
     def close(self) -> None:
-        """Throw away what is not in its place."""
+        """Delete everything that is not in place."""
         self._steps.close()
         if self._ready is not None:
             self._ready[1].discard()
@@ -188,8 +193,9 @@ class Compaction:
 
     def _run(self) -> Generator[None, None, None]:
         if self._log.flushed_offset < self._decided_by:
-            # A record that goes because a later one has its key must not be the only one on disk;
-            # nor without the marker, perhaps far behind it, that says that the later one counts.
+            # A record removed because of a later one with its key must not be the only one on disk;
+            # the marker that makes the later one count, perhaps far behind it, must be there as
+            # well.
             self._log.flush()
         self._aborted = AbortedRanges(self._aborted_reading.read())
         self._transactions = TransactionPass(self._aborted)
@@ -210,11 +216,11 @@ class Compaction:
             while living := [segment for segment in group if not segment.is_deleted]:
                 self._transactions = before.copy()
                 yield from self._clean(living, terms)
-        # Before anything is noted that relies on it.
+        # Before anything is stored that relies on it.
         self._log.files.sync_directory(str(self._log.directory))
 
     def _note_keys(self) -> Iterator[None]:
-        """Fill the map from the dirty part, as far as it goes; whole batches only."""
+        """Fill the map from the dirty part, as far as there is room; whole batches only."""
         plan = self._plan
         for segment, end in _with_ends(plan.segments, plan.end_offset):
             if end <= plan.first_dirty_offset:
@@ -231,7 +237,7 @@ class Compaction:
             self.cleaned_up_to = end
 
     def _note_keys_of(self, segment: LogSegment) -> Generator[None, None, bool]:
-        """The same for one segment; whether there was room for all of it."""
+        """Fill the map from one segment; return whether there was room for all of it."""
         for batch, data in self._batches(segment):
             if batch is None:
                 yield
@@ -252,9 +258,9 @@ class Compaction:
         return True
 
     def _clean(self, group: list[LogSegment], terms: RetentionTerms) -> Iterator[None]:
-        """Make one segment of a group and have it put in place.
+        """Create the replacement of a group of segments and have it put in place.
 
-        If one of the group is deleted meanwhile, the others are as they were.
+        If one of the group is deleted meanwhile, the others stay as they were.
         """
         cleaned = CleanedSegment(
             self._log.files,
@@ -279,7 +285,7 @@ class Compaction:
             raise
         self._ready = group, cleaned
         yield
-        assert self._ready is None, "`swap` comes after each `work`"
+        assert self._ready is None, "`swap` must follow each `work`"
 
     def _rewrite(
         self, segment: LogSegment, cleaned: CleanedSegment, terms: RetentionTerms
@@ -309,15 +315,15 @@ class Compaction:
                 cleaned.append(kept)
 
     def _fill(self, cleaned: CleanedSegment) -> None:
-        """Cover the offsets of batches that are gone."""
+        """Cover the offsets of removed batches."""
         if self._gone is not None:
             cleaned.append(filler(*self._gone))
             self._gone = None
 
     def _batches(self, segment: LogSegment) -> Iterator[tuple[BatchAt | None, bytes]]:
-        """Every batch of a segment, checked, with its bytes; None where a step may end.
+        """Yield every batch of a segment, verified, with its bytes; None where a step may end.
 
-        Reads through a handle of its own, which no one else closes.
+        Reads through a file handle of its own, which no other code closes.
         """
         file = self._log.files.file(segment.log.path)
         walked = walk_batches(
@@ -346,7 +352,7 @@ class Compaction:
 
 
 class _Gone(NamedTuple):
-    """Neighbouring batches of one epoch of which nothing is left."""
+    """Consecutive batches of one epoch of which nothing is left."""
 
     base_offset: int
     last_offset: int
@@ -361,7 +367,7 @@ def _with_ends(segments: Sequence[LogSegment], end_offset: int) -> Iterator[tupl
 def _grouped(
     segments: Sequence[LogSegment], segment_bytes: int, end_offset: int
 ) -> list[list[LogSegment]]:
-    """Neighbours that fit into one segment together, so that small ones do not pile up."""
+    """Group adjacent segments that fit into one, so that small ones do not accumulate."""
     groups: list[list[LogSegment]] = []
     size_bytes = 0
     for segment, end in _with_ends(segments, end_offset):

@@ -1,14 +1,14 @@
-"""What compaction keeps of a batch, by Kafka's rules (KIP-58, KIP-534).
+"""Decides what compaction keeps of a batch, by Kafka's rules (KIP-58, KIP-534).
 
-A record stays if no later record has its key; a tombstone (no value) stays for delete.retention.ms
-longer, counted from the first compaction that met it, which notes the end of that time in the
-batch. Records without a key go, and those of aborted transactions. Batches keep their offsets and
-what they say of their producer. A marker stays as long as anything of its transaction, and then for
-delete.retention.ms longer (:mod:`kohort.broker.storage.compaction.transactions`).
+A record is kept if no later record has its key; a tombstone (no value) is kept for
+delete.retention.ms longer, from the first compaction that meets it, which stores the end of that
+time in the batch. Records without a key are removed, and those of aborted transactions. Batches
+keep their offsets and producer data. A marker is kept as long as anything of its transaction, and
+then for delete.retention.ms longer (:mod:`kohort.broker.storage.compaction.transactions`).
 
-Where Kafka leaves gaps between the batches that remain, here an empty batch of 61 bytes covers all
-offsets of a gap, as Kafka's own empty batches do for producers. Consumers advance over it, and a
-log never has a gap that is not damage.
+Where Kafka leaves gaps between the remaining batches, here an empty batch of 61 bytes covers all
+offsets of a gap, as Kafka's own empty batches do for producers. Consumers advance over it, and
+every gap in a log is a sign of damage.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _CODEC_MASK = 0x07
 
 
 def note_keys(offsets: KeyOffsets, batch: Buffer, header: BatchHeader) -> None:
-    """Note every key of a batch, or none of them and DecodeError."""
+    """Add every key of a batch to the map, or raise DecodeError having added none."""
     if header.is_control or not header.record_count:
         return
     block = inflate(batch, header)
-    # All of them first: a batch that cannot be read must not outdate what can.
+    # All of them first: an unreadable batch must not supersede readable ones.
     spans = list(iter_spans(block, header.record_count))
     base_offset = header.base_offset
     for span in spans:
@@ -58,29 +58,30 @@ def note_keys(offsets: KeyOffsets, batch: Buffer, header: BatchHeader) -> None:
 
 
 class RetentionTerms(NamedTuple):
-    """What decides about the records of one compaction."""
+    """What determines which records one compaction keeps."""
 
     offsets: KeyOffsets
     up_to_offset: int
-    """Where the range ends that `offsets` knows; at the start of a batch."""
+    """The end of the range covered by `offsets`; at the start of a batch."""
     wall_ms: int
     delete_retention_ms: int
     last_offsets: Mapping[int, int]
-    """Producer id -> last offset: the batch that ends there stays, be it empty."""
+    """Producer id -> last offset: the batch that ends there is kept, even if it is empty."""
     marked_epochs: Mapping[int, int]
-    """Producer id -> epoch, of those without a batch: a marker of it stays, be it empty."""
+    """Producer id -> epoch, of producers without a batch: one marker is kept, even if it is
+    empty."""
 
 
 def filter_batch(
     batch: Buffer, header: BatchHeader, terms: RetentionTerms, transactions: TransactionPass
 ) -> bytes | None:
-    """The batch as it is to be written again, None if nothing of it is. Raises DecodeError.
+    """Return the batch as it is to be rewritten, None if nothing of it is kept. Raises DecodeError.
 
-    A batch behind the range of the map stays exactly as it is. Above all its tombstones get no
-    horizon: what they delete is still there, and a tombstone must outlast that.
+    A batch after the range of the map is kept unchanged. In particular its tombstones get no
+    horizon: the records they delete still exist, and a tombstone must outlast them.
 
     Args:
-        transactions: what the pass has met before this batch, and notes of it.
+        transactions: the state of the pass before this batch; updated.
     """
     if header.base_offset >= terms.up_to_offset:
         return bytes(batch)
@@ -93,7 +94,7 @@ def filter_batch(
 
 
 def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -> bytes | None:
-    """The same for a batch with records that count."""
+    """Filter a batch of records that are valid."""
     block = inflate(batch, header)
     spans = list(iter_spans(block, header.record_count))
     kept = [span for span in spans if _stays(block, span, header, terms)]
@@ -112,7 +113,7 @@ def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -
 def _filter_marker(
     batch: Buffer, header: BatchHeader, terms: RetentionTerms, transactions: TransactionPass
 ) -> bytes | None:
-    """The same for a control batch."""
+    """Filter a control batch."""
     is_last_trace = terms.marked_epochs.get(header.producer_id) == header.producer_epoch
     if not header.record_count:
         return bytes(batch) if is_last_trace else None
@@ -148,7 +149,7 @@ def _ends_a_producer(header: BatchHeader, terms: RetentionTerms) -> bool:
 def _with_horizon(
     batch: Buffer, kept: list[RecordSpan], header: BatchHeader, horizon_ms: int
 ) -> bytes:
-    """The horizon takes the place of the base timestamp, to which deltas are relative."""
+    """Encode with the horizon in place of the base timestamp, to which deltas are relative."""
     offsets = {header.base_offset + span.offset_delta for span in kept}
     records = [record for record in decode_records(batch, header) if record.offset in offsets]
     payload = bytearray()
@@ -170,7 +171,7 @@ def _assembled(
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """The header alone, which still says what its producer sent."""
+    """Return the header alone, which still has the producer's data."""
     changed = header._replace(
         attributes=header.attributes & ~(_CODEC_MASK | _HORIZON_BIT),
         record_count=0,
@@ -180,7 +181,7 @@ def _emptied(header: BatchHeader) -> bytes:
 
 
 def filler(base_offset: int, last_offset: int, leader_epoch: int) -> bytes:
-    """An empty batch that covers offsets whose records are gone."""
+    """Create an empty batch that covers the offsets of removed records."""
     header = BatchHeader(
         base_offset=base_offset,
         length=0,

@@ -1,13 +1,14 @@
-"""The map of compaction: the latest offset of every key in a range of a log, in little memory.
+"""The map used by compaction: the latest offset of every key in a range of a log, in little memory.
 
-How far one run of compaction gets is how many keys its map holds, so a key takes 24 bytes, as in
-Kafka's SkimpyOffsetMap: a hash of 16 bytes, which is trusted to tell keys apart, and the offset.
+The number of keys that the map can hold determines how far one run of compaction gets, so a key
+takes 24 bytes, as in Kafka's SkimpyOffsetMap: a hash of 16 bytes, which is assumed to be unique,
+and the offset.
 
-A Python dict would need 200. The entries lie in byte arrays instead: shards of buckets of 16
-entries. A key belongs to one bucket, and to the next one of its shard if that is full; `find` looks
-through a bucket in a tenth of a microsecond, which no loop over slots could do. Shards are made
-when their first key comes, so a log of few keys needs little however large the map may grow. Which
-shard and bucket a key belongs to depends on a secret of the process: keys cannot be chosen to
+A Python dict would need 200. Instead the entries are stored in byte arrays: shards of buckets of 16
+entries. A key belongs to one bucket, and to the next one of its shard if that is full; `find`
+searches a bucket in a tenth of a microsecond, which no loop over slots could do. Shards are created
+with their first key, so a log of few keys needs little memory however large the map may grow. The
+shard and bucket of a key depend on a secret of the process, so that keys cannot be chosen to
 collide.
 """
 
@@ -29,40 +30,40 @@ _ENTRY_BYTES: Final = _ENTRY.size
 _BUCKET_ENTRIES: Final = 16
 _BUCKET_BYTES: Final = _BUCKET_ENTRIES * _ENTRY_BYTES
 _BUCKETS: Final = 128
-"""In a shard; a power of two."""
+"""Buckets in a shard; a power of two."""
 _BUCKET_MASK: Final = _BUCKETS - 1
 _BUCKET_BITS: Final = _BUCKETS.bit_length() - 1
 SHARD_BYTES: Final = _BUCKETS * _BUCKET_BYTES
 KEY_MEMORY_BYTES: Final = _ENTRY_BYTES / LOAD_FACTOR
-"""What a key takes, measured: 26.8 bytes."""
+"""Memory per key, measured: 26.8 bytes."""
 
 
 def hash_of(key: Buffer) -> bytes:
-    """What stands for a key."""
+    """Return the hash that represents a key."""
     return blake2b(key, digest_size=HASH_BYTES).digest()
 
 
 class KeyOffsets:
-    """See the module. Keys are given by their hash, from `hash_of`."""
+    """The map. Keys are passed as hashes from `hash_of`."""
 
     __slots__ = ("_keys_max", "_overflow", "_shards", "_size")
 
     def __init__(self, memory_bytes: int, *, offset_span: int) -> None:
-        """`memory_bytes` bounds it; there are no more keys than offsets in its range."""
+        """`memory_bytes` limits it; there cannot be more keys than offsets in its range."""
         self._keys_max = max(1, int(memory_bytes / KEY_MEMORY_BYTES))
         entry_count = min(self._keys_max, max(1, offset_span)) / LOAD_FACTOR
         shard_count = int(entry_count / (_BUCKETS * _BUCKET_ENTRIES)) + 1
         self._shards: list[tuple[bytearray, bytearray] | None] = [None] * shard_count
-        """Entries, and how many there are in each bucket."""
+        """Per shard, the entries, and how many there are in each bucket."""
         self._overflow: dict[bytes, int] = {}
-        """The few that find no room in their shard."""
+        """The few keys that do not fit in their shard."""
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     def has_room_for(self, count: int) -> bool:
-        """Whether `count` more keys are within the bound; the first ones always are."""
+        """Whether `count` more keys are within the limit; always true for an empty map."""
         return not self._size or self._size + count <= self._keys_max
 
     def note(self, key_hash: bytes, offset: int) -> None:
@@ -95,7 +96,7 @@ class KeyOffsets:
         self._overflow[key_hash] = offset
 
     def latest(self, key_hash: bytes) -> int:
-        """The latest offset of a key, -1 if none was noted."""
+        """Return the latest offset of a key, -1 if there is none."""
         place = hash(key_hash)
         shard = self._shards[(place >> _BUCKET_BITS) % len(self._shards)]
         if shard is None:
@@ -117,9 +118,9 @@ class KeyOffsets:
 
 
 def _find(entries: bytearray, key_hash: bytes, start: int, stop: int) -> int:
-    """Where the entry of a key begins, -1 if there is none."""
+    """Return where the entry of a key begins, -1 if there is none."""
     found = entries.find(key_hash, start, stop)
     while found >= 0 and (found - start) % _ENTRY_BYTES:
-        # Parts of two entries that happen to look like it.
+        # A match across two entries; search on.
         found = entries.find(key_hash, found + 1, stop)
     return found

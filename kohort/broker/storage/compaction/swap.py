@@ -1,15 +1,15 @@
-"""Replacing segments of a log by one that holds what is left of them, safe against crashes.
+"""Crash-safe replacement of segments of a log by a compacted one.
 
-The new files are written under *.cleaned. Then, in this order:
+The new files are written as *.cleaned. Then, in this order:
 
-1. the indexes and at last the .log become *.swap: from here on the replacement is decided;
-2. the old segments become *.deleted;
-3. the indexes and at last the .log get their final names.
+1. the indexes and finally the .log are renamed to *.swap: from here on the replacement is decided;
+2. the old segments are renamed to *.deleted; 3. the indexes and finally the .log get their final
+names.
 
-A start that finds a .log.swap goes on from there; anything less is thrown away. Each step relies on
-the renames before it, which file systems with a metadata journal keep in order. All three are done
-in one go: a replacement that was decided and then left lying would bring back, at a later start,
-what compaction or retention has taken away meanwhile.
+A start that finds a .log.swap completes the replacement; otherwise the new files are deleted. Each
+step relies on the renames before it, which file systems with a metadata journal keep in order. All
+three are done without interruption: a decided replacement that is left lying would, at a later
+start, bring back what compaction or retention has removed meanwhile.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from kohort.broker.storage.segment.batch_walk import FEW_BYTES, walk_batches
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX = (1 << 63) - 1
-"""Where a replacement ends is not known before it is read."""
+"""The end of a replacement is unknown until it is read."""
 
-# The .log last: what it stands for is then complete.
+# The .log last: once it is renamed everything is complete.
 _IN_ORDER = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX)
 
 
 def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
-    """Where a file of the replacement is written."""
+    """Return where a file of the replacement is written."""
     return f"{directory}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
 
 
 def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Step 1. The files must be on the disk. Raises OSError: nothing is decided then."""
+    """Perform step 1. The files must be on disk. Raises OSError: then nothing is decided."""
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if files.exists(path + CLEANED_SUFFIX):
@@ -54,7 +54,7 @@ def decide_swap(files: FileSystem, directory: str, base_offset: int) -> None:
 
 
 def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Step 3. Raises OSError."""
+    """Perform step 3. Raises OSError."""
     for suffix in _IN_ORDER:
         path = f"{directory}/{file_name(base_offset, suffix)}"
         if files.exists(path + SWAP_SUFFIX):
@@ -62,7 +62,7 @@ def finish_swap(files: FileSystem, directory: str, base_offset: int) -> None:
 
 
 def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None:
-    """Throw a replacement away that is not decided. Raises OSError."""
+    """Delete a replacement that is not decided. Raises OSError."""
     for suffix in _IN_ORDER:
         for state in (CLEANED_SUFFIX, SWAP_SUFFIX):
             path = f"{directory}/{file_name(base_offset, suffix)}{state}"
@@ -71,7 +71,7 @@ def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None
 
 
 def complete_swaps(files: FileSystem, directory: str) -> None:
-    """At a start: carry out replacements that were decided, throw others away. Raises OSError."""
+    """At a start: complete decided replacements, delete others. Raises OSError."""
     names = [entry.name for entry in files.entries(directory)]
     found = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
     decided = [base_offset for base_offset in found if base_offset is not None]
@@ -89,7 +89,7 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
     replaced = sorted(offset for offset in offsets if offset is not None and offset >= base_offset)
     end_offset = _end_of(files, path, base_offset)
     if end_offset is None:
-        # It was complete and on the disk when this was decided, so it was damaged since.
+        # It was complete and on disk when this was decided, so it was damaged later.
         if base_offset in replaced:
             logger.error("%s is damaged; the segments that it was made from stay", path)
             discard_cleaned(files, directory, base_offset)
@@ -107,7 +107,7 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
 
 
 def _end_of(files: FileSystem, path: str, base_offset: int) -> int | None:
-    """The offset behind the last batch of a replacement; None if it is damaged."""
+    """Return the offset after the last batch of a replacement; None if it is damaged."""
     file = files.file(path)
     end_offset = base_offset
     try:

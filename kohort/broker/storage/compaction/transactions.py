@@ -1,12 +1,12 @@
-"""What compaction has to know of transactions, by Kafka's rules (KIP-98, KIP-534).
+"""Transactions in compaction, by Kafka's rules (KIP-98, KIP-534).
 
-A log is compacted below its last stable offset only, where every transaction is decided. Records of
-those that were aborted are no values of their keys, and go. A marker goes when nothing is left of
-its transaction, but as late as tombstones do: a reader that has seen a record of the transaction
-must still find what became of it.
+A log is compacted only below its last stable offset, where every transaction is decided. Records of
+aborted transactions do not count as values of their keys, and are removed. A marker is removed when
+nothing is left of its transaction, but as late as tombstones: a reader that has seen a record of
+the transaction must still find its outcome.
 
-A run passes over a log from its start, so that the data of a transaction is met before its marker,
-in whichever segments they lie.
+A run goes through a log from its start, so that the data of a transaction is met before its marker,
+in whichever segments they are.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kohort.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 
 
 class AbortedRanges:
-    """The aborted transactions that a run may meet; unchanging."""
+    """The aborted transactions in the range of a run; immutable."""
 
     __slots__ = ("_by_marker", "_by_producer")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
-        """All with records in the range of the run, though their marker lie behind it."""
+        """`aborted`: all with records in the range of the run, even if their marker is after it."""
         self._by_marker = {one.last_offset: one for one in aborted}
         self._by_producer: dict[int, list[AbortedTransaction]] = {}
         for _, one in sorted(self._by_marker.items()):
@@ -37,12 +37,12 @@ class AbortedRanges:
         of_producer = self._by_producer.get(header.producer_id)
         if of_producer is None:
             return False
-        # A producer's transactions follow each other: the first that ends behind the batch.
+        # A producer's transactions do not overlap: find the first that ends after the batch.
         number = bisect_right(of_producer, header.base_offset, key=lambda one: one.last_offset)
         return number < len(of_producer) and of_producer[number].first_offset <= header.base_offset
 
     def marked_at(self, offset: int) -> AbortedTransaction | None:
-        """The one whose marker lies there."""
+        """Return the transaction whose marker has this offset."""
         return self._by_marker.get(offset)
 
 
@@ -54,21 +54,21 @@ class TransactionPass:
     def __init__(self, aborted: AbortedRanges, with_data: Iterable[int] = ()) -> None:
         self.aborted = aborted
         self._with_data = set(with_data)
-        """Producer ids of which a transactional batch was met since their last marker."""
+        """Producer ids with a transactional batch since their last marker."""
         self._spent: set[int] = set()
         """Offsets of markers of whose transactions nothing is left."""
 
     def copy(self) -> TransactionPass:
-        """To go on from here more than once."""
+        """Return a copy, to be able to continue from here more than once."""
         return TransactionPass(self.aborted, self._with_data)
 
     def note_data(self, header: BatchHeader) -> None:
-        """A batch of records was met: empty or not, it opens a transaction when it is replayed."""
+        """Process a batch of records: empty or not, it opens a transaction when it is replayed."""
         if header.attributes & TRANSACTIONAL_BIT:
             self._with_data.add(header.producer_id)
 
     def is_spent(self, header: BatchHeader) -> bool:
-        """A marker was met: whether its transaction had no batch in this pass."""
+        """Process a marker; return whether its transaction had no batch in this pass."""
         if header.producer_id in self._with_data:
             self._with_data.remove(header.producer_id)
             return False
@@ -76,6 +76,6 @@ class TransactionPass:
         return True
 
     def index_entry(self, header: BatchHeader) -> AbortedTransaction | None:
-        """What the index of the new segment needs of a batch that is kept."""
+        """Return the index entry of the new segment for a batch that is kept."""
         offset = header.base_offset
         return None if offset in self._spent else self.aborted.marked_at(offset)

@@ -1,4 +1,4 @@
-"""The segment that compaction writes, under *.cleaned names until it takes its place."""
+"""The segment that compaction writes, under *.cleaned names until it is put in place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ BUFFER_BYTES = 1 << 16
 
 
 class CleanedSegment:
-    """Written by one thread, put in place by another. Only `discard` raises no OSError."""
+    """A segment being written. Written by one thread, put in place by another. All methods except
+    `discard` raise OSError.
+    """
 
     def __init__(
         self,
@@ -47,8 +49,8 @@ class CleanedSegment:
         """`interval`: bytes between two index entries.
 
         Args:
-            replaces_aborted: there is an index of aborted transactions, which must not outlive the
-                segment that it belongs to: a marker that is gone would end none of them.
+            replaces_aborted: whether there is an index of aborted transactions, which must not
+                outlive the segment that it belongs to: a removed marker ends none of them.
         """
         self.base_offset = base_offset
         self.size_bytes = 0
@@ -70,7 +72,7 @@ class CleanedSegment:
         self._buffer = bytearray()
 
     def append(self, batch: bytes) -> None:
-        """Add a batch as it is, offsets and all."""
+        """Append a batch unchanged, including its offsets."""
         header = read_header(batch)
         if self.size_bytes + len(batch) > POSITION_MAX:
             raise OSError(f"{self._log.path} has grown beyond what a segment can hold")
@@ -87,14 +89,14 @@ class CleanedSegment:
             self._write_out()
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
-        """Keep an entry of the index of aborted transactions; in the order of their markers."""
+        """Add an entry to the index of aborted transactions; in the order of their markers."""
         self._aborted.append(entry)
 
     def finish(self) -> None:
-        """Force the files to disk, complete; `decide` may follow."""
+        """Complete the files and flush them to disk; `decide` may follow."""
         self._write_out()
         if self._aborted or self._replaces_aborted:
-            # One without entries takes the place of the old one, and is then removed.
+            # An index without entries replaces the old one, and is then removed.
             path = cleaned_path(self._directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
             file = self._files.create(path)
             try:
@@ -111,13 +113,13 @@ class CleanedSegment:
         self._log.close()
 
     def decide(self) -> None:
-        """Let a start after a crash finish the replacement. On OSError nothing is decided."""
+        """Make a start after a crash complete the replacement. On OSError nothing is decided."""
         decide_swap(self._files, self._directory, self.base_offset)
 
     def discard(self) -> bool:
-        """Remove the files, unless they are in place already; whether that was possible.
+        """Remove the files, unless they are in place already. Returns whether that was possible.
 
-        As long as nothing is decided, what cannot be removed does no harm.
+        As long as nothing is decided, files that cannot be removed do no harm.
         """
         self._log.close()
         self._index.close()
@@ -130,7 +132,7 @@ class CleanedSegment:
         return True
 
     def put_in_place(self) -> LogSegment:
-        """Give the files their final names; those of the old segments must be gone."""
+        """Give the files their final names; those of the old segments must have been renamed."""
         finish_swap(self._files, self._directory, self.base_offset)
         sizes = {
             LOG_SUFFIX: self.size_bytes,
@@ -151,7 +153,7 @@ class CleanedSegment:
         try:
             self._files.remove(path)
         except OSError as error:
-            # A start finds that it is empty and looks into the batches, which say the same.
+            # A start finds it empty and reads the batches, which have the same information.
             logger.warning("%s cannot be removed: %s", path, error)
 
     def _write_out(self) -> None:

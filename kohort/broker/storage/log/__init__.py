@@ -1,1 +1,1 @@
-"""The log of one partition: segments in order, opened, appended to, read and flushed."""
+"""The log of one partition: opening, appending to, reading and flushing its segments."""

@@ -1,4 +1,4 @@
-"""The end of a log: appending batches and starting new segments."""
+"""Appends batches to the end of a log, and starts new segments."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 class Written(NamedTuple):
-    """Where a batch went."""
+    """The result of an append."""
 
     base_offset: int
     last_offset: int
     is_rolled: bool = False
-    """Whether a new segment was begun for it."""
+    """Whether a new segment was started for it."""
 
 
 class LogAppender:
@@ -43,12 +43,12 @@ class LogAppender:
     def __init__(self, state: LogState) -> None:
         self._state = state
         self._is_ready = False
-        """Everything that an append needs is loaded."""
+        """Whether everything that an append needs is loaded."""
 
     def append(
         self, batch: Buffer, header: BatchHeader, config: LogConfig, leader_epoch: int, wall_ms: int
     ) -> Written:
-        """See PartitionLog.append."""
+        """Implements PartitionLog.append."""
         state = self._state
         before = state.segments[-1]
         if not state.is_usable or not self._is_ready:
@@ -79,7 +79,7 @@ class LogAppender:
     def _note_control(
         self, active: LogSegment, batch: Buffer, header: BatchHeader, base_offset: int, wall_ms: int
     ) -> None:
-        """Note a marker, and in the index of its segment what it aborted."""
+        """Process a marker; add an aborted transaction to its segment's index."""
         state = self._state
         aborted = note_control(
             state.producers, batch, header, base_offset=base_offset, timestamp=wall_ms
@@ -94,7 +94,7 @@ class LogAppender:
         try:
             index.append(aborted)
         except OSError as error:
-            # It is needed on disk before the recovery point passes it; until then it is a hint.
+            # It must be on disk before the recovery point passes it; until then it is only a hint.
             logger.warning("%s cannot be written: %s; kept in memory", index.path, error)
 
     def roll(self, wall_ms: int) -> None:
@@ -120,7 +120,7 @@ class LogAppender:
         return started
 
     def _prepare(self, wall_ms: int) -> None:
-        """Load what appends need, and see that they go behind the last whole batch."""
+        """Load what appends need, and make sure that they follow the last whole batch."""
         state = self._state
         state.check_usable()
         active = state.active
@@ -129,8 +129,8 @@ class LogAppender:
             found = state.end_offset if state.is_tail_known else find_end(active)
             is_damaged = found != state.end_offset or load_max_timestamp(active) is None
         if is_damaged:
-            # What is damaged stays, so that it can be repaired; nothing may be appended behind it,
-            # where no walk from batch to batch would get.
+            # Damaged data stays, so that it can be repaired; nothing may be appended after it,
+            # where a walk from batch to batch would not get.
             state.end_offset = max(state.end_offset, found or 0)
             logger.warning("%r has a damaged end; going on in a new segment", active)
             self._start_segment(wall_ms)
@@ -138,7 +138,7 @@ class LogAppender:
         self._is_ready = True
 
     def _undo(self, active: LogSegment, error: OSError) -> NoReturn:
-        """Take back what a failed append may have written."""
+        """Undo a failed append, which may have written a part of the batch."""
         state = self._state
         try:
             active.undo_append()
@@ -150,7 +150,7 @@ class LogAppender:
 def must_roll(
     active: LogSegment, config: LogConfig, header: BatchHeader, base_offset: int, wall_ms: int
 ) -> bool:
-    """Whether a batch belongs into a new segment, by Kafka's rules; `active` is not empty."""
+    """Whether a batch must start a new segment, by Kafka's rules; `active` is not empty."""
     size_bytes = active.size_bytes + header.length + LENGTH_OVERHEAD_BYTES
     if size_bytes > config.segment_bytes or size_bytes > POSITION_MAX:
         return True
@@ -171,7 +171,7 @@ def must_roll(
 
 
 def _are_indexes_full(active: LogSegment, config: LogConfig) -> bool:
-    """Whether one of them has no room for the entry that is due."""
+    """Whether an index has no room for the next entry."""
     limit = config.segment_index_bytes
     return (
         len(active.index) >= limit // INDEX_ENTRY_BYTES

@@ -1,11 +1,10 @@
-"""Questions to a log that another thread answers, while the log goes on being appended to.
+"""Queries on a log that run in another thread, while the log continues to be appended to.
 
-A log belongs to one thread. What another one reads are twins of its segments: they share the files,
-know what was known when they were made, and keep what they learn to themselves (which bytes are
-verified, where a batch starts, what the latest timestamp is) until the log's thread takes it over.
-What lies below the end of a log does not change, with two exceptions: retention and compaction take
-segments away, and a file of the same name may come in their place. An answer that was read from
-such a segment is void.
+A log belongs to one thread. Another thread reads twins of its segments: they share the files, start
+with what was known when they were created, and keep what they learn to themselves (which bytes are
+verified, where a batch starts, the latest timestamp) until the log's thread takes it over. Data
+below the end of a log does not change, with two exceptions: retention and compaction remove
+segments, and a file of the same name may replace them. A result read from such a segment is void.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ T = TypeVar("T")
 
 
 class Detached(Generic[T]):
-    """One question. Made, and taken over, in the log's thread; `run` is for any thread."""
+    """One query. Created, and taken over, in the log's thread;
+    `run` may be called in any thread.
+    """
 
     def __init__(
         self, directory: str, segments: Sequence[LogSegment], ask: Callable[[list[LogSegment]], T]
@@ -30,7 +31,7 @@ class Detached(Generic[T]):
         self._twins = [(segment, segment.twin()) for segment in segments]
 
     def run(self) -> T:
-        """The answer. Raises StorageError and CorruptBatchError."""
+        """Return the result. Raises StorageError and CorruptBatchError."""
         try:
             return self._ask([twin for _, twin in self._twins])
         except OSError as error:
@@ -38,10 +39,10 @@ class Detached(Generic[T]):
 
     @property
     def is_void(self) -> bool:
-        """Whether a segment went away: whatever `run` returned or raised may not be true."""
+        """Whether a segment was removed: whatever `run` returned or raised may be wrong."""
         return any(segment.is_deleted for segment, _ in self._twins)
 
     def take_over(self) -> None:
-        """Let the log know what was learnt on the way; not if it is void."""
+        """Pass what was learnt on to the log; not to be called if it is void."""
         for segment, twin in self._twins:
             segment.learn_from(twin)

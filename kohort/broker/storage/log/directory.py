@@ -1,8 +1,8 @@
-"""The files of one partition: what is found when its log is opened, and how segments go.
+"""The files of one partition: scanning its directory, and deleting segments.
 
 A segment is deleted by renaming its files to *.deleted, the .log first: from that moment it is
-gone, also for a start after a crash. The files themselves are removed later (file.delete.delay.ms)
-and wherever the caller likes, because unlinking a gigabyte can take a tenth of a second.
+gone, even for a start after a crash. The files themselves are removed later (file.delete.delay.ms)
+and in any thread, because unlinking a gigabyte can take a tenth of a second.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class DirectoryContent:
     snapshots: list[int] = field(default_factory=list)
     """Offsets of producer snapshots."""
     orphans: dict[int, int] = field(default_factory=dict)
-    """Indexes, removed by now, whose .log is gone though it was not deleted: base offset -> the
-    offset that the segment had reached at least."""
+    """Removed indexes whose .log is missing although it was not deleted: base offset -> the least
+    offset that the segment had reached."""
 
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
-    """Look through a partition's directory and tidy up what a crash left. Raises OSError."""
+    """Scan a partition's directory and clean up after a crash. Raises OSError."""
     entries = files.entries(directory)
     if any(entry.name.endswith(SWAP_SUFFIX) for entry in entries):
         complete_swaps(files, directory)
@@ -84,7 +84,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
         segment.created_ms = modified_ms[base_offset]
         content.segments.append(segment)
     for name in left_over:
-        # Not before the indexes that lie there because of them.
+        # Not before the indexes that are there because of it.
         files.remove(f"{directory}/{name}")
     return content
 
@@ -94,7 +94,7 @@ def _is_deleted_log(suffix: str) -> bool:
 
 
 def _reached(files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]) -> int:
-    """The offset behind the last batch that an index tells of."""
+    """Return the offset after the last batch in an index."""
     path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
     index = OffsetIndex(files, path, base_offset, sizes.get(INDEX_SUFFIX))
     try:
@@ -113,18 +113,18 @@ def _remove_orphans(
 
 @dataclass(slots=True, eq=False)
 class DeletedFiles:
-    """Files under their *.deleted names, to be removed when their time has come."""
+    """Files renamed to *.deleted, to be removed later."""
 
     files: FileSystem
     waiting: list[tuple[int, str]] = field(default_factory=list)
-    """(wall time of the deletion, path), in order."""
+    """(wall-clock time of the deletion, path), in order."""
     _taken: set[str] = field(default_factory=set)
     """The paths in `waiting`."""
 
     def delete_segment(
         self, segment: LogSegment, wall_ms: int, *, with_snapshot: bool = True
     ) -> None:
-        """Take a segment out of the log's directory. Raises OSError: then it is still in."""
+        """Remove a segment from the log's directory. Raises OSError: then it is still there."""
         segment.is_deleted = True
         try:
             self._rename(segment.path(LOG_SUFFIX), wall_ms)
@@ -137,7 +137,7 @@ class DeletedFiles:
         self.delete_files([segment.path(suffix) for suffix in suffixes], wall_ms)
 
     def delete_files(self, paths: Iterable[str], wall_ms: int) -> None:
-        """Do the same to files that mean nothing without their .log; failures are only noted."""
+        """Rename files that are useless without their .log; failures are only logged."""
         for path in paths:
             try:
                 self._rename(path, wall_ms)
@@ -147,9 +147,9 @@ class DeletedFiles:
                 logger.warning("%s cannot be deleted: %s", path, error)
 
     def remove_due(self, wall_ms: int, delay_ms: int) -> int:
-        """Remove what was deleted `delay_ms` ago or earlier; how many files that were.
+        """Remove files that were deleted at least `delay_ms` ago; return how many.
 
-        For any thread. What cannot be removed is left for the next start.
+        For any thread. Files that cannot be removed are left for the next start.
         """
         removed = 0
         while self.waiting and self.waiting[0][0] + delay_ms <= wall_ms:
@@ -158,7 +158,7 @@ class DeletedFiles:
                 self.files.remove(path)
             except OSError as error:
                 logger.warning("%s cannot be removed: %s", path, error)
-            # Only now may another file get the name.
+            # Only now may another file use the name.
             self._taken.discard(path)
             removed += 1
         return removed
@@ -170,7 +170,7 @@ class DeletedFiles:
         self._taken.add(target)
 
     def _free_name(self, path: str) -> str:
-        """A *.deleted name that no waiting file has.
+        """Return a *.deleted name that no waiting file has.
 
         A segment that is compacted twice leaves two files of one name, and each has its own delay.
         """

@@ -1,9 +1,9 @@
-"""Forcing a log to disk while it is being appended to.
+"""Flushes a log to disk while it is being appended to.
 
-One flush at a time; it runs on any thread. What it covers is decided before the first fsync:
-batches appended during it are for the next one. An fsync that failed is never tried again: the
-kernel takes the pages for clean after reporting the error once, so the next one would succeed
-without having written them.
+One flush at a time; it runs in any thread. What it covers is determined before the first fsync:
+batches appended meanwhile are left to the next one. A failed fsync is never retried: the kernel
+marks the pages as clean after reporting the error once, so the next fsync would succeed without
+having written them.
 """
 
 from __future__ import annotations
@@ -16,41 +16,43 @@ from kohort.broker.storage.segment.segment import LogSegment
 
 
 class LogFlusher:
-    """What of a log is on the disk. `note_*` may be called while a flush runs."""
+    """Tracks what of a log is on disk. `note_*` may be called while a flush runs."""
 
     __slots__ = ("_directories", "_files", "_lock", "_paths", "flushed_offset")
 
     def __init__(self, files: FileSystem, flushed_offset: int) -> None:
         self.flushed_offset = flushed_offset
-        """Every batch below is on the disk."""
+        """Every batch below this offset is on disk."""
         self._files = files
         self._lock = threading.Lock()
-        # In order: what a flush does to a disk is the same each time.
+        # Ordered, so that a flush is reproducible.
         self._paths: dict[str, None] = {}
         self._directories: dict[str, None] = {}
 
     def note_name(self, directory: str) -> None:
-        """A file that matters was created in, renamed in or removed from a directory."""
+        """Record that a relevant file was created in, renamed in or removed from a directory."""
         self._directories[directory] = None
 
     def note_file(self, directory: str, name: str) -> None:
-        """A file beside the log was replaced that must be as durable as the batches behind it."""
+        """Record that a file beside the log was replaced, which must be as durable as the batches
+        after it.
+        """
         self._paths[f"{directory}/{name}"] = None
         self._directories[directory] = None
 
     def flush(
         self, segments: Sequence[LogSegment], end_offset: int, *, with_indexes: bool = False
     ) -> None:
-        """Force the segments to disk. Raises OSError: the log is then to be given up.
+        """Flush the segments to disk. Raises OSError: the log must then be abandoned.
 
         Args:
-            end_offset: read before `segments`, so that all batches below it are in them.
-            with_indexes: those of the active segment as well.
+            end_offset: read before `segments`, so that they contain all batches below it.
+            with_indexes: whether to include those of the active segment.
         """
         with self._lock:
             for path in self._take(self._paths):
                 self.sync_file(path)
-            # The oldest first: what a power loss leaves of them then has no gap.
+            # The oldest first: then a power failure leaves no gap.
             for segment in segments[_durable_count(segments) :]:
                 self._sync(segment, with_indexes=with_indexes)
             for directory in self._take(self._directories):
@@ -58,12 +60,12 @@ class LogFlusher:
             self.flushed_offset = max(self.flushed_offset, end_offset)
 
     def sync_file(self, path: str) -> None:
-        """Force a file to disk, if it is there. Raises OSError."""
+        """Flush a file to disk, if it exists. Raises OSError."""
         file = self._files.file(path)
         try:
             file.sync()
         except FileNotFoundError:
-            return  # A snapshot whose segment is deleted already.
+            return  # A snapshot whose segment has been deleted already.
         finally:
             file.close()
 
@@ -72,12 +74,12 @@ class LogFlusher:
         try:
             segment.sync(with_indexes=with_indexes)
         except FileNotFoundError:
-            if not segment.is_deleted:  # By retention, since the segments were listed.
+            if not segment.is_deleted:  # Deleted by retention, since the segments were listed.
                 raise
 
     @staticmethod
     def _take(noted: dict[str, None]) -> list[str]:
-        """What was noted so far; later notes are for the next flush."""
+        """Take what was recorded so far; later records are left to the next flush."""
         taken = []
         while noted:
             taken.append(noted.popitem()[0])
@@ -85,7 +87,9 @@ class LogFlusher:
 
 
 def _durable_count(segments: Sequence[LogSegment]) -> int:
-    """How many segments from the front need no flush: all up to the newest that has had its own."""
+    """Return how many segments from the front need no flush: all up to the last one that was
+    synced.
+    """
     for count in range(len(segments), 0, -1):
         if segments[count - 1].is_synced and segments[count - 1].is_sealed:
             return count

@@ -1,17 +1,17 @@
 """The log of one partition: a directory of segments, appended at its end and read anywhere.
 
-Follow a batch: `check_producer` (may it come next?), `append` (to the page cache, at the end of the
-active segment), `flush` (to the disk, from any thread), and `read`. What a log promises:
+The path of a batch: `check_producer` (is it next in sequence?), `append` (to the page cache, at the
+end of the active segment), `flush` (to disk, in any thread), and `read`. Guarantees of a log:
 
-- Batches get consecutive offsets and are stored as they came, but for offset and leader epoch.
-- What `flushed_offset` covers survives a power loss; the rest survives a kill of the process.
-- No read returns bytes that differ from what was appended. A damaged batch answers CORRUPT_MESSAGE,
-  and damage to any other file is noticed and repaired from the batches.
-- A failed append is undone. If that fails as well, or an fsync fails, it is not known what the disk
-  holds: `failed` is set and everything raises StorageError until the log is opened again.
+- Batches get consecutive offsets and are stored unchanged, except for offset and leader epoch.
+- Batches below `flushed_offset` survive a power failure; the others survive a kill of the process.
+- No read returns bytes that differ from what was appended. A damaged batch gives CORRUPT_MESSAGE,
+  and damage to any other file is detected and repaired from the batches.
+- A failed append is undone. If that fails as well, or an fsync fails, the content of the disk is
+  unknown: `failed` is set and everything raises StorageError until the log is reopened.
 
-Blocking code for one thread, but for `flush` and `remove_deleted_files`. Time is an argument.
-Every method may raise StorageError.
+Blocking code for one thread, except `flush` and `remove_deleted_files`. Time is an argument. Every
+method may raise StorageError.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from kohort.broker.storage.log.reading import (
     detached_latest,
     detached_read,
     detached_time_lookup,
+    detached_timestamp_at,
+    find_range,
     read_on,
     segment_number,
 )
@@ -48,21 +50,21 @@ from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.protocol.records.batch import BatchHeader
 
 OS_FILES = OsFileSystem()
-"""The files of this machine; one bound on open descriptors for all logs."""
+"""The files of this machine; one limit on open descriptors for all logs."""
 LEADER_EPOCH_MAX = (1 << 31) - 1
 
 
 class PartitionLog:
-    """See the module."""
+    """The log of one partition; see the module docstring."""
 
     def __init__(self, state: LogState, config: LogConfig) -> None:
-        """Use `open`."""
+        """Use `open` instead."""
         self.config: LogConfig = config
         """May be replaced while the log is open."""
         self._state = state
         self._appender = LogAppender(state)
         self.aborted = AbortedTransactions(state)
-        """Which of its transactions were aborted."""
+        """The aborted transactions of the log."""
 
     @classmethod
     def open(
@@ -80,16 +82,18 @@ class PartitionLog:
         before_roll: Callable[[], None] | None = None,
         files: FileSystem = OS_FILES,
     ) -> Self:
-        """Open the log in a directory, which is made if need be.
+        """Open the log in a directory, which is created if necessary.
 
         Args:
-            clean_shutdown: every log of the data directory was closed; nothing is scanned.
-            recovery_point: otherwise, only what lies at or above this offset is scanned.
-            log_start_offset: as far as it was noted; the first segment may start later.
-            noted_bytes: of its .log files when it was closed, if known; fewer mean a loss.
+            clean_shutdown: whether every log of the data directory was closed; nothing is scanned
+                then.
+            recovery_point: otherwise, only data at or above this offset is scanned.
+            log_start_offset: as far as it was stored; the first segment may start later.
+            noted_bytes: size of its .log files when it was closed, if known; less means a loss.
             leader_epoch_max: the current epoch, if known. A batch of a later one is damaged.
-            is_known: it was opened here before; else there may be gaps, where Kafka compacted it.
-            before_roll: called before a segment is begun behind another one; it may raise OSError.
+            is_known: whether it was opened here before; otherwise there may be gaps, where Kafka
+                compacted it.
+            before_roll: called before a segment is started after another one; it may raise OSError.
         """
         terms = OpeningTerms(
             clean_shutdown,
@@ -105,7 +109,7 @@ class PartitionLog:
         path = str(directory)
         try:
             state = LogState(files, path, terms, open_log(files, path, terms))
-            state.load_what_was_verified()
+            state.finish_recovery()
         except OSError as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error
         return cls(state, config)
@@ -115,12 +119,12 @@ class PartitionLog:
 
     @property
     def directory(self) -> Path:
-        """Where its files are."""
+        """The directory of its files."""
         return Path(self._state.directory)
 
     @property
     def files(self) -> FileSystem:
-        """The file system it lives on."""
+        """The file system that it uses."""
         return self._state.files
 
     @property
@@ -135,17 +139,17 @@ class PartitionLog:
 
     @property
     def opened_end_offset(self) -> int:
-        """`log_end_offset` as it was when the log was opened."""
+        """The `log_end_offset` when the log was opened."""
         return self._state.opened_end_offset
 
     @property
     def rewrite_count(self) -> int:
-        """Changes when stored batches were replaced or removed since the log was opened."""
+        """Changes when stored batches are replaced or removed."""
         return self._state.rewrite_count
 
     @property
     def flushed_offset(self) -> int:
-        """Every batch below survives a power loss: the recovery point."""
+        """The recovery point: every batch below it survives a power failure."""
         return self._state.flusher.flushed_offset
 
     @property
@@ -155,12 +159,12 @@ class PartitionLog:
 
     @property
     def newest_epoch(self) -> int:
-        """The leader epoch that it was opened with, -1 for none; no append may go below it."""
+        """The leader epoch when it was opened, -1 for none; no append may have a lower one."""
         return self._state.newest_epoch
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches on disk."""
+        """Size of all batches on disk."""
         return sum(segment.size_bytes for segment in self._state.segments)
 
     @property
@@ -170,7 +174,7 @@ class PartitionLog:
 
     @property
     def failed(self) -> bool:
-        """Nothing can be done with the log until it is opened again."""
+        """Whether the log is unusable until it is reopened."""
         return self._state.failure is not None
 
     @property
@@ -180,7 +184,7 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerState:
-        """The producers of this partition, loaded when first asked for."""
+        """The producers of this partition, loaded on first use."""
         state = self._state
         state.check_usable()
         loaded = state.loaded_producers
@@ -191,7 +195,7 @@ class PartitionLog:
 
     @property
     def loaded_producers(self) -> ProducerState | None:
-        """The same, None as long as they have not been asked for."""
+        """The producers, None if they have not been loaded yet."""
         return self._state.loaded_producers
 
     def check_producer(
@@ -201,7 +205,7 @@ class PartitionLog:
         is_first_of_epoch_zero: bool = False,
         is_numbered: bool = True,
     ) -> AppendedBatch | None:
-        """The batch in the log that this one repeats; None if it may be appended.
+        """Return the batch in the log that this one duplicates; None if it may be appended.
 
         Raises KafkaError as :meth:`ProducerState.check` does.
         """
@@ -214,11 +218,11 @@ class PartitionLog:
     ) -> Written:
         """Write one validated batch to the page cache; `flush` makes it durable.
 
-        On StorageError the batch is not in the log; see `failed` for whether to try another one.
+        On StorageError the batch is not in the log; `failed` says whether another one may be tried.
 
         Args:
             batch: exactly one batch; the kernel copies it.
-            header: of that batch.
+            header: the header of that batch.
         """
         return self._appender.append(batch, header, self.config, leader_epoch, wall_ms)
 
@@ -227,14 +231,15 @@ class PartitionLog:
         self._appender.roll(wall_ms)
 
     def flush(self) -> None:
-        """Force everything appended before the call to disk. For any thread.
+        """Flush everything appended before the call to disk. For any thread.
 
-        StorageError if that fails; the log has then failed for good.
+        StorageError if that fails; the log has then failed permanently.
         """
         state = self._state
         state.check_usable()
         end_offset = state.end_offset
-        # Read behind the offset: what lies below it is in these segments, whatever is rolled now.
+        # Read after the offset: everything below it is in these segments, even if one is rolled
+        # now.
         segments = state.segments
         try:
             state.flusher.flush(segments, end_offset)
@@ -243,17 +248,17 @@ class PartitionLog:
             raise StorageError(f"{state.directory} cannot be flushed: {error}") from error
 
     def flush_first(self, name: str) -> None:
-        """Have a file of its directory on the disk before any batch that is flushed from now on."""
+        """Flush a file of the log's directory before any batch that is flushed from now on."""
         self._state.flusher.note_file(self._state.directory, name)
 
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool) -> bytes:
-        """Whole batches from the one that holds `offset` on, all from one segment.
+        """Return whole batches, starting with the one that contains `offset`, all from one segment.
 
         b"" at the end, and if the first one is longer than `max_bytes` and not `min_one`. Raises
         OffsetOutOfRangeError, CorruptBatchError, StorageError.
 
         Args:
-            up_to_offset: batches that reach it or lie behind it are left out.
+            up_to_offset: batches that reach or follow it are left out.
         """
         data = self._read(offset, max_bytes, up_to_offset, min_one=min_one, as_range=False)
         assert isinstance(data, bytes)
@@ -262,13 +267,17 @@ class PartitionLog:
     def read_at_hand(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> Found | None:
-        """`read`, if that is quick: nothing to check, and no disk needed; else None.
+        """Read as `read` does, if that is quick: nothing to verify, and no disk access; else None.
 
         Args:
-            as_range: what is large is wanted as a range of a file, to be sent from there.
+            as_range: return large data as a range of a file, to be sent from there.
         """
         state = self._state
         self._check_readable(offset)
+        if as_range:
+            found = find_range(state, offset, max_bytes, up_to_offset=up_to_offset)
+            if found is not None:
+                return found
         if not state.active.is_recent(offset):
             with state.errors_as("cannot be read"):
                 segment = state.segments[segment_number(state.segments, offset)]
@@ -299,7 +308,7 @@ class PartitionLog:
     def detached_read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
     ) -> Detached[Found | None]:
-        """`read`, for another thread; it may come back with None for "ask `read`"."""
+        """Return `read` for another thread; its result None means that `read` has to be called."""
         state = self._state
         self._check_readable(offset)
         return detached_read(
@@ -307,18 +316,25 @@ class PartitionLog:
         )
 
     def detached_offset_for_timestamp(self, timestamp: int) -> Detached[TimestampOffset | None]:
-        """`offset_for_timestamp`, for another thread, up to the end of the log."""
+        """Return `offset_for_timestamp` for another thread, up to the end of the log."""
         self._state.check_usable()
         return detached_time_lookup(self._state, timestamp)
 
     def detached_max_timestamp(self) -> Detached[TimestampOffset | None]:
-        """`max_timestamp`, for another thread."""
+        """Return `max_timestamp` for another thread."""
         self._state.check_usable()
         return detached_latest(self._state)
 
+    def detached_timestamp_at(self, offset: int) -> Detached[int | None]:
+        """Return a query for another thread: the timestamp of the first record at or after
+        `offset`; NO_TIMESTAMP if it has none, None if there is no such record.
+        """
+        self._state.check_usable()
+        return detached_timestamp_at(self._state, offset)
+
     def offset_for_timestamp(self, timestamp: int, *, up_to_offset: int) -> TimestampOffset | None:
-        """The first record whose timestamp is at least `timestamp`; None if there is none below
-        `up_to_offset`.
+        """Return the first record whose timestamp is at least `timestamp`; None if there is none
+        below `up_to_offset`.
 
         Raises CorruptBatchError if damage hides the answer.
         """
@@ -329,7 +345,7 @@ class PartitionLog:
         return found if found is not None and found.offset < up_to_offset else None
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the latest timestamp; None if no record has one.
+        """Return the first record with the latest timestamp; None if no record has one.
 
         Raises CorruptBatchError if damage hides the answer.
         """
@@ -338,18 +354,18 @@ class PartitionLog:
             return latest_record(self._state.segments)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; None for an unknown epoch."""
+        """Return (epoch, end offset) as in OffsetForLeaderEpoch; None for an unknown epoch."""
         self._state.check_usable()
         return self._state.epochs.end_offset(leader_epoch, self._state.end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch that wrote an offset, or would write it; -1 if that is not known."""
+        """Return the leader epoch of an offset, existing or next; -1 if unknown."""
         return self._state.epochs.epoch_at(offset)
 
     def delete_records_before(self, offset: int, *, wall_ms: int) -> int:
-        """Move the start of the log up to an offset and delete segments that lie below it.
+        """Advance the log start to an offset and delete segments below it.
 
-        Returns the new log start offset. OffsetOutOfRangeError beyond the end of the log.
+        Returns the new log start offset. Raises OffsetOutOfRangeError beyond the end of the log.
         """
         state = self._state
         state.check_usable()
@@ -360,10 +376,10 @@ class PartitionLog:
         return state.start_offset
 
     def enforce_retention(self, *, wall_ms: int, up_to_offset: int) -> int:
-        """Delete the oldest segments as far as the configuration says; how many those were.
+        """Delete the oldest segments as configured; return how many.
 
         Args:
-            up_to_offset: segments that reach it or lie behind it stay; the high watermark.
+            up_to_offset: segments that reach or follow it are kept; the high watermark.
         """
         self._state.check_usable()
         return self._delete_expired(wall_ms, up_to_offset, by_policy=True)
@@ -371,11 +387,11 @@ class PartitionLog:
     def replace_segments(
         self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, *, wall_ms: int
     ) -> bool:
-        """Put what compaction made of neighbouring segments in their place.
+        """Replace adjacent segments by their compacted form.
 
-        False, and nothing has changed, if one of them has been deleted since. On StorageError
-        nothing has changed either, or the log has failed; when it is opened again a replacement
-        that was decided is carried out.
+        Returns False, having changed nothing, if one of them has been deleted since. On
+        StorageError either nothing has changed, or the log has failed; a decided replacement is
+        completed when it is reopened.
         """
         state = self._state
         state.check_usable()
@@ -393,14 +409,16 @@ class PartitionLog:
         return True
 
     def remove_deleted_files(self, *, wall_ms: int) -> int:
-        """Unlink files of segments deleted file.delete.delay.ms ago; how many. For any thread."""
+        """Unlink files of segments deleted file.delete.delay.ms ago; return how many. For any
+        thread.
+        """
         return self._state.deleted.remove_due(wall_ms, self.config.file_delete_delay_ms)
 
     def close(self) -> None:
         """Make everything durable, so that the next start needs no scan.
 
-        StorageError if that fails: the stop is then not a clean one. Closing a log that has failed
-        only gives its descriptors back.
+        StorageError if that fails: the shutdown is then not clean. Closing a log that has failed
+        only closes its descriptors.
         """
         state = self._state
         try:
@@ -415,10 +433,10 @@ class PartitionLog:
                 segment.close()
 
     def delete(self, unique_hex: str) -> Path:
-        """Rename the directory out of the way; its new path is for the caller to remove.
+        """Rename the directory; the caller has to remove it under its new path.
 
-        The log cannot be used any more. A power loss may undo the renaming until the directory
-        above is synced.
+        The log cannot be used any more. A power failure may undo the renaming until the parent
+        directory is synced.
         """
         state = self._state
         name = parse_partition_directory(self.directory.name)
@@ -452,7 +470,7 @@ class PartitionLog:
             if count == len(state.segments):
                 self._appender.roll(wall_ms)
             if count:
-                state.keep_open_transactions(state.segments[count].base_offset)
+                state.keep_producers(state.segments[count].base_offset)
             for _ in range(count):
                 state.delete_first_segment(wall_ms)
             if count:
@@ -462,8 +480,9 @@ class PartitionLog:
     def _save(self) -> None:
         state = self._state
         active = state.active
+        state.mend_snapshots()  # The next start trusts them.
         if active.size_bytes and (not state.snapshots or state.snapshots[-1] != state.end_offset):
-            state.write_snapshot()  # The next start takes the end of the log from its name.
+            state.write_snapshot()  # The next start derives the end of the log from its name.
         if active.size_bytes:
             active.complete_indexes()
         state.flusher.flush(state.segments, state.end_offset, with_indexes=True)

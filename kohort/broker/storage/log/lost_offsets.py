@@ -1,13 +1,13 @@
-"""Batches that are gone: what proves it, and which offsets they had.
+"""Detects missing batches: what proves that they existed, and which offsets they had.
 
-A .log that is missing, empty or cut between two batches looks like a log in which nothing is wrong.
-What was noted beside it proves otherwise: the recovery point and the log's start (below both there
-was a log), the name of the newest producer snapshot and the size of all .log files at a clean stop,
-indexes whose .log is not there, and the place where the next segment begins. Offsets that were
-given out once stay given out: where the end is gone, the log goes on behind it.
+A .log that is missing, empty or truncated between two batches looks like an intact log. Other data
+proves otherwise: the recovery point and the log start offset (there was a log up to both), the name
+of the latest producer snapshot and the size of all .log files at a clean shutdown, indexes without
+a .log, and the start of the next segment. Offsets are never reused: if the end is missing, the log
+continues after it.
 
-Segments follow each other without a gap, in a log that was compacted here as well. Kafka's
-compaction leaves gaps: in a topic that is compacted, one needs another proof.
+Segments follow each other without gaps, also in a log that was compacted here. Kafka's compaction
+leaves gaps: in a compacted topic, a gap alone proves nothing.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ logger = logging.getLogger(__name__)
 
 
 class LostOffsets(NamedTuple):
-    """A range of them."""
+    """A range of lost offsets."""
 
     start: int
     stop: int
-    """The first offset behind it."""
+    """The first offset after it."""
 
 
 def proven_end(
     content: DirectoryContent, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool
 ) -> int:
-    """An offset that the end of the log had reached.
+    """Return an offset that the end of the log had provably reached.
 
-    A snapshot proves it after a clean stop alone: after a power loss it may be there although the
-    batches it tells of never reached the disk, and no client was told that they had.
+    A snapshot proves it only after a clean shutdown: after a power failure it may exist although
+    the batches it describes never reached the disk, and were never acknowledged.
     """
     last_snapshot = content.snapshots[-1] if clean_shutdown and content.snapshots else 0
     last_base = content.segments[-1].base_offset if content.segments else -1
@@ -46,7 +46,7 @@ def proven_end(
 
 
 def is_short(content: DirectoryContent, noted_bytes: int | None) -> bool:
-    """Whether there are fewer bytes than a clean stop noted, if it did."""
+    """Whether there are fewer bytes than a clean shutdown recorded, if it did."""
     return noted_bytes is not None and (
         sum(segment.size_bytes for segment in content.segments) < noted_bytes
     )
@@ -59,12 +59,13 @@ def lost_inside(
     up_to_offset: int,
     may_have_gaps: bool,
 ) -> list[LostOffsets]:
-    """What is missing before a segment that starts at `up_to_offset` or below. Raises OSError.
+    """Return what is missing before any segment that starts at or below `up_to_offset`. Raises
+    OSError.
 
-    Looks into the end of each of these segments.
+    Examines the end of each of these segments.
 
     Args:
-        may_have_gaps: only an index without its .log proves anything.
+        may_have_gaps: then only an index without its .log proves a loss.
     """
     lost = []
     first = content.segments[0].base_offset
@@ -86,7 +87,7 @@ def lost_inside(
 
 
 def report(directory: str, lost: Sequence[LostOffsets], orphans: Iterable[int]) -> None:
-    """One line for each range, and for each .log that is gone if it is in none of them."""
+    """Log one line for each range, and for each missing .log that is in none of them."""
     for offset in orphans:
         if not any(one.start <= offset < one.stop for one in lost):
             logger.error(

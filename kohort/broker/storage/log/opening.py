@@ -1,10 +1,10 @@
-"""Opening the log of a partition: cheap after a clean stop, careful after any other.
+"""Opening the log of a partition: cheap after a clean shutdown, thorough after any other.
 
-After a clean stop the name of the newest producer snapshot is the end of the log, so neither logs
-nor indexes are looked into; the first append compares that with the end of the file. After an
-unclean stop the segments beyond the recovery point are verified
-(:mod:`kohort.broker.storage.log.recovery`). Either way batches that are gone are noticed where
-something proves that there were any (:mod:`kohort.broker.storage.log.lost_offsets`).
+After a clean shutdown the name of the latest producer snapshot is the end of the log, so neither
+logs nor indexes are read; the first append compares it with the end of the file. After an unclean
+shutdown the segments beyond the recovery point are verified
+(:mod:`kohort.broker.storage.log.recovery`). In both cases missing batches are detected where
+something proves that they existed (:mod:`kohort.broker.storage.log.lost_offsets`).
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class OpeningTerms(NamedTuple):
 
     clean_shutdown: bool
     recovery_point: int
-    """Everything below is on the disk."""
+    """Everything below is on disk."""
     log_start_offset: int
     leader_epoch_max: int
     """No batch can have been written in a later epoch."""
     wall_ms: int
     noted_bytes: int | None = None
-    """Size of all .log files when they were closed cleanly, if that was noted."""
+    """Size of all .log files when they were closed cleanly, if recorded."""
     is_known: bool = True
-    """It was opened here before; else it may be one that Kafka has left."""
+    """Whether it was opened here before; otherwise Kafka may have written it."""
     may_have_gaps: bool = False
-    """Kafka may have compacted it."""
+    """Whether Kafka may have compacted it."""
     before_roll: Callable[[], None] | None = None
-    """Called before a segment is begun behind another one. May raise OSError."""
+    """Called before a segment is started after another one. May raise OSError."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,20 +68,20 @@ class OpenedLog:
     epochs: LeaderEpochs
     deleted: DeletedFiles
     is_new: bool
-    """The directory has just been made."""
+    """Whether the directory has just been created."""
     newest_epoch: int
-    """Newest epoch as it was before batches were cut off: clients may have been told of it."""
+    """The latest epoch before truncation: clients may have learnt of it."""
     end_offset: int = 0
     is_tail_known: bool = False
-    """The end of the active segment has been looked at."""
+    """Whether the end of the active segment has been verified."""
     recovered_from: int | None = None
-    """What lies at or beyond this offset was not trusted, and has been verified."""
+    """Data at or beyond this offset was not trusted, and has been verified."""
     lost: list[LostOffsets] = field(default_factory=list)
-    """What was noticed to be gone."""
+    """The losses that were detected."""
 
 
 def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLog:
-    """Open, and recover if need be. Raises OSError."""
+    """Open a log, recovering it if necessary. Raises OSError."""
     is_new = not files.exists(directory)
     if is_new:
         files.make_directory(directory)
@@ -113,7 +113,7 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
 def _begin_anew(
     opened: OpenedLog, files: FileSystem, directory: str, terms: OpeningTerms, proven: int
 ) -> None:
-    """There are no batches, or none are left."""
+    """Start over, because there are no batches, or none are left."""
     if proven > terms.log_start_offset:
         opened.lost.append(LostOffsets(terms.log_start_offset, proven))
     opened.segments.append(LogSegment.create(files, directory, proven, terms.wall_ms))
@@ -128,7 +128,7 @@ def _find_end(
     terms: OpeningTerms,
     proven: int,
 ) -> None:
-    """Verify what is not trusted, and learn where the next batch goes."""
+    """Verify untrusted data, and determine the offset of the next batch."""
     end_offset = _clean_end(content) if terms.clean_shutdown else None
     _look_inside(opened, content, terms)
     if end_offset is None:
@@ -140,21 +140,21 @@ def _find_end(
         try:
             epochs.save()
         except OSError as error:
-            # They are in the batches, too, where the next start finds them.
+            # The batches have them, too, where the next start finds them.
             logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
         files.sync_directory(directory)
         opened.newest_epoch = max(opened.newest_epoch, epochs.latest)
     found = _found_end(content, terms, end_offset)
     opened.end_offset = end_offset
     if found < proven:
-        # The first append finds an end that is not this one, and goes on in a new segment.
+        # The first append finds a different end, and continues in a new segment.
         opened.end_offset, opened.is_tail_known = proven, False
         if max(found, terms.log_start_offset) < proven:
             opened.lost.append(LostOffsets(max(found, terms.log_start_offset), proven))
 
 
 def _look_inside(opened: OpenedLog, content: DirectoryContent, terms: OpeningTerms) -> None:
-    """Notice what is gone before the end: after a clean stop if something says that there is."""
+    """Detect losses before the end; after a clean shutdown only if something indicates them."""
     may_have_gaps = terms.may_have_gaps
     up_to_offset = terms.recovery_point
     if terms.clean_shutdown:
@@ -172,7 +172,7 @@ def _look_inside(opened: OpenedLog, content: DirectoryContent, terms: OpeningTer
 
 
 def _found_end(content: DirectoryContent, terms: OpeningTerms, end_offset: int) -> int:
-    """Where the batches end; taken from notes unless those prove that bytes are gone."""
+    """Return the end of the batches; from stored data unless that proves that bytes are missing."""
     if not terms.clean_shutdown or (
         content.segments[-1].size_bytes
         and not content.orphans
@@ -184,7 +184,7 @@ def _found_end(content: DirectoryContent, terms: OpeningTerms, end_offset: int) 
 
 
 def _clean_end(content: DirectoryContent) -> int | None:
-    """The end of a log that was closed; None if its files contradict that."""
+    """Return the end of a log that was closed; None if its files contradict that."""
     active = content.segments[-1]
     if active.size_bytes == 0:
         return active.base_offset
@@ -196,9 +196,9 @@ def _clean_end(content: DirectoryContent) -> int | None:
 def _recover(
     opened: OpenedLog, content: DirectoryContent, terms: OpeningTerms, recovery_point: int
 ) -> int:
-    """Verify what lies beyond the recovery point and end the log before what is bad.
+    """Verify data beyond the recovery point and truncate the log before damage.
 
-    Returns the end offset. The tail is known then if the active segment ends well.
+    Returns the end offset. The tail is known then if the active segment ends with a good batch.
     """
     segments, epochs = content.segments, opened.epochs
     end_offset, opened.is_tail_known = segments[0].base_offset, True
@@ -214,7 +214,7 @@ def _recover(
         if end_offset < following.base_offset and (
             is_orphaned or end_offset < recovery_point or not terms.is_known
         ):
-            # No power loss did that: no reason to give up what lies behind it.
+            # Not caused by a power failure: no reason to discard the data after it.
             if is_orphaned or not terms.may_have_gaps:
                 opened.lost.append(LostOffsets(end_offset, following.base_offset))
             continue
@@ -234,7 +234,7 @@ def _recover(
 def _remove_stray_snapshots(
     files: FileSystem, directory: str, content: DirectoryContent, end_offset: int
 ) -> None:
-    """Keep the snapshots that belong to segments, and the newest one."""
+    """Keep the snapshots that belong to segments, and the latest one."""
     bases = {segment.base_offset for segment in content.segments}
     usable = [offset for offset in content.snapshots if offset <= end_offset]
     kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
@@ -246,7 +246,7 @@ def _remove_stray_snapshots(
 def load_leader_epochs(
     files: FileSystem, directory: str, segments: Sequence[LogSegment], leader_epoch_max: int
 ) -> LeaderEpochs:
-    """The epochs of a log, from its file, or from its batches if the file is missing or damaged.
+    """Load the epochs of a log from its file, or from its batches if that is missing or damaged.
 
     Raises OSError.
     """
@@ -266,7 +266,7 @@ def load_leader_epochs(
         try:
             epochs.write()
         except OSError as error:
-            # A full disk must not keep a log from being read; the next start tries again.
+            # A full disk must not prevent reading a log; the next start tries again.
             logger.warning("%s: the leader epochs cannot be written: %s", directory, error)
     return epochs
 

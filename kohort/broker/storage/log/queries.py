@@ -1,4 +1,4 @@
-"""Questions to a log that its segments answer: timestamps, and what is old enough to go."""
+"""Queries on a log's segments: timestamps, and which segments retention may delete."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kohort.broker.storage.segment.times import (
     find_max_timestamp,
     find_timestamp,
     load_max_timestamp,
+    timestamp_at,
 )
 from kohort.protocol.records.batch import NO_TIMESTAMP
 
@@ -19,7 +20,7 @@ from kohort.protocol.records.batch import NO_TIMESTAMP
 def first_at_or_after(
     segments: Sequence[LogSegment], timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record from `start_offset` on whose timestamp is at least `timestamp`.
+    """Return the first record from `start_offset` on whose timestamp is at least `timestamp`.
 
     None if there is none. Raises OSError, and CorruptBatchError if damage hides the answer.
     """
@@ -35,9 +36,9 @@ def first_at_or_after(
 
 
 def latest_record(segments: Sequence[LogSegment]) -> TimestampOffset | None:
-    """The first record with the largest timestamp; None if no record has one.
+    """Return the first record with the largest timestamp; None if no record has one.
 
-    Raises OSError, and CorruptBatchError if it lies in a damaged batch.
+    Raises OSError, and CorruptBatchError if it is in a damaged batch.
     """
     latest = NO_TIMESTAMP
     holder: LogSegment | None = None
@@ -46,6 +47,19 @@ def latest_record(segments: Sequence[LogSegment]) -> TimestampOffset | None:
         if timestamp is not None and timestamp > latest:
             latest, holder = timestamp, segment
     return None if holder is None else find_max_timestamp(holder)
+
+
+def first_timestamp_from(segments: Sequence[LogSegment], offset: int) -> int | None:
+    """Return the timestamp of the first record at or after `offset`, which is in the first of these
+    segments or a later one; NO_TIMESTAMP if it has none, None if there is no such record.
+
+    Raises OSError, and CorruptBatchError if damage hides the answer.
+    """
+    for segment in segments:
+        found = timestamp_at(segment, offset)
+        if found is not None:
+            return found
+    return None
 
 
 def expired_segments(
@@ -57,14 +71,14 @@ def expired_segments(
     up_to_offset: int,
     wall_ms: int,
 ) -> int:
-    """How many of the oldest segments may go, by Kafka's rules: all of them is possible.
+    """Return how many of the oldest segments may be deleted, by Kafka's rules: possibly all.
 
-    A segment goes if it lies below the log's start; by cleanup.policy=delete also if its latest
-    record is older than retention.ms, or if the rest has retention.bytes without it.
+    A segment may be deleted if it is below the log start; with cleanup.policy=delete also if its
+    latest record is older than retention.ms, or if the rest has retention.bytes without it.
 
     Args:
-        config: None if only the log's start is to be looked at.
-        up_to_offset: segments with batches at or above it stay.
+        config: None if only the log start is to be considered.
+        up_to_offset: segments with batches at or above it are kept.
     """
     is_surplus = _surplus_rule(segments, config)
     count = 0
@@ -81,7 +95,7 @@ def expired_segments(
 def _with_next_offsets(
     segments: Sequence[LogSegment], log_end_offset: int
 ) -> list[tuple[LogSegment, int]]:
-    """Each segment with the offset where the next one starts; an empty last one is left out."""
+    """Pair each segment with the start of the next one; an empty last one is left out."""
     pairs = [(segment, following.base_offset) for segment, following in pairwise(segments)]
     if segments[-1].size_bytes:
         pairs.append((segments[-1], log_end_offset))
@@ -91,7 +105,9 @@ def _with_next_offsets(
 def _surplus_rule(
     segments: Sequence[LogSegment], config: LogConfig | None
 ) -> Callable[[LogSegment], bool]:
-    """Whether a segment is more than retention.bytes; to be asked once for each, in order."""
+    """Return a function that says whether a segment exceeds retention.bytes; to be called once for
+    each, in order.
+    """
     if config is None or "delete" not in config.cleanup_policy or config.retention_bytes < 0:
         return lambda _segment: False
     surplus = sum(segment.size_bytes for segment in segments) - config.retention_bytes
@@ -105,7 +121,9 @@ def _surplus_rule(
 
 
 def _is_old(segment: LogSegment, config: LogConfig | None, wall_ms: int) -> bool:
-    """By the latest record, or by the last write if no record has a time."""
+    """Whether a segment has expired, by its latest record, or the last write if no record has a
+    timestamp.
+    """
     if config is None or "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return False
     latest = load_max_timestamp(segment)

@@ -1,23 +1,27 @@
-"""What a log answers from its segments, or another thread from twins of some of them."""
+"""Reads from a log's segments, in its own thread or, on twins of some of them, in another."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kohort.broker.storage.log.detached import Detached
-from kohort.broker.storage.log.queries import first_at_or_after, latest_record
+from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp_from, latest_record
 from kohort.broker.storage.log.state import LogState
-from kohort.broker.storage.segment.read import EpochAt, Found, read_batches
+from kohort.broker.storage.segment.read import EpochAt, Found, range_at_hand, read_batches
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
 
+if TYPE_CHECKING:
+    from kohort.broker.storage.file_range import FileRange
+
 SEGMENTS_READ_MAX = 4
-"""A read goes on in the next segment only where compaction has left nothing in this one."""
+"""A read continues in the next segment only if compaction has left nothing in this one."""
 
 
 def segment_number(segments: Sequence[LogSegment], offset: int) -> int:
-    """The number of the segment that an offset belongs into."""
+    """Return the index of the segment to which an offset belongs."""
     if offset >= segments[-1].base_offset:
         return len(segments) - 1
     return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
@@ -34,7 +38,7 @@ def read_on(
     epoch_at: EpochAt,
     as_range: bool,
 ) -> Found | None:
-    """Read like `PartitionLog.read`, from the first of these segments that has something.
+    """Read as `PartitionLog.read` does, from the first of these segments that has data.
 
     None if none of them has anything from `offset` on below `limit`. Raises OSError.
 
@@ -56,8 +60,26 @@ def read_on(
         )
         if data is not None:
             return data
-        # Its end is missing; what follows starts in the next one.
+        # The end of this segment is missing; the data after it starts in the next one.
     return None
+
+
+def find_range(
+    state: LogState, offset: int, max_bytes: int, *, up_to_offset: int
+) -> FileRange | None:
+    """Find the result of `PartitionLog.read_at_hand` as a file range, if that is immediate; else
+    None.
+    """
+    segments = state.segments
+    number = segment_number(segments, offset)
+    is_last = number + 1 == len(segments)
+    if up_to_offset < (state.end_offset if is_last else segments[number + 1].base_offset):
+        return None
+    try:
+        return range_at_hand(segments[number], offset, max_bytes)
+    except OSError:
+        # Not in memory; or damaged, which the actual read will report.
+        return None
 
 
 def detached_read(
@@ -69,7 +91,9 @@ def detached_read(
     min_one: bool,
     as_range: bool,
 ) -> Detached[Found | None]:
-    """`PartitionLog.read` for another thread; None if it takes more than a few segments to tell."""
+    """Return `PartitionLog.read` for another thread; its result is None if it would need more than
+    a few segments.
+    """
     limit = min(up_to_offset, state.end_offset)
     epoch_at = state.epochs.epoch_at
     first = segment_number(state.segments, offset)
@@ -93,7 +117,7 @@ def detached_read(
 
 
 def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampOffset | None]:
-    """`PartitionLog.offset_for_timestamp` for another thread, whatever is visible."""
+    """Return `PartitionLog.offset_for_timestamp` for another thread, regardless of visibility."""
     start_offset = state.start_offset
     asked = []
     late_count = 0
@@ -104,7 +128,7 @@ def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampO
             continue
         asked.append(segment)
         late_count += latest is not None
-        # In the first one the record may lie before the start of the log; not in two of them.
+        # In the first segment the record may be before the log start, but not in two.
         if late_count == 2:
             break
     return Detached(
@@ -113,8 +137,18 @@ def detached_time_lookup(state: LogState, timestamp: int) -> Detached[TimestampO
 
 
 def detached_latest(state: LogState) -> Detached[TimestampOffset | None]:
-    """`PartitionLog.max_timestamp` for another thread."""
+    """Return `PartitionLog.max_timestamp` for another thread."""
     known = [one for one in state.segments if one.max_timestamp is not None]
     best = max(known, key=lambda one: one.max_timestamp or 0, default=None)
     asked = [one for one in state.segments if one is best or one.max_timestamp is None]
     return Detached(state.directory, asked, latest_record)
+
+
+def detached_timestamp_at(state: LogState, offset: int) -> Detached[int | None]:
+    """Return `PartitionLog.timestamp_at` for another thread,
+    in the few segments that may have it.
+    """
+    wanted = max(offset, state.start_offset)
+    first = segment_number(state.segments, wanted)
+    asked = state.segments[first : first + SEGMENTS_READ_MAX]
+    return Detached(state.directory, asked, lambda twins: first_timestamp_from(twins, wanted))

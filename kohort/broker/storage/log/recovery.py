@@ -1,13 +1,13 @@
-"""Bringing a log back after an unclean stop: what is not trusted is read, what is torn is cut off.
+"""Recovers a log after an unclean shutdown: reads untrusted data, and truncates torn data.
 
-Everything below the recovery point is known to be on the disk and is not looked at, but for a few
-batches. From there on every batch is verified: CRC, length, neighbours, leader epoch. At the first
-one that fails the log ends: it is truncated there and later segments are removed, as in Kafka. Both
-indexes are rebuilt on the way, and what was kept is forced to disk, so that no client is told of it
-before it is there.
+Everything below the recovery point is known to be on disk and is not examined, except for a few
+batches. From there on every batch is verified: CRC, length, neighbours, leader epoch. The log ends
+at the first one that fails: it is truncated there and later segments are removed, as in Kafka. Both
+indexes are rebuilt on the way, and the remaining data is flushed to disk, so that no client is told
+of it before it is durable.
 
-Damage below the recovery point is another matter. The stop did not tear it, other batches behind it
-were acknowledged, and so it is passed over and stays: reading it answers CORRUPT_MESSAGE.
+Damage below the recovery point is different. The shutdown did not cause it, and later batches were
+acknowledged, so it is skipped and kept: reading it gives CORRUPT_MESSAGE.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from kohort.protocol.records.batch import NO_TIMESTAMP
 logger = logging.getLogger(__name__)
 
 REPORT_BYTES = 256 << 20
-"""A segment with more to verify is announced, so that a long start explains itself."""
+"""Segments with more to verify are logged, to explain a long start."""
 
 
 class Recovered(NamedTuple):
-    """What became of one segment."""
+    """The result of recovering one segment."""
 
     end_offset: int
-    """Where the next batch goes."""
+    """The offset of the next batch."""
     is_end_good: bool
-    """A batch can be appended behind the last one; else it needs a new segment."""
+    """Whether a batch can be appended after the last one; otherwise it needs a new segment."""
 
 
 def recover_segment(
     segment: LogSegment, recovery_point: int, epochs: LeaderEpochs, leader_epoch_max: int
 ) -> Recovered:
-    """Verify a segment from the recovery point on, cut off what is bad, complete its indexes.
+    """Verify a segment from the recovery point on, truncate damage, complete its indexes.
 
-    Raises OSError. `epochs` learns what the batches say.
+    Raises OSError. The batches' epochs are added to `epochs`.
 
     Args:
         leader_epoch_max: no batch can have been written in a later epoch.
@@ -57,8 +57,8 @@ def recover_segment(
     start, offset = _start_of_scan(segment, recovery_point)
     if segment.size_bytes - start > REPORT_BYTES:
         logger.info("verifying %r from byte %d", segment, start)
-    # A failed fsync leaves pages in the cache that look clean and never reached the disk. What is
-    # verified here must be what the disk holds; pages still to be written are not dropped.
+    # A failed fsync leaves pages in the cache that look clean but never reached the disk. What is
+    # verified here must be the content of the disk; dirty pages are not dropped.
     segment.log.drop_cached()
     scan = _Scan(segment, epochs, leader_epoch_max, start, offset)
     is_end_good = True
@@ -80,7 +80,7 @@ def recover_segment(
 
 
 class _Scan:
-    """Goes from batch to batch and collects what the indexes have to say of them."""
+    """Walks from batch to batch and collects index entries."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class _Scan:
         end_offset: int,
     ) -> None:
         self.position = position
-        """Behind the last good batch,"""
+        """The position after the last good batch,"""
         self.end_offset = end_offset
-        """and the offset that must follow."""
+        """and the next offset after it."""
         self._segment = segment
         self._epochs = epochs
         self._leader_epoch_max = leader_epoch_max
@@ -102,7 +102,7 @@ class _Scan:
         self._latest = TimestampOffset(NO_TIMESTAMP, -1)
 
     def run(self) -> CorruptBatchError | None:
-        """Go on to the end of the segment or to a batch that is bad, and say why it is."""
+        """Continue to the end of the segment or a damaged batch, and return the error of that."""
         start = indexed = self.position
         batches = self._segment.walk(start, self.end_offset, check_crc=True, chunk_bytes=MANY_BYTES)
         try:
@@ -123,7 +123,7 @@ class _Scan:
         return None
 
     def resume(self, batch: BatchAt) -> None:
-        """Go on at a batch behind damage, where from now on only the index leads."""
+        """Continue at a batch after damage, relying on the index from now on."""
         self.position, self.end_offset = batch.position, batch.header.base_offset
         self._entries.append(IndexEntry(batch.header.last_offset, batch.position))
 
@@ -139,7 +139,7 @@ class _Scan:
         self._epochs.assign(epoch, offset)
 
     def write_indexes(self, start: int, offset: int) -> None:
-        """Let the indexes end with what was found from this position and offset on."""
+        """Replace the end of the indexes by the entries found from this position and offset on."""
         segment = self._segment
         segment.index.keep_first(segment.index.find_position(start - 1) + 1)
         segment.time_index.keep_up_to(offset - 1)
@@ -151,14 +151,14 @@ class _Scan:
         try:
             segment.complete_indexes()
         except OSError as error:
-            # A full disk must not keep a log from being read: they are hints, and stay in memory.
+            # A full disk must not prevent reading a log: entries are hints, and stay in memory.
             logger.warning("indexes of %r cannot be written: %s", segment, error)
 
 
 def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) -> BatchAt | None:
-    """Where to go on behind a damaged batch that starts at a position.
+    """Return where to continue after a damaged batch that starts at a position.
 
-    The old index leads there; else the batch that starts at the recovery point is looked for.
+    Found by the old index; otherwise the batch that starts at the recovery point is searched for.
     """
     indexed = next_indexed_batch(segment, position)
     if indexed is not None and indexed.header.base_offset <= recovery_point:
@@ -167,10 +167,10 @@ def _way_past_damage(segment: LogSegment, position: int, recovery_point: int) ->
 
 
 def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
-    """(position, base offset) of the batch to start with, at or before the recovery point.
+    """Return (position, base offset) of the batch to start with, at or before the recovery point.
 
-    It is one that the time index has an entry for: that no batch before it is as late is known, and
-    so the latest timestamp of the segment is found without looking at all of them.
+    It has an entry in the time index: no batch before it has a later timestamp, and so the latest
+    timestamp of the segment can be found without examining all of them.
     """
     number = segment.time_index.find_offset(recovery_point)
     batch = batch_of_entry(segment, segment.time_index[number]) if number >= 0 else None
@@ -178,7 +178,7 @@ def _start_of_scan(segment: LogSegment, recovery_point: int) -> tuple[int, int]:
 
 
 def find_end(segment: LogSegment) -> int | None:
-    """The offset behind the last batch, by the batches from the last good index entry on.
+    """Return the offset after the last batch, walking from the last good index entry on.
 
     None if one of them is damaged. Raises OSError.
     """

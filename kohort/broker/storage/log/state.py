@@ -1,7 +1,7 @@
-"""What the parts of one open log share: its files, where it starts and ends, whether it is usable.
+"""The state shared by the components of one open log: files, start and end, usability.
 
-What most logs never need is loaded when it is first asked for: a broker may have ten thousand of
-them and be asked about a few.
+Data that most logs never need is loaded on first use: a broker may have ten thousand logs of which
+few are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kohort.broker.storage.segment.segment import LogSegment
 
 
 class LogState:
-    """See the module."""
+    """The state of one open log."""
 
     def __init__(
         self, files: FileSystem, directory: str, terms: OpeningTerms, opened: OpenedLog
@@ -34,30 +34,31 @@ class LogState:
         self.directory = directory
         self.terms = terms
         self.segments = tuple(opened.segments)
-        """Oldest first, the last one is active. Replaced as a whole: other threads may look."""
+        """Oldest first, the last one is active. Replaced as a whole: other threads may read it."""
         self.end_offset = opened.end_offset
         self.opened_end_offset = opened.end_offset
-        """Where the log ended when it was opened: all that earlier processes left of it."""
+        """Where the log ended when it was opened: the data of earlier processes."""
         self.rewrite_count = 0
-        """How often stored batches were replaced or removed: what was read before may be gone."""
+        """How often stored batches were replaced or removed: data that was read before may be
+        gone."""
         first = self.segments[0].base_offset
         self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
         self.snapshots = opened.snapshots
         self.lost = opened.lost
         self.deleted = opened.deleted
         self.is_tail_known = opened.is_tail_known
-        """The end of the active segment has been compared with `end_offset`."""
+        """Whether the end of the active segment has been compared with `end_offset`."""
         self.flusher = LogFlusher(files, opened.end_offset)
         self.is_usable = True
-        """It has neither failed nor been closed."""
+        """Whether it has neither failed nor been closed."""
         self.failure: str | None = None
         self.epochs = opened.epochs
         self.newest_epoch = opened.newest_epoch
         self.loaded_producers: ProducerState | None = None
-        """What `producers` has loaded, if it was asked for."""
+        """The result of `producers`, once loaded."""
         self._recovered_from = opened.recovered_from
         self.has_aborted = any(segment.aborted is not None for segment in opened.segments)
-        """Some segment has, or had, an index of aborted transactions."""
+        """Whether some segment has, or had, an index of aborted transactions."""
         if opened.is_new:
             self.flusher.note_name(directory.rpartition("/")[0])
             self.flusher.note_name(directory)
@@ -71,26 +72,28 @@ class LogState:
     def producers(self) -> ProducerState:
         """The producers of the log. Raises OSError when they are loaded.
 
-        After an unclean stop the transaction indexes are then as good as after a clean one.
+        After an unclean shutdown this also corrects the transaction indexes.
         """
         if self.loaded_producers is None:
             files = self.producer_log()
             if self._recovered_from is None:
                 self.loaded_producers = files.load()
             else:
-                self.loaded_producers = files.load_after_unclean_stop(self._recovered_from)
+                producers = files.load_after_unclean_stop(self._recovered_from)
+                self._sync_snapshots(files.written)
+                self.loaded_producers = producers
                 self.flusher.note_name(self.directory)
-                for offset in files.written:
-                    self.flusher.note_file(self.directory, file_name(offset, SNAPSHOT_SUFFIX))
                 self.has_aborted = any(one.aborted is not None for one in self.segments)
         return self.loaded_producers
 
     def producer_log(self) -> ProducerLog:
-        """The files of the log as far as they tell of producers, as of now."""
+        """Return the present files of the log that describe its producers."""
         return self._producer_log(self.snapshots, self.segments, self.end_offset)
 
     def detached_aborted(self, segment: LogSegment) -> Detached[list[AbortedTransaction]]:
-        """What the batches of a segment say of aborted transactions, for another thread."""
+        """Return a query for another thread: the aborted transactions in the batches of a
+        segment.
+        """
         segments = self.segments[: self.segments.index(segment) + 1]
         snapshots, end_offset = self.snapshots[:], self.end_offset
         return Detached(
@@ -115,14 +118,20 @@ class LogState:
         """Load everything now: appends are about to make the log differ from its files."""
         len(self.producers)
 
-    def load_what_was_verified(self) -> None:
-        """Load the producers after an unclean stop, if what tells of them was just looked at.
+    def finish_recovery(self) -> None:
+        """After an unclean shutdown: load the producers if the relevant batches have just been
+        read, and flush the snapshots beyond the recovery point, as the batches were.
 
-        Where the recovery point lies within a segment, that would be more to read. Raises OSError.
+        If the recovery point is within a segment, more would have to be read. Raises OSError.
         """
         point = self._recovered_from
         if point is None:
             return
+        self._load_what_was_verified(point)
+        # A process that was killed may have left them in the page cache only.
+        self._sync_snapshots([offset for offset in self.snapshots if offset >= point])
+
+    def _load_what_was_verified(self, point: int) -> None:
         ends = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
         beyond = [
             segment
@@ -133,31 +142,53 @@ class LogState:
             self.load()
 
     def assign_epoch(self, leader_epoch: int) -> None:
-        """Begin a new leader epoch at the end of the log. Raises OSError."""
+        """Start a new leader epoch at the end of the log. Raises OSError."""
         assert leader_epoch > self.epochs.latest, "leader epochs only rise"
         self.epochs.assign(leader_epoch, self.end_offset)
         self.flusher.note_file(self.directory, EPOCHS_FILE_NAME)
 
     def write_snapshot(self) -> None:
-        """Write down the producers as of the end of the log. Raises OSError."""
+        """Write a snapshot of the producers at the end of the log. Raises OSError."""
         end_offset = self.end_offset
         write_snapshot(self.files, self.directory, end_offset, self.producers.snapshot())
         if not self.snapshots or self.snapshots[-1] != end_offset:
             self.snapshots.append(end_offset)
-        # The log says the same, but not for ever: retention takes its beginning.
+        # The log has the same data, but retention removes its beginning.
         self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
 
-    def keep_open_transactions(self, base_offset: int) -> None:
-        """Before all below a segment is deleted: see that what is open there stays known.
+    def keep_producers(self, base_offset: int) -> None:
+        """Before everything below a segment is deleted: make the producers known there durable.
+
+        From then on its snapshot alone has the epochs, sequences and open transactions of those of
+        which no batch is left. Raises OSError.
+        """
+        self.mend_snapshots()
+        # Without producers nothing is lost, and snapshots below the flushed offset are on disk.
+        if self.loaded_producers and base_offset >= self.flusher.flushed_offset:
+            self._sync_snapshots([base_offset])
+
+    def mend_snapshots(self) -> None:
+        """After an unclean shutdown: replace damaged snapshots, while their batches are there.
 
         Raises OSError.
         """
-        if self.loaded_producers is not None and self.loaded_producers.spans.open:
-            self.flusher.sync_file(f"{self.directory}/{file_name(base_offset, SNAPSHOT_SUFFIX)}")
+        if self._recovered_from is not None and len(self.segments) > 1:
+            self.load()
+
+    def _sync_snapshots(self, offsets: Sequence[int]) -> None:
+        """Flush snapshots to disk. OSError if that fails; the log has then failed permanently."""
+        if not offsets:
+            return
+        try:
+            for offset in offsets:
+                self.flusher.sync_file(f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
             self.files.sync_directory(self.directory)
+        except OSError as error:
+            self.fail(f"{self.directory}: its producers may be lost: {error}")
+            raise
 
     def delete_first_segment(self, wall_ms: int) -> None:
-        """Drop the oldest segment and its producer snapshot. Raises OSError."""
+        """Delete the oldest segment and its producer snapshot. Raises OSError."""
         first, following = self.segments[:2]
         self.deleted.delete_segment(first, wall_ms)
         self.segments = self.segments[1:]
@@ -167,7 +198,7 @@ class LogState:
         self.flusher.note_name(self.directory)
 
     def holds(self, neighbours: Sequence[LogSegment]) -> bool:
-        """Whether these segments are all in the log still, and sealed."""
+        """Whether these segments are all still in the log, and sealed."""
         if not neighbours or neighbours[0] not in self.segments[:-1]:
             return False
         first = self.segments.index(neighbours[0])
@@ -177,11 +208,12 @@ class LogState:
     def replace_segments(
         self, replaced: Sequence[LogSegment], cleaned: CleanedSegment, wall_ms: int
     ) -> None:
-        """Put a decided replacement in its place. Raises OSError, perhaps half-way."""
+        """Put a decided replacement in place. Raises OSError, possibly half-way."""
         first = self.segments.index(replaced[0])
         behind = first + len(replaced)
         for segment in replaced:
-            # The first one's snapshot is as true of the new segment, which starts there as well.
+            # The first one's snapshot is also valid for the new segment, which starts at the same
+            # offset.
             keeps_snapshot = segment is replaced[0]
             self.deleted.delete_segment(segment, wall_ms, with_snapshot=not keeps_snapshot)
             if not keeps_snapshot and segment.base_offset in self.snapshots:
@@ -199,14 +231,14 @@ class LogState:
             raise StorageError(self.failure or f"{self.directory} is closed")
 
     def fail(self, reason: str) -> None:
-        """Refuse everything from now on."""
+        """Refuse all operations from now on."""
         self.is_usable = False
         if self.failure is None:
             self.failure = reason
 
     @contextmanager
     def errors_as(self, consequence: str) -> Iterator[None]:
-        """Let OSError surface as StorageError; the log stays usable."""
+        """Convert OSError to StorageError; the log stays usable."""
         try:
             yield
         except OSError as error:

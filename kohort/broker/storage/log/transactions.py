@@ -1,7 +1,7 @@
-"""Which transactions of a log were aborted, by the indexes of its segments.
+"""The aborted transactions of a log, from the indexes of its segments.
 
-An index is looked at once before it is believed, and rebuilt from the batches if it is damaged.
-What takes long of that is for another thread: looking at a long index, and rebuilding any.
+An index is verified once before it is used, and rebuilt from the batches if it is damaged. The slow
+parts of that are for another thread: verifying a long index, and rebuilding any.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import write_fully
 from kohort.broker.storage.layout import TEMPORARY_SUFFIX
@@ -28,12 +29,17 @@ from kohort.broker.storage.segment.transaction_index import (
 logger = logging.getLogger(__name__)
 
 READ_MAX: Final = 4_096
-"""How many transactions that end within one read are told of: a millisecond's worth."""
+"""The maximum number of transactions that end within one read."""
+AT_ONCE_MAX: Final = 1_024
+"""How many entries are examined at once: about a millisecond, including the response."""
+_UNREADABLE: Final = "aborted transactions cannot be read"
 _REBUILT_SUFFIX: Final = f".rebuilt{TEMPORARY_SUFFIX}"
 
 
 class AbortedTransactions:
-    """The aborted transactions of one log. For the log's thread; all may raise StorageError."""
+    """The aborted transactions of one log. For the log's thread; all methods may raise
+    StorageError.
+    """
 
     __slots__ = ("_state",)
 
@@ -41,33 +47,37 @@ class AbortedTransactions:
         self._state = state
 
     def between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Every one with records from `offset` on and below `end_offset`, by its marker."""
+        """Return all with records from `offset` on and below `end_offset`, ordered by marker."""
         state = self._state
         state.check_usable()
-        with state.errors_as("aborted transactions cannot be read"):
+        with state.errors_as(_UNREADABLE):
             state.load()
-            return _between(state, offset, end_offset) if state.has_aborted else []
+        segments = _segments_from(state, offset) if state.has_aborted else ()
+        return AbortedSearch(state, segments, offset, end_offset).at_once()
 
-    def in_read(
-        self, offset: int, byte_count: int, *, up_to_offset: int
-    ) -> list[AbortedTransaction]:
-        """The same for what a read from `offset` on has just given, up to `up_to_offset`."""
+    def in_read(self, offset: int, byte_count: int, *, up_to_offset: int) -> AbortedSearch:
+        """Find those with records in what a read from `offset` on has just returned, up to
+        `up_to_offset`.
+        """
         state = self._state
         state.check_usable()
-        with state.errors_as("aborted transactions cannot be read"):
+        if not byte_count:
+            return AbortedSearch(state, (), offset, offset)
+        with state.errors_as(_UNREADABLE):
             state.load()  # Which makes the indexes good.
-            if not state.has_aborted:
-                return []
+        if not state.has_aborted:
+            return AbortedSearch(state, (), offset, offset)
         try:
             end_offset = min(up_to_offset, _end_of_read(state, offset, byte_count))
         except (OSError, CorruptBatchError):
             end_offset = up_to_offset  # A few too many, as Kafka tells them, do no harm.
-        return self.between(offset, end_offset)
+        return AbortedSearch(state, _segments_from(state, offset), offset, end_offset)
 
     def limit_of_read(self, offset: int, up_to_offset: int) -> int:
-        """Up to where a read from `offset` on may go, so that not too many end within it.
+        """Return up to where a read from `offset` on may go, so that not too many transactions end
+        in it.
 
-        Those that are still open at its end come on top: they are bounded by the producers.
+        Transactions still open at its end come on top: their number is limited by the producers.
         """
         state = self._state
         if not state.has_aborted or not state.is_usable:
@@ -75,54 +85,99 @@ class AbortedTransactions:
         index = state.segments[segment_number(state.segments, offset)].aborted
         if index is None or len(index) <= READ_MAX or not index.is_checked:
             return up_to_offset
-        with state.errors_as("aborted transactions cannot be read"):
+        with state.errors_as(_UNREADABLE):
             marker_offset = index.marker_behind(offset, READ_MAX)
         return up_to_offset if marker_offset is None else min(up_to_offset, marker_offset)
 
     def unready(self, offset: int) -> list[LogSegment]:
-        """The segments from an offset on whose index is for another thread, see `repair`."""
+        """Return the segments from an offset on whose index needs another thread, see `repair`."""
         state = self._state
         if not state.has_aborted:
             return []
-        segments = state.segments[segment_number(state.segments, offset) :]
-        with state.errors_as("aborted transactions cannot be read"):
+        with state.errors_as(_UNREADABLE):
             return [
                 segment
-                for segment in segments
+                for segment in _segments_from(state, offset)
                 if segment.aborted is not None and segment.aborted.takes_long
             ]
 
     def repair(self, segment: LogSegment) -> IndexRepair:
-        """What makes the index of such a segment good."""
+        """Return the operation that makes such a segment's index usable."""
         self._state.check_usable()
         return IndexRepair(self._state, segment)
 
     def reading(self, offset: int, end_offset: int) -> AbortedReading:
-        """`between`, for another thread."""
+        """Return `between` for another thread."""
         state = self._state
         state.check_usable()
-        with state.errors_as("aborted transactions cannot be read"):
+        with state.errors_as(_UNREADABLE):
             state.load()
             return AbortedReading(state, offset, end_offset)
 
 
-def _between(state: LogState, offset: int, end_offset: int) -> list[AbortedTransaction]:
-    found: list[AbortedTransaction] = []
-    for segment in state.segments[segment_number(state.segments, offset) :]:
-        index = _checked_index(state, segment)
-        if index is None:
-            continue
-        overlapping = index.overlapping(offset, end_offset)
-        found += overlapping.transactions
-        if overlapping.is_all:
-            break
-    return found
+class AbortedSearch:
+    """Searches for aborted transactions with records in a range of a log, at once or in steps.
+
+    For the log's thread. Transactions still open at the end of the range come on top of `READ_MAX`;
+    and while one stays open for long, all that end meanwhile have to be examined.
+    """
+
+    __slots__ = ("_end_offset", "_offset", "_segments", "_state")
+
+    def __init__(
+        self, state: LogState, segments: tuple[LogSegment, ...], offset: int, end_offset: int
+    ) -> None:
+        """`segments` of the log from `offset` on, which may have an index."""
+        self._state = state
+        self._segments = segments
+        self._offset = offset
+        self._end_offset = end_offset
+
+    def is_short(self) -> bool:
+        """Whether `at_once` is quick enough for the event loop. Raises StorageError."""
+        count = 0
+        for segment in self._segments:
+            with self._state.errors_as(_UNREADABLE):
+                index = _checked_index(self._state, segment)
+                if index is None:
+                    continue
+                extent = index.extent(self._offset, self._end_offset)
+            count += extent.entry_count
+            if extent.is_all or count > AT_ONCE_MAX:
+                break
+        return count <= AT_ONCE_MAX
+
+    def at_once(self) -> list[AbortedTransaction]:
+        """Return the result, ordered by marker. Raises StorageError."""
+        return at_once(self.steps())
+
+    def steps(self) -> Steps[list[AbortedTransaction]]:
+        """Search in steps; results and errors count only if the search is not `is_void`
+        afterwards.
+        """
+        found: list[AbortedTransaction] = []
+        with self._state.errors_as(_UNREADABLE):
+            for segment in self._segments:
+                index = _checked_index(self._state, segment)
+                if index is None:
+                    continue
+                overlapping = yield from index.search(self._offset, self._end_offset)
+                found += overlapping.transactions
+                if overlapping.is_all:
+                    break
+                yield
+        return found
+
+    @property
+    def is_void(self) -> bool:
+        """Whether a segment was deleted or compacted meanwhile, so that some may be missing."""
+        return any(segment.is_deleted for segment in self._segments)
 
 
 class IndexRepair:
-    """Looks at the index of a segment, and rebuilds it from the batches if it is damaged.
+    """Verifies the index of a segment, and rebuilds it from the batches if it is damaged.
 
-    Made, and taken over, in the log's thread; `run` is for any thread.
+    Created, and taken over, in the log's thread; `run` may be called in any thread.
     """
 
     def __init__(self, state: LogState, segment: LogSegment) -> None:
@@ -136,7 +191,7 @@ class IndexRepair:
         """Entries in the new file, None if none is needed."""
 
     def run(self) -> None:
-        """Do what takes long. Raises StorageError and CorruptBatchError."""
+        """Perform the slow part. Raises StorageError and CorruptBatchError."""
         index = self._index
         try:
             if index.check_aside():
@@ -170,7 +225,7 @@ class IndexRepair:
             self._replace(self._index.since(self._known_count), self._rebuilt_count)
 
     def _replace(self, later: list[AbortedTransaction], count: int) -> None:
-        """`later` came while the batches were read."""
+        """Write the new index; `later` entries were added while the batches were read."""
         files, segment, path = self._state.files, self._segment, self._index.path
         self._index.close()
         if count:
@@ -184,7 +239,7 @@ class IndexRepair:
         if later:
             for entry in later:
                 index.append(entry)
-            # What they came with may be on the disk already.
+            # The batches of these entries may be on disk already.
             index.sync()
         self._state.flusher.note_name(self._state.directory)
 
@@ -197,15 +252,15 @@ class AbortedReading:
         self._offset = offset
         self._end_offset = end_offset
         self._segments: list[LogSegment] = []
-        for segment in state.segments[segment_number(state.segments, offset) :]:
+        for segment in _segments_from(state, offset):
             if segment.aborted is not None:
                 if not segment.aborted.takes_long:
                     _checked_index(state, segment)
                 self._segments.append(segment)
 
     def read(self) -> list[AbortedTransaction]:
-        """What is found. Raises OSError: also for an index that is damaged; the next time it is
-        rebuilt.
+        """Return the result. Raises OSError, also for a damaged index, which is rebuilt the next
+        time.
         """
         found: list[AbortedTransaction] = []
         for segment in self._segments:
@@ -225,8 +280,12 @@ class AbortedReading:
         return found
 
 
+def _segments_from(state: LogState, offset: int) -> tuple[LogSegment, ...]:
+    return state.segments[segment_number(state.segments, offset) :]
+
+
 def _checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | None:
-    """The index of a segment, rebuilt if it is damaged. Raises OSError."""
+    """Return the index of a segment, rebuilt if it is damaged. Raises OSError."""
     if segment.aborted is None:
         return None
     try:
@@ -238,16 +297,17 @@ def _checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | N
 
 
 def _end_of_read(state: LogState, offset: int, byte_count: int) -> int:
-    """The offset behind `byte_count` bytes of whole batches that a read from `offset` on gave.
+    """Return the offset after `byte_count` bytes of whole batches that a read from `offset` on
+    returned.
 
-    For as long as the segments are those that were read. Raises OSError and CorruptBatchError.
+    Valid while the segments are those that were read. Raises OSError and CorruptBatchError.
     """
     segments = state.segments
     first = segment_number(segments, offset)
     for number, segment in enumerate(segments[first:], start=first + 1):
         found = locate(segment, offset)
         if found is None:
-            continue  # Compaction has left nothing of it in this one.
+            continue  # Compaction has left nothing in this one.
         start, next_offset = found
         stop = start + byte_count
         if stop >= segment.size_bytes:
@@ -257,7 +317,7 @@ def _end_of_read(state: LogState, offset: int, byte_count: int) -> int:
 
 
 def _offset_at(segment: LogSegment, start: int, next_offset: int, stop: int) -> int:
-    """The offset behind the batch that ends at `stop`, by those from `start` or later on."""
+    """Return the offset after the batch that ends at `stop`, walking from `start` or later."""
     position = start
     number = segment.index.find_position(stop - 1)
     if number >= 0 and segment.index[number].position > start:

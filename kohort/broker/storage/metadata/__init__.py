@@ -1,1 +1,1 @@
-"""What the broker knows beside the records, in two copies."""
+"""The broker's metadata, in two copies."""

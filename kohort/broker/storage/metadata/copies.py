@@ -1,13 +1,13 @@
-"""The two databases of the metadata at the start: which one is believed, what becomes of the other.
+"""The two copies of the metadata database at the start: which one is used, and repairing the other.
 
-A copy is sound, missing, damaged, or the disk does not give it back. The sound one that has seen
-more changes is the content, and the other copy is rebuilt from it: a file that is not in use
-never stays under its name, where a later start could take it for the newer one. A disk that is full
-does not keep the broker from starting with one copy.
+A copy is sound, missing, damaged, or unreadable because the disk fails. The sound one with more
+changes provides the content, and the other copy is rebuilt from it: a file that is not in use never
+stays under its name, where a later start could mistake it for the newer one. With a full disk the
+broker starts with one copy.
 
-Where neither is sound, what becomes of them depends on why. Two damaged files are salvaged row by
-row, and the caller completes what is left. A disk that fails is not damage, and is reported as what
-it is: the files may be sound, and to replace them would lose them.
+If neither is sound, the cause decides. Two damaged files are salvaged row by row, and the caller
+completes the rest. A failing disk is not damage, and is reported as such: the files may be sound,
+and replacing them would lose them.
 """
 
 import logging
@@ -30,10 +30,12 @@ from kohort.broker.storage.metadata.database import (
 
 
 class Rebuild(Protocol):
-    """Makes what the broker starts with where neither database is sound. May raise OSError."""
+    """Creates the content if neither database is sound. May raise OSError."""
 
     def __call__(self, salvaged: Content, *, was_damaged: bool) -> Content:
-        """From what was salvaged of both; nothing, and not damaged, where there are none."""
+        """Create it from what was salvaged of both; empty and not damaged if there are no
+        databases.
+        """
         ...
 
 
@@ -44,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Copy(NamedTuple):
-    """What was found of one database."""
+    """The state of one database."""
 
     path: Path
     database: MetadataDatabase | None = None
@@ -60,7 +62,7 @@ class _Copy(NamedTuple):
 def open_copies(
     path: Path, mirror_path: Path, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
-    """Two databases and what both hold; only one if the disk has no room for the other.
+    """Return both databases and their content; only one if the disk has no room for the other.
 
     Raises MetadataError or StorageError.
     """
@@ -81,7 +83,9 @@ def open_copies(
 
 
 def _examined(path: Path) -> _Copy:
-    """A database and its content, or what is wrong. Raises MetadataError or StorageError."""
+    """Open a database and read its content, or find out what is wrong. Raises MetadataError or
+    StorageError.
+    """
     if not path.exists():
         return _Copy(path)
     database = None
@@ -101,7 +105,7 @@ def _examined(path: Path) -> _Copy:
 def _started_over(
     first: _Copy, second: _Copy, rebuild: Rebuild | None
 ) -> tuple[MetadataDatabase, MetadataDatabase | None, Content]:
-    """Neither copy knows of a change: a new directory, or all is damaged."""
+    """Start over because neither copy is sound: a new directory, or both are damaged."""
     problems = [one.problem for one in (first, second) if one.problem is not None]
     for problem in problems:
         if isinstance(problem, UnreadableError):
@@ -124,7 +128,7 @@ def _started_over(
 
 
 def _merged(*salvaged: Content) -> Content:
-    """All rows; of two that differ, the one from the database that has seen more changes."""
+    """Return all rows; of two that differ, the one from the database with more changes."""
     topics: dict[bytes, TopicRecord] = {}
     properties: dict[str, str] = {}
     for content in sorted(salvaged, key=lambda one: one.changes):
@@ -134,7 +138,7 @@ def _merged(*salvaged: Content) -> Content:
 
 
 def _replaced(copy: _Copy, sound: MetadataDatabase) -> MetadataDatabase | None:
-    """The copy rebuilt from a sound one; None if the disk has no room for it."""
+    """Rebuild a copy from a sound one; None if the disk has no room for it."""
     _close(copy)
     if copy.problem is not None:
         _set_aside(copy.path)
@@ -167,7 +171,7 @@ def _remove(path: Path) -> None:
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a damaged database and its log of changes, so that they can be looked at."""
+    """Rename a damaged database and its write-ahead log, so that they can be examined."""
     for suffix in _SUFFIXES:
         file = path.with_name(path.name + suffix)
         try:

@@ -1,15 +1,14 @@
-"""One SQLite file with what the broker knows beside the records, each row under a checksum.
+"""One SQLite file with the broker's metadata, each row protected by a checksum.
 
-SQLite notices damage to its own structure, but a flipped bit inside of a value is to it just
-another value. Topics and properties therefore carry a CRC-32 of the row.
+SQLite detects damage to its own structure, but to it a value with a flipped bit is just another
+value. Topics and properties therefore have a CRC-32 of the row.
 
-WAL mode with full synchronisation: a change that was returned from survives a power loss, and a
-change is whole or absent.
+WAL mode with full synchronisation: a change is durable when the method returns, and atomic.
 
-What goes wrong is one of three things, and SQLite's codes do not tell them apart by themselves (a
-flipped bit in the schema is "no such column", one in a name cannot be decoded): the file is
-damaged, the disk fails (`UnreadableError`, or StorageError where waiting or another setting may
-help), or the file is another program's or a later release's.
+There are three kinds of errors, which SQLite's codes alone do not distinguish (a flipped bit in the
+schema is "no such column", one in a name cannot be decoded): the file is damaged, the disk fails
+(`UnreadableError`, or StorageError where waiting or another setting may help), or the file belongs
+to another program or a later release.
 """
 
 import errno
@@ -30,10 +29,10 @@ Statement = tuple[str, tuple[bytes | str | int, ...]]
 """SQL and its parameters."""
 
 CHANGES: Final = "changes"
-"""The property that counts the changes a database has seen."""
+"""The property that counts the changes of a database."""
 
 _APPLICATION_ID: Final = 0x4B4F484F
-"""ASCII "KOHO" in the header of the file, so that `file` and we can tell whose it is."""
+"""ASCII "KOHO" in the header of the file, by which `file` and this module identify it."""
 
 _MIGRATIONS: Final = (
     """
@@ -48,7 +47,7 @@ _MIGRATIONS: Final = (
     ) WITHOUT ROWID;
     """,
 )
-"""Step n brings a database of version n to n + 1; steps are only ever added."""
+"""Step n upgrades a database from version n to n + 1; steps are only ever added."""
 
 _TOPICS: Final = (
     "SELECT topic_id, name, partition_count, created_ms, configs, deleted, checksum FROM topics"
@@ -67,7 +66,7 @@ _PUT_TOPIC: Final = (
 
 
 _ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""The second comes where SQLite's own words quote a damaged name."""
+"""The second is raised where SQLite's own message quotes a damaged name."""
 _SHORT_FILE: Final = {sqlite3.SQLITE_IOERR_SHORT_READ}
 _FAILING_DISK: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
 _IN_OUR_WAY: Final = {
@@ -77,39 +76,39 @@ _IN_OUR_WAY: Final = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_PROTOCOL,
 }
-"""Another process, or what this one may do; to be mended by the operator."""
+"""Errors due to another process or missing permissions; to be fixed by the operator."""
 _MAYBE_OURS: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 
 
 class MetadataError(Exception):
-    """A database that cannot be used at all: damaged, of a later version, or not ours."""
+    """A database that cannot be used at all: damaged, of a later version, or another program's."""
 
 
 class DamagedError(MetadataError):
-    """The file does not hold what was written."""
+    """The file is damaged."""
 
 
 class UnreadableError(StorageError):
-    """The disk does not give the file back, or does not take what is written to it."""
+    """Reading or writing the file fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """What is stored of a topic."""
+    """The stored data of a topic."""
 
     topic_id: bytes
-    """16 bytes, never used for another topic."""
+    """16 bytes, never reused for another topic."""
     name: str
     partition_count: int
     created_ms: int
-    """Wall time of the creation."""
+    """Wall-clock time of the creation."""
     configs: Mapping[str, str] = field(default_factory=dict)
-    """What was set on the topic itself, by config name."""
+    """The topic's own configs, by name."""
     deleted: bool = False
-    """Its name is free again and its directories, if any are left, are refuse."""
+    """If set, its name is free again, and any directories that are left are to be removed."""
 
     def put(self) -> Statement:
-        """The statement that stores the topic in place of what is known under its id."""
+        """Return the statement that stores the topic, replacing any row with its id."""
         columns = self._columns()
         return (_PUT_TOPIC, (*columns, _checksum(columns)))
 
@@ -120,31 +119,31 @@ class TopicRecord:
 
 
 def put_property(name: str, value: str) -> Statement:
-    """The statement that stores a property."""
+    """Return the statement that stores a property."""
     columns = name, value
     return ("INSERT OR REPLACE INTO properties VALUES (?, ?, ?)", (*columns, _checksum(columns)))
 
 
 def forget_property(name: str) -> Statement:
-    """The statement that removes a property."""
+    """Return the statement that removes a property."""
     return ("DELETE FROM properties WHERE name = ?", (name,))
 
 
 def forget_topic(topic_id: bytes) -> Statement:
-    """The statement that removes a topic's row."""
+    """Return the statement that removes a topic's row."""
     return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))
 
 
 class Content(NamedTuple):
-    """All that a database holds."""
+    """The content of a database."""
 
     topics: list[TopicRecord]
-    """By name, deleted ones included."""
+    """By name, including deleted ones."""
     properties: dict[str, str]
 
     @property
     def changes(self) -> int:
-        """How many it has seen; damage to its log of changes can make it forget the last ones."""
+        """The number of changes; damage to the write-ahead log can lose the latest ones."""
         return int(self.properties.get(CHANGES, "0"))
 
 
@@ -152,7 +151,7 @@ _PRIVATE: Final = 0o600
 _HEADER_BYTES: Final = 100
 _WRITE_VERSION_AT: Final = 18
 _WRITE_VERSIONS: Final = frozenset({1, 2})
-"""Where SQLite's file format has its version for writing: with a rollback journal, or with WAL."""
+"""Write versions in SQLite's file format: rollback journal, or WAL."""
 
 
 _Row = tuple[bytes | None, ...]
@@ -160,22 +159,22 @@ _PROPERTY_COLUMNS: Final = 3
 
 
 class _Text(bytes):
-    """A text as it is stored, which may be damaged; bytes that are stored as such are no text."""
+    """A stored text, which may be damaged; distinguishes it from bytes stored as such."""
 
     __slots__ = ()
 
 
 class MetadataDatabase:
-    """The file, open; one caller at a time. `path` None keeps it in memory."""
+    """An open database; for one caller at a time. With `path` None it is in memory."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open or create it. Raises MetadataError or StorageError."""
+        """Open or create the database. Raises MetadataError or StorageError."""
         self.path = str(path) if path is not None else ":memory:"
         try:
             self._open("NORMAL")
         except UnreadableError as error:
-            # The memory that processes share beside the log of changes is a file as well, which a
-            # full disk has no room for. Without sharing none is needed.
+            # The shared-memory index of the WAL is a file as well, for which a full disk has no
+            # room. In exclusive mode it is not needed.
             try:
                 self._open("EXCLUSIVE")
             except StorageError:
@@ -184,7 +183,7 @@ class MetadataDatabase:
     def _open(self, locking_mode: str) -> None:
         try:
             _keep_private(self.path)
-            # Autocommit, because change() marks its own transactions.
+            # Autocommit, because change() begins and ends its own transactions.
             self._connection = _connect(self.path)
         except sqlite3.Error as error:
             raise explained(self.path, "cannot be opened", error) from error
@@ -199,24 +198,24 @@ class MetadataDatabase:
             raise
 
     def close(self) -> None:
-        """Close it; what the log of changes held is merged into the file."""
+        """Close the database; the write-ahead log is merged into the file."""
         self._connection.close()
 
     def destroy(self) -> None:
-        """Close it and remove the file, as far as the disk allows."""
+        """Close the database and remove the file, as far as the disk allows."""
         self._connection.close()
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
                 Path(self.path + suffix).unlink()
 
     def read(self) -> Content:
-        """All that it holds. Raises DamagedError or StorageError."""
+        """Read the whole content. Raises DamagedError or StorageError."""
         topics = map(_topic_of, self._checked_rows(_TOPICS))
         properties = {row[0]: row[1] for row in self._checked_rows(_PROPERTIES)}
         return Content(sorted(topics, key=lambda topic: topic.name), properties)
 
     def change(self, statements: Sequence[Statement]) -> None:
-        """One transaction. Raises StorageError, and has then changed nothing."""
+        """Execute one transaction. Raises StorageError, having changed nothing."""
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -228,7 +227,8 @@ class MetadataDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
         except sqlite3.IntegrityError:
-            # A name given to two topics: our mistake, not the disk's.
+            # For example a name used for two topics: a programming error, not a failure of the
+            # disk.
             raise
         except sqlite3.Error as error:
             raise StorageError(f"{self.path} cannot be written: {error}") from error
@@ -251,11 +251,11 @@ class MetadataDatabase:
         return sound
 
     def _prepare(self) -> None:
-        # Only what is sound can be another program's, or a later release's.
+        # Only a sound file can be another program's, or a later release's.
         if not self._is_writable():
             raise DamagedError(f"{self.path} is damaged: its header allows no changes")
-        # A quick check would pass an index that leads nowhere: a change would add a second row
-        # beside the one that it does not find.
+        # A quick check would miss an index that points nowhere: a change would then add a second
+        # row beside the one that it does not find.
         rows = self._connection.execute("PRAGMA integrity_check(3)").fetchall()
         if rows != [(b"ok",)]:
             problems = "; ".join(row[0].decode(errors="replace") for row in rows)
@@ -273,10 +273,10 @@ class MetadataDatabase:
             )
 
     def _check_kind(self, application: int, version: int) -> None:
-        """Whether it is one of ours, as far as this release knows them."""
+        """Check that it is a database that this release can use."""
         is_ours = application in {0, _APPLICATION_ID}
         if is_ours and 0 <= version < len(_MIGRATIONS):
-            return  # New, or made by an earlier release.
+            return  # New, or created by an earlier release.
         found, ours = set(self._connection.execute(_TABLES)), _our_tables()
         if is_ours and version == len(_MIGRATIONS):
             if found != ours:
@@ -292,8 +292,8 @@ class MetadataDatabase:
             )
 
     def _is_writable(self) -> bool:
-        """Whether the header says so. Of a damaged format version SQLite tells at the first change:
-        it takes the file for one of a later SQLite, which may be read.
+        """Whether the header allows writing. SQLite reports a damaged format version only at the
+        first change: it assumes a later SQLite's file, which may be read.
         """
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123 - in memory it is no path
@@ -308,9 +308,9 @@ class MetadataDatabase:
 
 @cache
 def _our_tables() -> set[_Row]:
-    """What `_TABLES` finds in a database that this release has made.
+    """Return what `_TABLES` finds in a database created by this release.
 
-    No other program has one of these, and a later release has not exactly these.
+    No other program has any of these tables, and no later release has exactly these.
     """
     with closing(sqlite3.connect(":memory:")) as made:
         made.text_factory = bytes
@@ -319,9 +319,9 @@ def _our_tables() -> set[_Row]:
 
 
 def salvage(path: Path) -> Content:
-    """The rows of a damaged database that still have their checksum; never raises.
+    """Return the rows of a damaged database whose checksum is correct; never raises.
 
-    A page that cannot be read hides what follows it, so that tables are read from both ends.
+    An unreadable page hides the rows after it, so tables are read from both ends.
     """
     topics: dict[bytes, TopicRecord] = {}
     properties: dict[str, str] = {}
@@ -340,10 +340,12 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 
 
 def _keep_private(path: str) -> None:
-    """Let nobody else read a file that has credentials in it; SQLite gives its others this mode."""
+    """Make a file that contains credentials readable only by its owner; SQLite uses the same mode
+    for its other files.
+    """
     if path == ":memory:":
         return
-    # What cannot be done is for SQLite to tell.
+    # Any failure is left for SQLite to report.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, _PRIVATE))
         if Path(path).stat().st_mode & 0o077:
@@ -352,17 +354,17 @@ def _keep_private(path: str) -> None:
 
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-    # What is damaged may not be text.
+    # Damaged values may not be valid text.
     connection.text_factory = _Text
     return connection
 
 
 def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
-    """A row with its texts; None if it is not what was written."""
+    """Decode the texts of a row; None if the row is damaged."""
     *columns, checksum = row
     is_property = len(row) == _PROPERTY_COLUMNS
     texts = columns if is_property else columns[1:]
-    # A text that has become bytes has its checksum still, and is another key.
+    # A text that has become bytes still has its checksum, but is a different key.
     if any(type(one) is bytes for one in texts):
         return None
     if not is_property and isinstance(columns[0], _Text):
@@ -386,7 +388,7 @@ def _topic_of(row: Sequence[Any]) -> TopicRecord:
 
 
 def explained(path: str, doing: str, error: Exception) -> MetadataError | StorageError:
-    """What an error of SQLite means for a file that was to be opened or read."""
+    """Convert an SQLite error in opening or reading a file."""
     text = f"{path} {doing}: {error}"
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code in _SHORT_FILE:
@@ -397,7 +399,7 @@ def explained(path: str, doing: str, error: Exception) -> MetadataError | Storag
     if primary in _IN_OUR_WAY:
         return StorageError(text)
     if primary in _MAYBE_OURS:
-        # Damage to the header looks like a missing permission, so we try what SQLite would.
+        # A damaged header looks like a missing permission, so check what SQLite would do.
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
             os.close(os.open(path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))

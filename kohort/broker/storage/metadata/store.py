@@ -1,17 +1,17 @@
-"""What the broker knows beside the records: topics, their configs, its own identity.
+"""The broker's metadata: topics, their configs, its own identity.
 
-Kept twice in the data directory, in `metadata.db` and its mirror, so that a damaged file costs
-nothing: at the next start the one that is sound and has seen more changes replaces the other
-(:mod:`kohort.broker.storage.metadata.copies`). A change is returned from when both have it; a copy
-that cannot be written is given up until then.
+Stored twice in the data directory, in `metadata.db` and its mirror, so that a damaged file does no
+harm: at the next start the sound one with more changes replaces the other
+(:mod:`kohort.broker.storage.metadata.copies`). Methods return when both have the change; a copy
+that cannot be written is given up until the next start.
 
-All metadata changes here and nowhere else; holders of copies update them after the method
-returned. A topic is deleted in two steps: `mark_topic_deleted` takes its name away at once,
-`forget_topic` follows when its directories are gone; in between, also across a crash,
-`deleted_topics` tells what is still to be removed.
+All metadata changes are made here; components with copies of it update them after the method
+returned. A topic is deleted in two steps: `mark_topic_deleted` frees its name at once,
+`forget_topic` follows when its directories are gone; in between, even across a crash,
+`deleted_topics` lists what is still to be removed.
 
-Methods block and may be called from any thread; they take turns. They raise StorageError where the
-disk fails, and then have changed nothing.
+Methods block and may be called from any thread; they exclude each other. They raise StorageError if
+the disk fails, having changed nothing.
 """
 
 import dataclasses
@@ -43,21 +43,23 @@ MIRROR_FILE_NAME: Final = "metadata-mirror.db"
 CLUSTER_ID: Final = "cluster_id"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 BROKER_CONFIGS: Final = "broker_configs:"
-"""Followed by the broker's id, or by nothing for what is set for all brokers."""
+"""Followed by the broker's id, or by nothing for the configs of all brokers."""
+ACCESS_LOSS: Final = "access_loss"
+"""Identifies the last loss of metadata, in which access rules may have been lost."""
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataStore:
-    """Both databases, open, and their content in memory. The data directory must be locked."""
+    """Both databases and their content in memory. The data directory must be locked."""
 
     def __init__(
         self, directory: Path | None, *, new_cluster_id: str, rebuild: Rebuild | None = None
     ) -> None:
         """Open or create the databases in a directory; None keeps them in memory, for simulations.
 
-        ``new_cluster_id`` is for a directory without a database. Where neither database is sound,
-        ``rebuild`` makes the content out of what is left of them. Raises MetadataError or
+        ``new_cluster_id`` is for a directory without a database. If neither database is sound,
+        ``rebuild`` creates the content from what is left of them. Raises MetadataError or
         StorageError.
         """
         self._turn = threading.Lock()
@@ -82,7 +84,7 @@ class MetadataStore:
 
     @property
     def cluster_id(self) -> str:
-        """Id of the cluster that this broker is alone in."""
+        """Id of the cluster, whose only broker this is."""
         return self._properties[CLUSTER_ID]
 
     def topics(self) -> list[TopicRecord]:
@@ -90,7 +92,7 @@ class MetadataStore:
         return [topic for topic in self._by_name() if not topic.deleted]
 
     def deleted_topics(self) -> list[TopicRecord]:
-        """Topics that are deleted and whose directories may still be there."""
+        """Deleted topics whose directories may still exist."""
         return [topic for topic in self._by_name() if topic.deleted]
 
     def create_topics(self, topics: Iterable[TopicRecord]) -> None:
@@ -98,45 +100,45 @@ class MetadataStore:
         self._put_topics(list(topics))
 
     def set_partition_count(self, topic_id: bytes, partition_count: int) -> None:
-        """Store a higher number of partitions."""
+        """Store a higher partition count."""
         topic = self._topics[topic_id]
         assert partition_count >= topic.partition_count, "partitions are never taken away"
         self._put_topics([dataclasses.replace(topic, partition_count=partition_count)])
 
     def set_topic_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
-        """Replace all that is set on a topic."""
+        """Replace all configs of a topic."""
         self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
 
     def mark_topic_deleted(self, topic_id: bytes) -> None:
-        """Delete a topic: from now on its name is free and its directories are refuse."""
+        """Delete a topic: its name is free from now on, and its directories are to be removed."""
         self._put_topics([dataclasses.replace(self._topics[topic_id], deleted=True)])
 
     def forget_topic(self, topic_id: bytes) -> None:
-        """Note that nothing of a deleted topic is left."""
+        """Record that nothing of a deleted topic is left."""
         with self._turn:
             self._change([forget_topic(topic_id)])
             self._topics.pop(topic_id, None)
 
     def broker_configs(self, broker: str) -> dict[str, str]:
-        """What was set at run time for one broker id, or for all brokers with an empty id."""
+        """Return the dynamic configs of one broker id, or of all brokers for an empty id."""
         configs: dict[str, str] = json.loads(self._properties.get(BROKER_CONFIGS + broker, "{}"))
         return configs
 
     def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace all that is set at run time for one broker id, or for all with an empty id."""
+        """Replace the dynamic configs of one broker id, or of all brokers for an empty id."""
         text = json.dumps(dict(configs), sort_keys=True)
         with self._turn:
             self._put_property(BROKER_CONFIGS + broker, text)
 
     def properties(self, prefix: str) -> dict[str, str]:
-        """What is kept under names that begin so."""
+        """Return the properties whose names start with `prefix`."""
         with self._turn:
             return {
                 name: text for name, text in self._properties.items() if name.startswith(prefix)
             }
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
-        """Store all of them or none; None takes one away."""
+        """Store all properties or none; None removes one."""
         statements = [
             forget_property(name) if text is None else put_property(name, text)
             for name, text in properties.items()
@@ -150,7 +152,7 @@ class MetadataStore:
                     self._properties[name] = text
 
     def allocate_producer_ids(self, count: int) -> range:
-        """A block of producer ids that no call before or after returns, whatever crashes."""
+        """Return a block of producer ids that no other call ever returns, even after a crash."""
         assert count > 0, "a block has at least one id"
         with self._turn:
             first = int(self._properties.get(NEXT_PRODUCER_ID, "0"))
@@ -181,6 +183,6 @@ class MetadataStore:
             self._mirror.change(statements)
         except StorageError:
             logger.exception("the mirror of the metadata is given up until the next start")
-            # The change is durable, but a mirror that missed it must never be restored from.
+            # The change is durable, but a mirror that lacks it must never be restored from.
             self._mirror.destroy()
             self._mirror = None

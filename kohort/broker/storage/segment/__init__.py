@@ -1,1 +1,1 @@
-"""One file of records with its indexes."""
+"""One segment: a file of batches with its indexes."""

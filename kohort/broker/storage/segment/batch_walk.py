@@ -1,11 +1,11 @@
-"""Walking from batch to batch through a .log file, believing nothing.
+"""Walks from batch to batch through a .log file without trusting any field.
 
-The CRC of a batch covers neither its base offset nor its length nor its leader epoch. They are held
-to what must be true of neighbours: each batch starts where the one before it ends, in bytes and in
-offsets. Our own compaction keeps it so (:mod:`kohort.broker.storage.compaction.cleaner`); Kafka's
-leaves gaps between batches. A gap is believed where the batch behind it ends before the next one
-begins: in a log without gaps a damaged base offset cannot do that, so no single damaged byte goes
-unnoticed.
+The CRC of a batch covers neither its base offset nor its length nor its leader epoch. These are
+checked against the neighbours: each batch starts where the one before it ends, in bytes and in
+offsets. Kohort's compaction preserves that (:mod:`kohort.broker.storage.compaction.cleaner`);
+Kafka's leaves gaps between batches. A gap is accepted if the batch after it ends before the next
+one begins: in a log without gaps a damaged base offset cannot have that effect, so no single
+damaged byte goes undetected.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from kohort.protocol.records.batch import HEADER_BYTES, BatchHeader, crc_of, rea
 from kohort.protocol.records.crc import crc32c
 
 FEW_BYTES = 4096
-"""Read at once to look at the next few headers."""
+"""Bytes read at a time to examine the next few headers."""
 MANY_BYTES = 1 << 17
-"""Read at once to look at everything."""
+"""Bytes read at a time to examine everything."""
 
 _CRC_START = 21
 
 
 class BatchAt(NamedTuple):
-    """A batch and where it starts in its file."""
+    """A batch and its position in the file."""
 
     position: int
     header: BatchHeader
 
     @property
     def stop(self) -> int:
-        """The position behind the batch."""
+        """The position after the batch."""
         return self.position + self.header.size_bytes
 
 
@@ -49,16 +49,16 @@ def walk_batches(
     check_crc: bool = False,
     chunk_bytes: int = FEW_BYTES,
 ) -> Iterator[BatchAt]:
-    """The batches that fill the file from position `start` to `stop`.
+    """Yield the batches that fill the file from position `start` to `stop`.
 
-    Raises CorruptBatchError at the first one that cannot be what was written, and OSError.
+    Raises CorruptBatchError at the first damaged one, and OSError.
 
     Args:
-        expected_offset: base offset of the first batch, or below that if compaction has left a gap
-            before it; None if it is not known.
+        expected_offset: base offset of the first batch, or less if compaction has left a gap before
+            it; None if unknown.
         following_offset: where the next segment starts, if there is one.
-        check_crc: look at the payload as well, not only at headers.
-        chunk_bytes: read at once; larger batches are never in memory as a whole.
+        check_crc: whether to verify the payload as well, not only headers.
+        chunk_bytes: bytes read at a time; larger batches are never in memory as a whole.
     """
     position = chunk_start = start
     chunk = b""
@@ -97,7 +97,7 @@ def walk_batches(
 
 
 def header_at(file: File, position: int, size: int) -> BatchHeader | None:
-    """The header at a given position; None if no batch can start there."""
+    """Return the header at a given position; None if no batch can start there."""
     try:
         return _check_header(file.pread(HEADER_BYTES, position), 0, file, position, size)
     except CorruptBatchError:
@@ -105,9 +105,9 @@ def header_at(file: File, position: int, size: int) -> BatchHeader | None:
 
 
 def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt | None:
-    """The first good batch of exactly this base offset between two positions, wherever it starts.
+    """Return the first good batch with exactly this base offset between two positions.
 
-    For when damage hides where batches start. None if there is none.
+    Used when damage hides where batches start. None if there is none.
     """
     wanted = base_offset.to_bytes(8, "big")
     while start < stop:
@@ -127,7 +127,7 @@ def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt |
 
 
 def _leaves_room(file: File, end: int, next_offset: int, following_offset: int | None) -> bool:
-    """Whether a batch that ends at a position before an offset does so before the next begins."""
+    """Whether a batch after a gap ends before the next one begins."""
     behind = file.pread(HEADER_BYTES, end)
     if len(behind) == HEADER_BYTES:
         try:

@@ -1,11 +1,11 @@
-"""A file of equal-sized entries in ascending order, searched where it lies: both indexes' base.
+"""A file of fixed-size entries in ascending order, searched in place: the basis of both indexes.
 
 Nothing is loaded: a search reads a few entries from the page cache (13 to 18 reads of a microsecond
-for a segment of 1 GB, one behind the place that was found last, which is where a consumer comes
-next), so a broker with a terabyte of logs needs no memory for their indexes. New
-entries wait in memory, as the bytes that they will be, until the owner saves them, without fsync,
-because whatever an unclean stop leaves is checked or rebuilt. For the same reason entries are
-hints: code that uses one compares it with the batch it points to.
+for a segment of 1 GB, one after the entry found last, which is where a consumer continues), so a
+broker with a terabyte of logs needs no memory for their indexes. New entries are kept encoded in
+memory until the owner saves them, without fsync, because whatever an unclean shutdown leaves is
+checked or rebuilt. For the same reason entries are hints: code that uses one compares it with the
+batch it points to.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from kohort.broker.storage.checkpoints.checked_file import replace_file
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
 
 _BLOCK_ENTRIES = 64
-"""The end of a search reads this many at once."""
+"""The last step of a search reads this many entries at once."""
 _NEAR_ENTRIES = 512
-"""Its beginning this many, from the place found last: a page, and at least 2 MB of log."""
+"""The first step reads this many, from the entry found last: a page, and at least 2 MB of log."""
 
 
 class EntryFile:
     """Entries of two integers. The file is created when they are saved for the first time.
 
-    A last entry that is not whole is ignored.
+    An incomplete last entry is ignored.
     """
 
     __slots__ = ("_entry", "_file", "_files", "_near", "_pending", "_saved", "path")
 
     def __init__(self, files: FileSystem, path: str, entry: Struct, size_bytes: int | None) -> None:
-        """`size_bytes` of the file as it is, None if there is none."""
+        """`size_bytes`: the present size of the file, None if it does not exist."""
         self.path = path
         self._files = files
         self._entry = entry
@@ -41,10 +41,12 @@ class EntryFile:
         self._saved = 0 if size_bytes is None else size_bytes // entry.size
         self._pending = bytearray()
         self._near = 0
-        """The number found by the last search; only to begin the next one."""
+        """The index found by the last search, as the start of the next one."""
 
     def twin(self) -> Self:
-        """The same entries on the same file, for searches in another thread; never to be saved."""
+        """Return the same entries on the same file, for searches in another thread; never to be
+        saved.
+        """
         twin = copy(self)
         twin._pending = self._pending.copy()  # noqa: SLF001 - its own.
         return twin
@@ -53,7 +55,9 @@ class EntryFile:
         return self._saved + self.unsaved_count
 
     def __getitem__(self, number: int) -> tuple[int, int]:
-        """The entry of this number, from 0. Raises OSError, also if the file has become shorter."""
+        """Return an entry by its index, from 0. Raises OSError, also if the file has become
+        shorter.
+        """
         if number >= self._saved:
             return self._entry_of(self._pending, number - self._saved)
         data = self._read(number, 1)
@@ -62,26 +66,26 @@ class EntryFile:
         return self._entry_of(data, 0)
 
     def last(self) -> tuple[int, int] | None:
-        """The newest entry, None if there is none."""
+        """The latest entry, None if there is none."""
         return self[len(self) - 1] if len(self) else None
 
     @property
     def unsaved_count(self) -> int:
-        """How many entries wait in memory."""
+        """How many entries are not saved yet."""
         return len(self._pending) // self._entry.size
 
     def is_cached(self) -> bool:
-        """Whether everything is known to be in memory. Raises OSError."""
+        """Whether everything is known to be in the page cache. Raises OSError."""
         return self._file is None or self._file.is_cached(0, self._saved * self._entry.size)
 
     def append(self, first: int, second: int) -> None:
-        """Add an entry behind all others."""
+        """Add an entry after all others."""
         self._pending += self._entry.pack(first, second)
 
     def save(self) -> None:
-        """Write out what waits in memory, be it only an empty file.
+        """Write unsaved entries, or create an empty file.
 
-        Raises OSError; nothing is lost then.
+        Raises OSError, having lost nothing.
         """
         if self._file is None:
             self._file = self._files.create(self.path)
@@ -92,12 +96,12 @@ class EntryFile:
         self._pending.clear()
 
     def sync(self) -> None:
-        """Return once all saved entries are on the disk. Raises OSError."""
+        """Return once all saved entries are on disk. Raises OSError."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._file is not None:
             self._file.close()
 
@@ -112,7 +116,7 @@ class EntryFile:
             self._file.truncate(count * self._entry.size)
 
     def replace_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Put a new file in the place of the old one. Raises OSError; then nothing has changed."""
+        """Replace the file by a new one. Raises OSError, having changed nothing."""
         self.close()
         replace_file(self._files, self.path, b"".join(self._entry.pack(*each) for each in entries))
         self._file = self._files.file(self.path)
@@ -120,9 +124,10 @@ class EntryFile:
         self._pending.clear()
 
     def find_last(self, column: int, limit: int) -> int:
-        """The number of the last entry whose `column` is at most `limit`; -1 if there is none.
+        """Return the index of the last entry whose `column` is at most `limit`; -1 if there is
+        none.
 
-        In a damaged file, where the order is broken, it is the number of some entry or -1.
+        In a damaged, unordered file it is the index of some entry or -1.
         """
         if self._pending and self._entry_of(self._pending, 0)[column] <= limit:
             return self._saved + self._count_up_to(self._pending, column, limit) - 1
@@ -148,6 +153,26 @@ class EntryFile:
         self._near = max(number, 0)
         return number
 
+    def last_at_hand(self, column: int, limit: int) -> tuple[int, int] | None:
+        """Return the entry that `find_last` finds, if it is unsaved or in the page after the one
+        found last, and that is in the page cache; else None or OSError.
+        """
+        data: bytes | bytearray = self._pending
+        if not data or self._entry_of(data, 0)[column] > limit:
+            near, size = min(self._near, self._saved), self._entry.size
+            count = min(_NEAR_ENTRIES, self._saved - near)
+            if self._file is None or not count:
+                return None
+            data = self._file.pread_cached(count * size, near * size)
+            found = self._count_up_to(data, column, limit)
+            # At the end of what was read, a later entry may be the right one.
+            if found == 0 or (found * size > len(data) - size and near + found < self._saved):
+                return None
+            self._near = near + found - 1
+        else:
+            found = self._count_up_to(data, column, limit)
+        return self._entry_of(data, found - 1)
+
     def _read(self, number: int, count: int) -> bytes:
         """Read as many whole entries as there are."""
         if self._file is None or count == 0:
@@ -161,11 +186,12 @@ class EntryFile:
         return first, second
 
     def _count_up_to(self, data: bytes | bytearray, column: int, limit: int) -> int:
-        """How many of the (ascending) entries have a `column` of at most `limit`."""
-        low, high = 0, len(data) // self._entry.size
+        """Return how many of the (ascending) entries have a `column` of at most `limit`."""
+        entry_at, size = self._entry.unpack_from, self._entry.size
+        low, high = 0, len(data) // size
         while low < high:
             middle = (low + high) // 2
-            if self._entry_of(data, middle)[column] <= limit:
+            if entry_at(data, middle * size)[column] <= limit:
                 low = middle + 1
             else:
                 high = middle

@@ -1,7 +1,7 @@
-"""The .index file of a segment: where batches lie, one entry for every few KB of log.
+"""The .index file of a segment: positions of batches, one entry for every few KB of log.
 
-An entry holds the last offset of a batch and the position where that batch starts, as Kafka's
-OffsetIndex does. Offsets are stored relative to the segment's base offset.
+An entry has the last offset of a batch and the position where that batch starts, as in Kafka's
+OffsetIndex. Offsets are stored relative to the segment's base offset.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OFFSET, _POSITION = 0, 1
 
 
 class IndexEntry(NamedTuple):
-    """A hint: at `position` starts the batch whose last offset is `last_offset`."""
+    """A hint that the batch with this `last_offset` starts at `position`."""
 
     last_offset: int
     position: int
 
 
 class OffsetIndex(SegmentIndex):
-    """See the module."""
+    """The offset index of one segment."""
 
     __slots__ = ()
 
@@ -39,19 +39,27 @@ class OffsetIndex(SegmentIndex):
         return IndexEntry(self._base_offset + relative, position)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Note a batch behind all others."""
+        """Add an entry for a batch after all others."""
         self._entries.append(last_offset - self._base_offset, position)
 
     def find_offset(self, offset: int) -> int:
-        """The number of the last entry with `last_offset` <= offset; -1 if there is none."""
+        """Return the index of the last entry with `last_offset` <= offset; -1 if there is none."""
         return self._entries.find_last(_OFFSET, offset - self._base_offset)
 
     def find_position(self, position: int) -> int:
-        """The number of the last entry with `position` <= position; -1 if there is none."""
+        """Return the index of the last entry with `position` <= position; -1 if there is none."""
         return self._entries.find_last(_POSITION, position)
 
+    def entry_at_hand(self, position: int) -> IndexEntry | None:
+        """Return the entry that `find_position` finds, if one access to memory suffices; else None.
+
+        Raises OSError if it is not in memory.
+        """
+        found = self._entries.last_at_hand(_POSITION, position)
+        return None if found is None else IndexEntry(self._base_offset + found[0], found[1])
+
     def replace_all(self, entries: Iterable[IndexEntry]) -> None:
-        """Rewrite the file. Raises OSError; then nothing has changed."""
+        """Rewrite the file. Raises OSError, having changed nothing."""
         self._entries.replace_all(
             [(entry.last_offset - self._base_offset, entry.position) for entry in entries]
         )

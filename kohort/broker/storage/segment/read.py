@@ -1,12 +1,12 @@
-"""Reading whole batches from a segment, none of them damaged.
+"""Reads whole batches from a segment, verified.
 
-Bytes that this process has not written itself are checked when they are read for the first time:
-CRC, neighbours and leader epoch of every batch. From then on a read costs two index searches at
-most and the copy.
+Bytes that this process has not written itself are verified when they are read for the first time:
+CRC, neighbours and leader epoch of every batch. From then on a read costs at most two index
+searches and the copy.
 
-What is large and in memory may be given as a range of the file, for the kernel to send. Otherwise
-pread, not mmap: both cost a copy, but a page of a mapping that the disk cannot deliver kills the
-process with SIGBUS instead of raising OSError.
+Large data in the page cache may be returned as a range of the file, for the kernel to send.
+Otherwise pread is used, not mmap: both cost a copy, but a page of a mapping that the disk cannot
+deliver kills the process with SIGBUS instead of raising OSError.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.segment.batch_walk import FEW_BYTES, MANY_BYTES, BatchAt, walk_batches
 from kohort.broker.storage.segment.search import header_of_entry, locate
 from kohort.broker.storage.segment.segment import LogSegment
+from kohort.protocol.errors import DecodeError
+from kohort.protocol.records.batch import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     from kohort.broker.storage.file_range import FileRange
@@ -26,31 +28,33 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EpochAt = Callable[[int], int]
-"""The leader epoch that wrote an offset, -1 if unknown."""
+"""Returns the leader epoch that wrote an offset, -1 if unknown."""
 
 Found: TypeAlias = "bytes | FileRange"
 """Whole batches, read or to be sent."""
 
 RANGE_BYTES_MIN = 64 << 10
-"""Less than this is sent sooner if it is read: a range takes system calls of its own."""
+"""Smaller data is sent faster if it is read: a range needs system calls of its own."""
+LOOKS_MAX = 8
+"""Batches examined one by one, from an index entry to the end of a read."""
 
 
 class _Wish(NamedTuple):
-    """Positions in a segment: what a read wants and what it may get."""
+    """A read as positions in a segment: what it wants and what it may get."""
 
     start: int
     """Where the first batch starts."""
     stop: int
-    """Batches that end behind it are not wanted,"""
+    """Batches that end after this are not wanted,"""
     limit: int
-    """and behind this must not be given."""
+    """and nothing after this may be returned."""
     base_offset: int
     """Base offset of the first batch."""
     min_one: bool
-    """The first batch is wanted, however long it is."""
+    """Whether the first batch is wanted, however long it is."""
 
     def takes(self, batch: BatchAt) -> bool:
-        """Whether a batch belongs to the answer."""
+        """Whether a batch belongs to the result."""
         return batch.stop <= self.stop or (self.min_one and batch.position == self.start)
 
 
@@ -64,12 +68,13 @@ def read_batches(
     epoch_at: EpochAt,
     as_range: bool = False,
 ) -> Found | None:
-    """Whole batches from the one that holds `offset` on, of offsets below `up_to_offset` if given.
+    """Return whole batches, starting with the one that contains `offset`, below `up_to_offset` if
+    given.
 
-    A range of the file only if `as_range`, and for what is large.
+    A range of the file is returned only if `as_range`, and only for large data.
 
     b"" if the first one is longer than `max_bytes` and not `min_one`, or not below `up_to_offset`;
-    None if all end below `offset`. The answer ends before a damaged batch; CorruptBatchError if the
+    None if all end below `offset`. The result ends before a damaged batch; CorruptBatchError if the
     first one is damaged. Raises OSError.
     """
     found = locate(segment, offset)
@@ -99,16 +104,34 @@ def read_batches(
     return data
 
 
-def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
-    """Whether `read_batches` would neither wait for a disk nor check anything.
+def range_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> FileRange | None:
+    """Return the result of `read_batches` as a range, if that needs neither the disk nor
+    verification.
 
-    Where it is not sure of that, False.
+    Every response to a consumer that catches up pays for this, so it examines each thing once. None
+    if it cannot tell: `is_at_hand` may know more. Raises OSError for the same reason.
+    """
+    start, size = segment.hinted(offset), segment.size_bytes
+    if start is None or max_bytes < RANGE_BYTES_MIN:
+        return None
+    stop = min(start + max_bytes, size)
+    if not segment.verified.covers(start, stop):
+        return None
+    if stop < size:
+        stop = _boundary_at_hand(segment, offset, start, stop)
+    return segment.log.range(start, stop) if stop - start >= RANGE_BYTES_MIN else None
+
+
+def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
+    """Whether `read_batches` would need neither the disk nor verification.
+
+    False if unknown.
     """
     start = segment.hinted(offset)
     if start is None or start >= segment.size_bytes:
         return False
     wanted = min(start + max_bytes, segment.size_bytes)
-    # The batch behind those wanted is looked at, to see that it ends too late.
+    # The batch after those wanted is examined too, to see that it ends too late.
     looked_at = min(wanted + FEW_BYTES, segment.size_bytes)
     return (
         segment.verified.covers(start, wanted)
@@ -118,7 +141,9 @@ def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
 
 
 def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
-    """Check what was never looked at; returns where the last good batch of those wanted ends."""
+    """Verify bytes that have not been verified yet; return where the last good batch wanted
+    ends.
+    """
     stop, next_offset = wish.start, wish.base_offset
     batches = walk_batches(
         segment.log,
@@ -147,7 +172,7 @@ def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
 
 
 def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
-    """The end of the last whole batch of those wanted, in a range that is verified."""
+    """Return the end of the last whole batch wanted, in a verified range."""
     position, next_offset = wish.start, wish.base_offset
     number = segment.index.find_position(wish.stop)
     if number >= 0 and segment.index[number].position > position:
@@ -162,6 +187,35 @@ def _last_boundary(segment: LogSegment, wish: _Wish) -> int:
             break
     segment.hint(next_offset, position)
     return position
+
+
+def _boundary_at_hand(segment: LogSegment, offset: int, start: int, stop: int) -> int:
+    """Return `_last_boundary` from a known batch on; 0 if a few accesses to memory do not suffice.
+
+    Raises OSError if something is not in memory.
+    """
+    entry = segment.index.entry_at_hand(stop)
+    if entry is None or entry.position <= start:
+        position, last_offset = start, None
+    else:
+        position, last_offset = entry.position, entry.last_offset
+    try:
+        for _ in range(LOOKS_MAX):
+            header = read_header(segment.log.pread_cached(HEADER_BYTES, position))
+            if last_offset is None:
+                is_expected = header.base_offset == offset
+            else:
+                is_expected = header.last_offset == last_offset
+            if not is_expected:
+                break
+            if position + header.size_bytes > stop:
+                segment.hint(header.base_offset, position)
+                return position
+            position += header.size_bytes
+            offset, last_offset = header.next_offset, None
+    except DecodeError:
+        pass
+    return 0
 
 
 def _check_epoch(segment: LogSegment, batch: BatchAt, epoch_at: EpochAt) -> None:

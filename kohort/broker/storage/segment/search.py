@@ -1,8 +1,8 @@
-"""Finding an offset in a segment, with indexes that may be damaged.
+"""Finds an offset in a segment, with indexes that may be damaged.
 
-An index entry is a hint that is compared with the batch it points to. If it does not fit, the
-entries before it are tried; if none of them fits, the index is rebuilt from the batches. A damaged
-index therefore costs time, not truth.
+An index entry is a hint that is compared with the batch it points to. If it does not match, the
+entries before it are tried; if none of them matches, the index is rebuilt from the batches. So a
+damaged index costs time, but never gives a wrong result.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kohort.protocol.records.batch import BatchHeader
 logger = logging.getLogger(__name__)
 
 UNINDEXED_BYTES_MAX = 64 << 20
-"""A longer walk from an index entry to the batch wanted means that entries are missing."""
+"""A longer walk from an index entry to the wanted batch means that entries are missing."""
 REBUILD_INTERVAL_BYTES = 4096
 ATTEMPTS = 4
-"""Entries tried, backwards, before the whole index is taken for damaged."""
+"""Entries tried, backwards, before the whole index is considered damaged."""
 
 
 def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
-    """(position, base offset) of the first batch that ends at or behind an offset.
+    """Return (position, base offset) of the first batch that ends at or after an offset.
 
-    None if all end below it. The base offset is proved by the batches before it; the content is not
-    looked at. Raises OSError, and CorruptBatchError if damage lies on the way.
+    None if all end below it. The base offset is verified by the batches before it; the payload is
+    not examined. Raises OSError, and CorruptBatchError if there is damage on the way.
     """
     hinted = segment.hinted(offset)
     if hinted is not None:
@@ -43,7 +43,7 @@ def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
                 rebuild_index(segment)
                 return locate(segment, offset)
     except CorruptBatchError:
-        # The batch that holds the offset may be the one that the next entry leads to.
+        # The next index entry may point to the batch that contains the offset.
         number = segment.index.find_offset(offset) + 1
         behind = header_of_entry(segment, number) if number < len(segment.index) else None
         if behind is None or behind.base_offset > offset:
@@ -53,7 +53,9 @@ def locate(segment: LogSegment, offset: int) -> tuple[int, int] | None:
 
 
 def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
-    """The header of the batch that an index entry points to; None if the two do not fit."""
+    """Return the header of the batch that an index entry points to;
+    None if the two do not match.
+    """
     try:
         entry = segment.index[number]
     except OSError:
@@ -63,7 +65,7 @@ def header_of_entry(segment: LogSegment, number: int) -> BatchHeader | None:
 
 
 def rebuild_index(segment: LogSegment) -> None:
-    """Rebuild the .index file from the batches, passing over damaged ones where it can."""
+    """Rebuild the .index file from the batches, skipping damaged ones where possible."""
     logger.warning("%s does not fit the log and is rebuilt", segment.path(INDEX_SUFFIX))
     segment.is_index_rebuilt = True
     entries: list[IndexEntry] = []
@@ -91,7 +93,9 @@ def rebuild_index(segment: LogSegment) -> None:
 
 
 def next_indexed_batch(segment: LogSegment, position: int) -> BatchAt | None:
-    """The first batch behind a position that an index entry leads to: the way past damage."""
+    """Return the first batch after a position to which an index entry leads:
+    the way past damage.
+    """
     for number in range(len(segment.index)):
         try:
             entry = segment.index[number]
@@ -105,7 +109,7 @@ def next_indexed_batch(segment: LogSegment, position: int) -> BatchAt | None:
 
 
 def _trusted_start(segment: LogSegment, offset: int) -> tuple[int, int]:
-    """(position, base offset) of some batch at or before the one that holds `offset`."""
+    """Return (position, base offset) of some batch at or before the one that contains `offset`."""
     number = segment.index.find_offset(offset)
     for attempt in range(number, max(-1, number - ATTEMPTS), -1):
         header = header_of_entry(segment, attempt)

@@ -38,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 
 class LogSegment:
-    """See the module. All methods but `sync` belong to one thread; all may raise OSError."""
+    """One segment of a log. All methods except `sync` belong to one thread;
+    all may raise OSError.
+    """
 
     __slots__ = (
         "_hinted", "_hints", "_marks", "aborted", "base_offset", "created_ms", "directory",
@@ -50,7 +52,7 @@ class LogSegment:
     def __init__(
         self, files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]
     ) -> None:
-        """A segment whose files exist in these sizes, by suffix; `create` makes a new one."""
+        """A segment whose files have these sizes, by suffix; `create` makes a new one."""
         self.directory = directory
         self.base_offset = base_offset
         self.log: File = files.file(self.path(LOG_SUFFIX))
@@ -62,38 +64,40 @@ class LogSegment:
             files, self.path(TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX)
         )
         self.aborted: TransactionIndex | None = None
-        """The aborted transactions whose marker is here; None without any."""
+        """The aborted transactions whose marker is in this segment; None if there are none."""
         if TRANSACTION_INDEX_SUFFIX in sizes:
             self.add_transaction_index(files, sizes[TRANSACTION_INDEX_SUFFIX])
         self.verified = VerifiedRanges()
         self.created_ms = 0
-        """Wall time of the creation, or of the last write as found when the log was opened."""
+        """Wall-clock time of the creation, or of the last write as found when the log was
+        opened."""
         self.following_offset: int | None = None
-        """Where the next segment starts; None for the active one and where it does not matter,
-        because this process wrote the segment and there are no gaps in it."""
+        """Where the next segment starts; None for the active one, and where it does not matter
+        because this process wrote the segment and it has no gaps."""
         self.first_timestamp: int | None = None
         """Max timestamp of the first batch, once known: rolling by time counts from it."""
         self.max_timestamp: int | None = None
         """Max timestamp of all batches, NO_TIMESTAMP if none has one; None if not yet known."""
         self.max_timestamp_offset = -1
-        """Last offset of the first batch that has it."""
+        """Last offset of the first batch with that timestamp."""
         self.is_sealed = False
-        """Nothing is appended any more, and the indexes are complete."""
+        """Whether nothing more is appended, and the indexes are complete."""
         self.is_synced = False
-        """All files of a sealed segment are on the disk."""
+        """Whether all files of a sealed segment are on disk."""
         self.is_deleted = False
         self.is_damaged = False
-        """A batch of it was found damaged when it was to be compacted."""
+        """Whether compaction has found a damaged batch in it."""
         self.is_index_rebuilt = False
-        """The index was found damaged once already since the log was opened."""
+        """Whether the index has been found damaged since the log was opened."""
         self.is_twin = False
-        """Only to be read from, by one reader."""
+        """Whether it is a copy for one reader in another thread."""
         self.unindexed_bytes = 0
-        """Appended since the last index entry."""
+        """Bytes appended since the last index entry."""
         self._hints: dict[int, int] = {}
-        """Offset to a place in `_hinted`; the oldest first."""
+        """Offset to an index in `_hinted`; the oldest first."""
         self._hinted = array("q")
-        """Positions: as objects of their own they would be thousands, scattered over the memory."""
+        """Positions, in an array: thousands of separate objects would be scattered over the
+        memory."""
         self._marks: tuple[tuple[int, int], tuple[int, int]] | None = None
         """(base offset, position) of two batches that this process appended, the later one within
         RECENT_BYTES of the end."""
@@ -102,7 +106,7 @@ class LogSegment:
     def create(
         cls, files: FileSystem, directory: str, base_offset: int, wall_ms: int
     ) -> LogSegment:
-        """A new, empty segment. Its name is durable only when the directory is synced."""
+        """Create an empty segment. Its name is durable only after the directory is synced."""
         segment = cls(files, directory, base_offset, {})
         segment.log = files.create(segment.path(LOG_SUFFIX))
         segment.created_ms = wall_ms
@@ -113,19 +117,20 @@ class LogSegment:
         return f"LogSegment({self.path(LOG_SUFFIX)}, {self.size_bytes} bytes)"
 
     def path(self, suffix: str) -> str:
-        """Where a file of this segment is."""
+        """Return the path of a file of this segment."""
         return f"{self.directory}/{file_name(self.base_offset, suffix)}"
 
     def append(
         self, parts: tuple[Buffer, Buffer], header: BatchHeader, base_offset: int, interval: int
     ) -> None:
-        """Write one batch behind all others.
+        """Write one batch after all others.
 
-        On OSError the file may hold a part of the batch; see `undo_append`. All else is unchanged.
+        On OSError the file may contain a part of the batch; see `undo_append`. Nothing else has
+        changed.
 
         Args:
             parts: the batch as it is to be stored, in two pieces.
-            header: of the batch, but for the base offset.
+            header: the header of the batch, except for the base offset.
             interval: bytes between two index entries.
         """
         position = self.size_bytes
@@ -151,23 +156,23 @@ class LogSegment:
             self._marks = (marks[1], (base_offset, position))
 
     def undo_append(self) -> None:
-        """Cut off what a failed append may have left."""
+        """Truncate what a failed append may have left."""
         self.log.truncate(self.size_bytes)
 
     def is_recent(self, offset: int) -> bool:
-        """Whether what lies from an offset on was appended by this process lately.
+        """Whether the data from an offset on was recently appended by this process.
 
-        It is then not much, it is verified, and no disk is needed to read it.
+        It is then small, verified, and readable without the disk.
         """
         if self._marks is None or offset < self._marks[0][0]:
             return False
         return self.size_bytes - self._marks[0][1] <= 4 * RECENT_BYTES
 
     def hint(self, offset: int, position: int) -> None:
-        """Remember where a batch of this base offset starts, or will start when it is appended.
+        """Remember where a batch with this base offset starts, or will start when it is appended.
 
-        Consumers come back for the offset where their last read ended, and those at the tail for
-        what was appended last; neither then needs the index.
+        Consumers continue at the offset where their last read ended, and those at the tail at what
+        was appended last; neither then needs the index.
         """
         hints = self._hints
         place = hints.get(offset)
@@ -181,7 +186,7 @@ class LogSegment:
         self._hinted[place] = position
 
     def hinted(self, offset: int) -> int | None:
-        """The position remembered for an offset, or None."""
+        """Return the position remembered for an offset, or None."""
         place = self._hints.get(offset)
         return None if place is None else self._hinted[place]
 
@@ -193,7 +198,7 @@ class LogSegment:
         check_crc: bool = False,
         chunk_bytes: int = FEW_BYTES,
     ) -> Iterator[BatchAt]:
-        """The batches from a position to the end of the segment; see `walk_batches`."""
+        """Yield the batches from a position to the end of the segment; see `walk_batches`."""
         return walk_batches(
             self.log,
             start,
@@ -205,7 +210,7 @@ class LogSegment:
         )
 
     def add_index_entries(self, last_offset: int, position: int) -> None:
-        """Note a batch in both indexes; `max_timestamp` must include it."""
+        """Add a batch to both indexes; `max_timestamp` must include it."""
         self.index.append(last_offset, position)
         if self.max_timestamp is not None:
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
@@ -213,46 +218,46 @@ class LogSegment:
             try:
                 self.save_indexes()
             except OSError as error:
-                # They are needed on disk when the segment is sealed; until then they are hints.
+                # They must be on disk when the segment is sealed; until then they are hints.
                 logger.warning("indexes of %r: %s; kept in memory", self, error)
 
     def add_transaction_index(
         self, files: FileSystem, size_bytes: int | None = None
     ) -> TransactionIndex:
-        """Give it an index of aborted transactions, whose file has this size if there is one."""
+        """Add an index of aborted transactions; `size_bytes` is the size of an existing file."""
         path = self.path(TRANSACTION_INDEX_SUFFIX)
         self.aborted = TransactionIndex(files, path, self.base_offset, size_bytes)
         return self.aborted
 
     def save_indexes(self) -> None:
-        """Write out index entries that wait in memory."""
-        # In this order: what the .index covers, the .timeindex covers too, wherever a kill comes.
+        """Write unsaved index entries."""
+        # In this order, so that after a kill the .timeindex covers at least what the .index covers.
         self.time_index.save()
         self.index.save()
 
     def complete_indexes(self) -> None:
-        """Note the maximum in the time index and save both: the segment could be sealed now.
+        """Add the maximum to the time index and save both: the segment could then be sealed.
 
-        Then both files exist, as Kafka's tools expect.
+        After that both files exist, as Kafka's tools expect.
         """
         if self.max_timestamp is not None:
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.save_indexes()
 
     def sync(self, *, with_indexes: bool = False) -> None:
-        """Force the batches to disk, and the indexes if the segment is sealed. For any thread."""
+        """Flush the batches to disk, and the indexes if the segment is sealed. For any thread."""
         sealed = self.is_sealed
         self.log.sync()
         if self.aborted is not None:
             self.aborted.sync()
         if sealed or with_indexes:
-            # A .timeindex that lost its last entry would make the segment look older than it is.
+            # A .timeindex without its last entry would make the segment look older than it is.
             self.index.sync()
             self.time_index.sync()
             self.is_synced = sealed
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self.log.close()
         self.index.close()
         self.time_index.close()
@@ -260,18 +265,20 @@ class LogSegment:
             self.aborted.close()
 
     def twin(self) -> LogSegment:
-        """A copy for another thread to read from; see :mod:`kohort.broker.storage.log.detached`."""
+        """Return a copy for another thread to read from; see
+        :mod:`kohort.broker.storage.log.detached`.
+        """
         twin = copy(self)
         twin.index, twin.time_index = self.index.twin(), self.time_index.twin()
         twin.verified = self.verified.copy()
         twin._hints, twin._hinted = self._hints.copy(), self._hinted[:]  # noqa: SLF001 - its own.
-        # An index that is still being appended to can only be written by who appends.
+        # Only the appending thread may rewrite an index that is still being appended to.
         twin.is_index_rebuilt = self.is_index_rebuilt or not self.is_sealed
         twin.is_twin = True
         return twin
 
     def learn_from(self, twin: LogSegment) -> None:
-        """Take over what was found out by reading from a twin."""
+        """Take over what was found out while reading from a twin."""
         self.verified.add_all(twin.verified)
         if twin._hints:
             offset = next(reversed(twin._hints))
@@ -287,7 +294,7 @@ class LogSegment:
             self.max_timestamp_offset = twin.max_timestamp_offset
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut off batches from a position on; indexes and timestamps are the caller's business."""
+        """Truncate the batches at a position; the caller handles indexes and timestamps."""
         self.log.truncate(size_bytes)
         self.size_bytes = size_bytes
         self.verified.cut(size_bytes)

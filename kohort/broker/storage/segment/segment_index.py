@@ -1,4 +1,6 @@
-"""What both indexes of a segment are: entries in a file, their offsets relative to the segment."""
+"""The common part of a segment's two indexes: entries in a file, with offsets relative to the
+segment.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,27 @@ from kohort.broker.storage.segment.entry_file import EntryFile
 
 
 class SegmentIndex:
-    """The part that does not ask what an entry says.
+    """The part that does not depend on the meaning of entries.
 
-    Searches tolerate any content of the file and then find something useless.
+    Searches tolerate any content of the file, but then return useless results.
     """
 
     __slots__ = ("_base_offset", "_entries")
 
     entry: ClassVar[Struct]
-    """How an entry is stored; each kind of index has its own."""
+    """The layout of an entry; each kind of index has its own."""
 
     def __init__(
         self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
     ) -> None:
-        """`size_bytes` of the file as it is, None if there is none."""
+        """`size_bytes`: the present size of the file, None if it does not exist."""
         self._base_offset = base_offset
         self._entries = EntryFile(files, path, self.entry, size_bytes)
 
     def twin(self) -> Self:
-        """The same entries on the same file, for searches in another thread; never to be saved."""
+        """Return the same entries on the same file, for searches in another thread; never to be
+        saved.
+        """
         twin = copy(self)
         twin._entries = self._entries.twin()  # noqa: SLF001 - its own.
         return twin
@@ -39,11 +43,11 @@ class SegmentIndex:
 
     @property
     def unsaved_count(self) -> int:
-        """How many entries wait in memory."""
+        """How many entries are not saved yet."""
         return self._entries.unsaved_count
 
     def is_cached(self) -> bool:
-        """Whether a search waits for no disk, as far as that is known. Raises OSError."""
+        """Whether a search is known not to wait for the disk. Raises OSError."""
         return self._entries.is_cached()
 
     def keep_first(self, count: int) -> None:
@@ -51,13 +55,13 @@ class SegmentIndex:
         self._entries.keep_first(count)
 
     def save(self) -> None:
-        """Write out what waits in memory. Raises OSError."""
+        """Write unsaved entries. Raises OSError."""
         self._entries.save()
 
     def sync(self) -> None:
-        """Return once all saved entries are on the disk. Raises OSError."""
+        """Return once all saved entries are on disk. Raises OSError."""
         self._entries.sync()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._entries.close()

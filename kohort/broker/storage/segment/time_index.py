@@ -1,8 +1,9 @@
-"""The .timeindex file of a segment: how far timestamps have risen by which offset.
+"""The .timeindex file of a segment: how timestamps increase with offsets.
 
 An entry (timestamp, offset) says: no record up to `offset` is later than `timestamp`, and the batch
-that ends at `offset` is the first that holds a record of that time. Both columns rise strictly.
-Kafka calls it TimeIndex. When a segment is rolled or closed, a last entry notes its maximum.
+that ends at `offset` is the first that contains a record with that timestamp. Both columns are
+strictly ascending. Kafka calls it TimeIndex. When a segment is rolled or closed, a last entry has
+its maximum.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ _TIMESTAMP, _OFFSET = 0, 1
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp in milliseconds and the offset it belongs to."""
+    """A timestamp in milliseconds and its offset."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(SegmentIndex):
-    """See the module."""
+    """The time index of one segment."""
 
     __slots__ = ()
 
@@ -38,29 +39,29 @@ class TimeIndex(SegmentIndex):
         return TimestampOffset(timestamp, self._base_offset + relative)
 
     def last(self) -> TimestampOffset | None:
-        """The newest entry, None if there is none."""
+        """The latest entry, None if there is none."""
         return self[len(self) - 1] if len(self) else None
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Note a maximum, unless it is no later than the one noted last."""
+        """Add a maximum, unless it is no later than the last one."""
         last = self.last()
         if timestamp >= 0 and (last is None or (timestamp > last[0] and offset > last[1])):
             self._entries.append(timestamp, offset - self._base_offset)
 
     def find_timestamp(self, timestamp: int) -> int:
-        """The number of the last entry with `timestamp` <= timestamp; -1 if there is none."""
+        """Return the index of the last entry with `timestamp` <= timestamp; -1 if there is none."""
         return self._entries.find_last(_TIMESTAMP, timestamp)
 
     def find_offset(self, offset: int) -> int:
-        """The number of the last entry with `offset` <= offset; -1 if there is none."""
+        """Return the index of the last entry with `offset` <= offset; -1 if there is none."""
         return self._entries.find_last(_OFFSET, offset - self._base_offset)
 
     def keep_up_to(self, offset: int) -> None:
-        """Drop the entries of later offsets. Raises OSError."""
+        """Drop entries with later offsets. Raises OSError."""
         self._entries.keep_first(self.find_offset(offset) + 1)
 
     def replace_all(self, entries: Iterable[TimestampOffset]) -> None:
-        """Rewrite the file. Raises OSError; then nothing has changed."""
+        """Rewrite the file. Raises OSError, having changed nothing."""
         self._entries.replace_all(
             [(entry.timestamp, entry.offset - self._base_offset) for entry in entries]
         )

@@ -1,9 +1,9 @@
 """Timestamps of a segment: its maximum, and the first record at or after a time.
 
-The time index is believed only where an entry fits the batch it points to; otherwise the headers of
-the whole segment are looked through once, and a complete index is rebuilt. The maximum decides
-about retention, so a wrong one would delete a segment too early: the last entry, which should be
-it, is compared with the batches behind it as well, of which there are none where timestamps rise.
+The time index is trusted only where an entry matches the batch it points to; otherwise the headers
+of the whole segment are scanned once, and a complete index is rebuilt. Retention depends on the
+maximum, so a wrong one would delete a segment too early: the last entry, which should have it, is
+also compared with the batches after it, of which there are none if timestamps are ascending.
 """
 
 from __future__ import annotations
@@ -23,20 +23,24 @@ from kohort.protocol.records.record import decode_records
 
 logger = logging.getLogger(__name__)
 
+DECODED_BYTES_MAX = 1 << 20
+"""Longer batches are not decoded to get the timestamp of one record."""
+
 _CHUNK_BYTES = 1 << 16
 
 
 def load_max_timestamp(segment: LogSegment) -> int | None:
-    """The latest timestamp in the segment, NO_TIMESTAMP if there is none; noted in the segment.
+    """Return the latest timestamp in the segment, NO_TIMESTAMP if there is none; stored in the
+    segment.
 
-    None if damage hides it: then the segment must not be taken for an old one. Raises OSError.
+    None if damage hides it: then the segment must not be considered old. Raises OSError.
     """
     if segment.max_timestamp is None:
         last = _last_entry(segment)
         batch = None if last is None else batch_of_entry(segment, last)
         if last is None or batch is None:
-            # Without any entry there are no timestamps, most likely; with one that does not fit,
-            # either file may be the damaged one.
+            # Without any entry there are probably no timestamps; if an entry does not match, either
+            # file may be damaged.
             _scan_timestamps(segment, check_crc=last is not None)
         elif _is_latest(segment, batch):
             segment.max_timestamp, segment.max_timestamp_offset = last
@@ -56,7 +60,7 @@ def _last_entry(segment: LogSegment) -> TimestampOffset | None:
 
 
 def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
-    """Whether no batch behind this one is later; damage there hides none that was indexed."""
+    """Whether no batch after this one is later; damage after it hides no indexed batch."""
     try:
         for _, header in segment.walk(batch.position, batch.header.base_offset):
             if header.max_timestamp > batch.header.max_timestamp:
@@ -67,7 +71,9 @@ def _is_latest(segment: LogSegment, batch: BatchAt) -> bool:
 
 
 def load_first_timestamp(segment: LogSegment) -> int:
-    """The max timestamp of the first batch, NO_TIMESTAMP if it has none or there is no batch."""
+    """Return the max timestamp of the first batch, NO_TIMESTAMP if it has none or there is no
+    batch.
+    """
     if segment.first_timestamp is None:
         segment.first_timestamp = NO_TIMESTAMP
         try:
@@ -82,10 +88,10 @@ def load_first_timestamp(segment: LogSegment) -> int:
 def find_timestamp(
     segment: LogSegment, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record at or behind `start_offset` whose timestamp is at least `timestamp`.
+    """Return the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
     None if there is none. Exact, since the batch in question is decoded. Raises OSError, and
-    CorruptBatchError if damage lies on the way.
+    CorruptBatchError if there is damage on the way.
     """
     number = segment.time_index.find_timestamp(timestamp)
     offset = max(start_offset, segment.base_offset)
@@ -96,7 +102,7 @@ def find_timestamp(
     found = locate(segment, offset)
     if found is None:
         return None
-    # A damaged maximum in a header would otherwise let the walk pass by the batch in question.
+    # Otherwise a damaged maximum in a header could make the walk miss the batch.
     for batch in segment.walk(*found, check_crc=True, chunk_bytes=_CHUNK_BYTES):
         if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= start_offset:
             for each in _timestamps(segment, batch):
@@ -106,7 +112,7 @@ def find_timestamp(
 
 
 def find_max_timestamp(segment: LogSegment) -> TimestampOffset | None:
-    """The first record that has the latest timestamp of the segment; None if it has none."""
+    """Return the first record with the latest timestamp of the segment; None if it has none."""
     latest = load_max_timestamp(segment)
     if latest is None or latest == NO_TIMESTAMP:
         return None
@@ -120,8 +126,35 @@ def find_max_timestamp(segment: LogSegment) -> TimestampOffset | None:
     return None
 
 
+def timestamp_at(segment: LogSegment, offset: int) -> int | None:
+    """Return the timestamp of the first record at or after `offset`, NO_TIMESTAMP if it has none;
+    None if all records are below it.
+
+    Exact, unless the batch is longer than `DECODED_BYTES_MAX`: then that of its first record.
+    Raises OSError, and CorruptBatchError if there is damage on the way.
+    """
+    found = locate(segment, offset)
+    if found is None:
+        return None
+    batch = next(segment.walk(*found))
+    header = batch.header
+    first = header.base_timestamp
+    is_same = (
+        header.timestamp_type is TimestampType.LOG_APPEND_TIME or first == header.max_timestamp
+    )
+    if is_same or header.size_bytes > DECODED_BYTES_MAX:
+        return header.max_timestamp if is_same else first
+    latest = NO_TIMESTAMP
+    for each in _timestamps(segment, batch):
+        latest = each.timestamp
+        if each.offset >= offset:
+            break
+    # Compaction may have removed the last records of the batch.
+    return latest
+
+
 def batch_of_entry(segment: LogSegment, entry: TimestampOffset) -> BatchAt | None:
-    """The batch that an entry of the time index tells of; None if there is none such."""
+    """Return the batch that an entry of the time index points to; None if there is none."""
     try:
         found = locate(segment, entry.offset)
         if found is not None:
@@ -134,7 +167,7 @@ def batch_of_entry(segment: LogSegment, entry: TimestampOffset) -> BatchAt | Non
 
 
 def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset]:
-    """Timestamp and offset of each record of a batch."""
+    """Yield timestamp and offset of each record of a batch."""
     position, header = batch
     data = segment.log.pread(header.size_bytes, position)
     try:

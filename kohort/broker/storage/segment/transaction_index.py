@@ -1,13 +1,14 @@
-"""The `.txnindex` of a segment: the aborted transactions whose marker lies in it, as Kafka has it.
+"""The `.txnindex` of a segment: the aborted transactions whose marker is in it, in Kafka's format.
 
-Made with the first abort; most segments have none. Entries of 34 bytes, ascending by the offset of
-their marker. A consumer that reads committed records only is told of every transaction that has
-records in what it gets: `overlapping` finds them from the first offset asked for on, and says when
-no later segment can have any.
+Created with the first abort; most segments have none. Entries of 34 bytes, ascending by the offset
+of their marker. A read_committed consumer gets every transaction that has records in its response:
+`overlapping` finds them from the first requested offset on, and says when no later segment can have
+any.
 
-An entry waits in memory until it can be written, so an abort never fails for its index; and nothing
-below the recovery point is without its entry on the disk, because `sync` comes before that moves.
-What an unclean stop leaves above the recovery point is not trusted and is rebuilt from the batches.
+An entry is kept in memory until it can be written, so an abort never fails because of its index;
+and all entries below the recovery point are on disk, because `sync` comes before that advances.
+Entries that an unclean shutdown leaves above the recovery point are not trusted and are rebuilt
+from the batches.
 """
 
 from __future__ import annotations
@@ -15,51 +16,68 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.storage.checkpoints.checked_file import replace_file
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
 
 _ENTRY: Final = Struct(">hqqqq")
 _ENTRY_BEHIND_VERSION: Final = Struct(">2xqqqq")
+_FIRST, _LAST, _STABLE = 1, 2, 3
+"""Indexes of the offsets in unpacked entries without the version."""
 ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
 _BLOCK_ENTRIES: Final = 128
-"""Read at once, where few are expected."""
-_LARGE_BLOCK_ENTRIES: Final = 4_096
-"""Read at once, where there were many already."""
+"""Entries read at once, where few are expected."""
+_CHECKED_ENTRIES: Final = 4_096
+"""Entries read at once by a check."""
+STEP_ENTRIES: Final = 1_024
+"""Entries examined in one step of a search: a fraction of a millisecond."""
 LONG_ENTRIES: Final = 4_096
-"""An index with more takes longer to check than the loop should wait: some milliseconds."""
+"""Checking an index with more entries takes some milliseconds, too long for the event loop."""
+
+
+_transaction = AbortedTransaction._make
 
 
 class Overlapping(NamedTuple):
-    """What one segment's index says about a range of offsets."""
+    """The result of searching one segment's index for a range of offsets."""
 
     transactions: list[AbortedTransaction]
     is_all: bool
-    """No later segment has one that begins before the end of the range."""
+    """Whether no later segment has one that begins before the end of the range."""
+
+
+class Extent(NamedTuple):
+    """How many entries have to be examined for an `Overlapping`."""
+
+    entry_count: int
+    is_all: bool
+    """Its value of that name; sometimes False where that is True."""
 
 
 def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:
-    """The content of a file."""
+    """Encode the content of a file."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
 class TransactionIndex:
-    """See the module. For the log's thread, but for `sync`, `check_aside` and `overlapping`; all
-    may raise OSError.
+    """The index of one segment. For the log's thread, except `sync`, `check_aside` and
+    `overlapping`; all methods may raise OSError.
     """
 
-    __slots__ = ("_base_offset", "_damage", "_file", "_files", "_is_checked", "_lock", "_pending",
-                 "_saved", "path")  # fmt: skip
+    __slots__ = ("_base_offset", "_bounds", "_damage", "_file", "_files", "_is_checked", "_lock",
+                 "_pending", "_saved", "path")  # fmt: skip
 
     def __init__(
         self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
     ) -> None:
-        """`size_bytes` of the file as it is, None if there is none."""
+        """`size_bytes`: the present size of the file, None if it does not exist."""
         self.path = path
         self._files = files
         self._base_offset = base_offset
@@ -69,8 +87,12 @@ class TransactionIndex:
         self._damage: str | None = None
         """What `check_aside` has found."""
         self._pending: list[AbortedTransaction] = []
+        self._bounds: dict[int, tuple[int, int]] = {}
+        """By the index of the first entry of an examined step: its lowest first offset, and the
+        last stable offset at its end. Otherwise every read within one long transaction would
+        examine all that were aborted meanwhile."""
         self._lock = threading.Lock()
-        """Its holder may write."""
+        """Held while writing."""
 
     def __len__(self) -> int:
         return self._saved + len(self._pending)
@@ -81,13 +103,13 @@ class TransactionIndex:
         yield from self._pending
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add an entry behind all others. On OSError it waits in memory to be written."""
+        """Add an entry after all others. On OSError it is kept in memory to be written later."""
         with self._lock:
             self._pending.append(entry)
             self._save()
 
     def sync(self) -> None:
-        """Return once everything is on the disk. For any thread."""
+        """Return once everything is on disk. For any thread."""
         with self._lock:
             self._save()
             file = self._file
@@ -95,14 +117,14 @@ class TransactionIndex:
             file.sync()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._file is not None:
             self._file.close()
 
     def check(self) -> None:
-        """See that the file can be what was written; CorruptFileError if not.
+        """Check that the file is plausible; raises CorruptFileError if not.
 
-        Reads it once. A caller that is told to must `replace_all` before anything else is asked.
+        Reads it once. After an error the caller must call `replace_all` before anything else.
         """
         if self._is_checked or self._file is None:
             return
@@ -114,12 +136,12 @@ class TransactionIndex:
 
     @property
     def is_checked(self) -> bool:
-        """Whether it was looked at and is good, or is all from here."""
+        """Whether it was checked and is good, or was written entirely by this process."""
         return self._is_checked
 
     @property
     def takes_long(self) -> bool:
-        """Whether another thread should `check_aside` it, or rebuild it: damage was found."""
+        """Whether another thread should call `check_aside`, or rebuild it because of damage."""
         if self._is_checked:
             return False
         if self._damage is None and self._saved > LONG_ENTRIES:
@@ -127,9 +149,10 @@ class TransactionIndex:
         return not self.check_aside()
 
     def check_aside(self) -> bool:
-        """Do the work of `check` in any thread; the next `check` tells. Whether the file is good.
+        """Do the work of `check` in any thread, for the next `check` to use. Returns whether the
+        file is good.
 
-        What is appended meanwhile is not looked at, as it comes from here.
+        Entries appended meanwhile are not examined, as they come from this process.
         """
         if self._is_checked or self._file is None:
             return True
@@ -146,8 +169,8 @@ class TransactionIndex:
         if not size_bytes or size_bytes % ENTRY_BYTES:
             return f"{self.path} has {size_bytes} bytes"
         last_offset = self._base_offset - 1
-        for number in range(0, saved, _LARGE_BLOCK_ENTRIES):
-            count = min(_LARGE_BLOCK_ENTRIES, saved - number)
+        for number in range(0, saved, _CHECKED_ENTRIES):
+            count = min(_CHECKED_ENTRIES, saved - number)
             for version, _, first, last, stable in self._fields(number, count):
                 is_right = first < last and 0 <= stable <= last + 1
                 if version != _VERSION or last <= last_offset or not is_right:
@@ -156,32 +179,48 @@ class TransactionIndex:
         return None
 
     def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Hold other entries than those of the file, which is replaced as a whole, on the disk.
+        """Replace all entries and the file, flushed to disk.
 
-        On OSError they wait in memory to be written.
+        On OSError they are kept in memory to be written later.
         """
         self.close()
         with self._lock:
             self._file, self._saved, self._is_checked, self._damage = None, 0, True, None
+            self._bounds.clear()
             self._pending[:] = entries
-            # The segment may be sealed and synced, so that no flush comes by.
+            # The segment may be sealed and synced, so that no flush follows.
             self._save(sync=True)
 
     def overlapping(self, offset: int, end_offset: int) -> Overlapping:
-        """The transactions with records from `offset` on and below `end_offset`, by marker."""
+        """Return the transactions with records from `offset` on and below `end_offset`,
+        by marker.
+        """
+        return at_once(self.search(offset, end_offset))
+
+    def search(self, offset: int, end_offset: int) -> Steps[Overlapping]:
+        """Search in steps of `STEP_ENTRIES`. Entries appended meanwhile are left out."""
         with self._lock:
             saved, pending = self._saved, list(self._pending)
         found: list[AbortedTransaction] = []
         number, count = self._first_from(offset, saved), _BLOCK_ENTRIES
         while number < saved:
-            block = self._read(number, min(count, saved - number))
-            # It never goes back from one marker to the next.
-            if block[-1].last_stable_offset >= end_offset:
-                reached = bisect_left(block, end_offset, key=lambda one: one.last_stable_offset)
-                found += [one for one in block[: reached + 1] if one.first_offset < end_offset]
+            if self._is_beyond(number, end_offset):
+                number, count = number + STEP_ENTRIES, STEP_ENTRIES
+                yield
+                continue
+            block = self._plain(number, min(count, saved - number))
+            self._note_bounds(number, block)
+            # It never decreases from one marker to the next.
+            is_all = block[-1][_STABLE] >= end_offset
+            if is_all:
+                del block[bisect_left(block, end_offset, key=itemgetter(_STABLE)) + 1 :]
+            found += [_transaction(one) for one in block if one[_FIRST] < end_offset]
+            if is_all:
                 return Overlapping(found, is_all=True)
-            found += [one for one in block if one.first_offset < end_offset]
-            number, count = number + len(block), _LARGE_BLOCK_ENTRIES
+            number += len(block)
+            # The next step ends where the remembered ones do.
+            count = STEP_ENTRIES - number % STEP_ENTRIES
+            yield
         for entry in pending:
             if entry.last_offset >= offset and entry.first_offset < end_offset:
                 found.append(entry)
@@ -189,9 +228,19 @@ class TransactionIndex:
                 return Overlapping(found, is_all=True)
         return Overlapping(found, is_all=False)
 
+    def extent(self, offset: int, end_offset: int) -> Extent:
+        """Return how many entries such a search has to examine, by binary search."""
+        with self._lock:
+            saved, pending_count = self._saved, len(self._pending)
+        first = self._first_from(offset, saved)
+        behind = self._first_with(_STABLE, end_offset, first, saved)
+        if behind < saved:
+            return Extent(behind + 1 - first, is_all=True)
+        return Extent(saved - first + pending_count, is_all=False)
+
     def marker_behind(self, offset: int, count: int) -> int | None:
-        """The marker of the entry that is `count` entries behind the first whose marker is at or
-        behind an offset; None if there are not so many.
+        """Return the marker of the entry that is `count` entries after the first whose marker is at
+        or after an offset; None if there are not so many.
         """
         with self._lock:
             saved, pending = self._saved, list(self._pending)
@@ -202,32 +251,50 @@ class TransactionIndex:
         return pending[number].last_offset if number < len(pending) else None
 
     def since(self, number: int) -> list[AbortedTransaction]:
-        """The entries from a number on."""
+        """Return the entries from an index on."""
         with self._lock:
             saved, pending = self._saved, list(self._pending)
         return self._read(number, saved - number) + pending[max(0, number - saved) :]
 
+    def _is_beyond(self, number: int, end_offset: int) -> bool:
+        """Whether the entries of a step are known to begin after a range, and not to complete the
+        result.
+        """
+        bounds = self._bounds.get(number)
+        return bounds is not None and bounds[0] >= end_offset > bounds[1]
+
+    def _note_bounds(self, number: int, block: list[tuple[int, int, int, int]]) -> None:
+        if len(block) == STEP_ENTRIES and number % STEP_ENTRIES == 0:
+            self._bounds[number] = min(one[_FIRST] for one in block), block[-1][_STABLE]
+
     def _first_from(self, offset: int, saved: int) -> int:
-        """The number of the first entry in the file whose marker is at or behind an offset."""
-        low, high = 0, saved
+        """Return the index of the first entry in the file whose marker is at or after an offset."""
+        return self._first_with(_LAST, offset, 0, saved)
+
+    def _first_with(self, field: int, offset: int, low: int, high: int) -> int:
+        """Return the index of the first entry between `low` and `high` whose `field`, one that
+        never decreases, is at or after an offset; `high` if there is none.
+        """
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
-            if self._read(middle, 1)[0].last_offset < offset:
+            if self._plain(middle, 1)[0][field] < offset:
                 low = middle + 1
             else:
                 high = middle
-        block = self._read(low, high - low)
-        return low + bisect_left(block, offset, key=lambda entry: entry.last_offset)
+        return low + bisect_left(self._plain(low, high - low), offset, key=itemgetter(field))
 
     def _read(self, number: int, count: int) -> list[AbortedTransaction]:
-        data = self._bytes(number, count)
-        return list(map(AbortedTransaction._make, _ENTRY_BEHIND_VERSION.iter_unpack(data)))
+        return list(map(_transaction, self._plain(number, count)))
+
+    def _plain(self, number: int, count: int) -> list[tuple[int, int, int, int]]:
+        """Return entries as plain tuples: most examined entries are not needed further."""
+        return list(_ENTRY_BEHIND_VERSION.iter_unpack(self._bytes(number, count)))
 
     def _fields(self, number: int, count: int) -> Iterator[tuple[int, int, int, int, int]]:
         return _ENTRY.iter_unpack(self._bytes(number, count))
 
     def _bytes(self, number: int, count: int) -> bytes:
-        """The entries as they are in the file, as many as there are."""
+        """Return the entries as they are in the file, as many as there are."""
         wanted = min(count, self._saved - number) * ENTRY_BYTES
         if wanted <= 0:
             return b""

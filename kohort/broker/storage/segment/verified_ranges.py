@@ -1,9 +1,9 @@
-"""Which bytes of a segment are known to be what was written.
+"""The bytes of a segment that have been verified.
 
 Batches appended by this process and batches whose CRC was checked once since the start are served
-without another look; everything else is checked when it is first read. Neighbouring ranges melt, so
-a consumer that reads through a segment leaves one range behind; RANGES_MAX bounds what scattered
-reads leave.
+without another check; everything else is verified when it is first read. Adjacent ranges are
+merged, so a consumer that reads through a segment leaves one range; RANGES_MAX bounds what
+scattered reads leave.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class VerifiedRanges:
         return len(self._starts)
 
     def copy(self) -> VerifiedRanges:
-        """The same ranges, to go on with apart."""
+        """Return an independent copy."""
         twin = VerifiedRanges()
         twin._starts, twin._stops = self._starts.copy(), self._stops.copy()
         return twin
 
     def add_all(self, others: VerifiedRanges) -> None:
-        """Note what another object knows of the same file."""
+        """Add the ranges of another object for the same file."""
         for start, stop in zip(others._starts, others._stops, strict=True):
             if not self.covers(start, stop):
                 self.add(start, stop)
@@ -43,7 +43,7 @@ class VerifiedRanges:
         return start >= stop or (number >= 0 and stop <= self._stops[number])
 
     def add(self, start: int, stop: int) -> None:
-        """Note a range; the shortest one is forgotten where there are too many."""
+        """Add a range; the shortest one is dropped if there are too many."""
         starts, stops = self._starts, self._stops
         if stops and stops[-1] == start:  # Every append.
             stops[-1] = stop
@@ -60,7 +60,7 @@ class VerifiedRanges:
             del starts[shortest], stops[shortest]
 
     def cut(self, size: int) -> None:
-        """Forget what lies at or behind `size`: the file was truncated there."""
+        """Drop everything at or after `size`, where the file was truncated."""
         while self._starts and self._starts[-1] >= size:
             del self._starts[-1], self._stops[-1]
         if self._stops:
