@@ -1,4 +1,4 @@
-"""One request that cannot be answered yet, as the purgatory sees it."""
+"""A request that cannot be answered yet, as the purgatory sees it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
@@ -9,45 +9,46 @@ from kohort.broker.core.timing_wheel import TimerEntry
 
 
 class Completion(Enum):
-    """Why an operation is answered now."""
+    """Why an operation is completed."""
 
     SATISFIED = auto()
-    """The condition holds."""
+    """Its condition is satisfied."""
     EXPIRED = auto()
-    """The deadline came first."""
+    """Its deadline came first."""
     REFUSED = auto()
     """There is no room to wait: answer as at the deadline."""
     SHUTDOWN = auto()
-    """The broker stops: answer with what there is."""
+    """The broker is stopping: answer with what there is."""
 
 
 class DelayedOperation(TimerEntry, ABC):
-    """Subclass it per kind of request: DelayedFetch, DelayedProduce.
+    """Base class of each kind of request: DelayedFetch, DelayedProduce.
 
     The purgatory calls exactly one of `on_complete` and `on_cancelled`, once; and `on_failed` once
-    if the operation's own code raises, be it after `on_complete` has begun.
+    if the operation's own code raises, even after `on_complete` has begun.
     """
 
     __slots__ = ("held_bytes", "is_completed", "owner", "watch_keys")
 
     kind: ClassVar[str]
-    """Name in the gauges: Fetch, Produce, DeleteRecords ..."""
+    """Name in the metrics: Fetch, Produce, DeleteRecords ..."""
 
     def __init__(self, *, owner: Hashable | None = None, held_bytes: int = 0) -> None:
-        """`owner` is the connection whose share pays for the wait, `held_bytes` what the wait keeps
-        alive.
+        """`owner` is the connection to whose share the operation counts, `held_bytes` the memory
+        that it keeps allocated.
         """
         super().__init__()
         self.owner = owner
         self.held_bytes = held_bytes
         self.watch_keys: tuple[Hashable, ...] = ()
-        """Under what it waits; the purgatory's to set."""
+        """The keys under which it waits; set by the purgatory."""
         self.is_completed = False
-        """Answered, failed or cancelled; the purgatory's to set."""
+        """Answered, failed or cancelled; set by the purgatory."""
 
     @abstractmethod
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Does the condition hold? Must not have effects that a second call would repeat.
+        """Whether the condition is satisfied. Must not have effects that a second call would
+        repeat.
 
         `key` is the one whose change woke the operation, so that a running total can be kept
         instead of a new sum over all keys; None asks for a full check.
@@ -59,8 +60,8 @@ class DelayedOperation(TimerEntry, ABC):
 
     @abstractmethod
     def on_failed(self, error: Exception) -> None:
-        """Answer UNKNOWN_SERVER_ERROR, unless `on_complete` got as far as answering."""
+        """Answer UNKNOWN_SERVER_ERROR, unless `on_complete` has answered already."""
 
     def on_cancelled(self) -> None:
-        """The client is gone and needs no answer. Let go of what is held."""
+        """Release resources; the client has gone and needs no answer."""
         return

@@ -1,9 +1,9 @@
-"""Deadlines that belong to one owner, under the owner's own keys: the sessions and rebalance
-timeouts of one group.
+"""Timers of one owner, under the owner's own keys: the sessions and rebalance timeouts of one
+group.
 
-Scheduling a key replaces the deadline it had. Keys that come due in one turn are handed over in one
-call, so that a thousand members that die together make one rebalance. A key that was re-scheduled
-or cancelled in the same turn is left out.
+Scheduling a key replaces its deadline. Keys that expire in one turn are passed on in one call, so
+that a thousand members that fail together cause one rebalance. A key that was rescheduled or
+cancelled in the same turn is left out.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class TimerHost(Protocol):
-    """The part of the purgatory that keyed timers stand on."""
+    """The part of the purgatory that keyed timers use."""
 
     def schedule_entry(self, entry: TimerEntry, deadline_ms: int) -> None: ...
 
@@ -25,13 +25,13 @@ class TimerHost(Protocol):
 
 
 class ExpirySink(Protocol):
-    """Something that takes a batch of expired entries which are all its own."""
+    """Receives expired entries, all of which are its own."""
 
     def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None: ...
 
 
 class KeyedEntry(TimerEntry):
-    """One key's place in the wheel."""
+    """The entry of one key in the wheel."""
 
     __slots__ = ("key", "sink")
 
@@ -42,14 +42,14 @@ class KeyedEntry(TimerEntry):
 
 
 class KeyedTimers(Generic[K]):
-    """Made by `Purgatory.keyed_timers`."""
+    """The timers; created by `Purgatory.keyed_timers`."""
 
     __slots__ = ("_entries", "_host", "_kind", "_on_expired")
 
     def __init__(
         self, host: TimerHost, on_expired: Callable[[list[K], int], None], kind: str
     ) -> None:
-        """`on_expired` takes the keys, earliest deadline first, and the time of the look."""
+        """`on_expired` is called with the keys, earliest deadline first, and the current time."""
         self._host = host
         self._on_expired = on_expired
         self._kind = kind
@@ -59,7 +59,7 @@ class KeyedTimers(Generic[K]):
         return len(self._entries)
 
     def schedule(self, key: K, deadline_ms: int) -> None:
-        """Let `key` expire at `deadline_ms` (monotonic), and no longer when it was going to."""
+        """Make `key` expire at `deadline_ms` (monotonic) instead of any earlier deadline."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = KeyedEntry(key, self)
@@ -67,7 +67,7 @@ class KeyedTimers(Generic[K]):
         self._host.schedule_entry(entry, deadline_ms)
 
     def cancel(self, key: K) -> bool:
-        """False if nothing was scheduled under `key`."""
+        """Cancel the timer of `key`; False if there is none."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
@@ -76,19 +76,19 @@ class KeyedTimers(Generic[K]):
         return True
 
     def cancel_all(self) -> None:
-        """The owner goes away."""
+        """Cancel all timers, because the owner goes away."""
         for entry in self._entries.values():
             self._host.cancel_entry(entry)
         self._host.count_timers(self._kind, -len(self._entries))
         self._entries = {}
 
     def deadline_ms(self, key: K) -> int | None:
-        """When `key` expires, None if it does not."""
+        """Return when `key` expires, None if it is not scheduled."""
         entry = self._entries.get(key)
         return None if entry is None else entry.deadline_ms
 
     def fire(self, entries: Sequence[TimerEntry], now_ms: int) -> None:
-        """Called by the purgatory with entries that the wheel has let go of."""
+        """Called by the purgatory with entries that were removed from the wheel."""
         keys: list[K] = []
         for entry in entries:
             assert isinstance(entry, KeyedEntry)

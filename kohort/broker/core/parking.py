@@ -1,4 +1,4 @@
-"""How much may wait in the purgatory, in all and for each owner."""
+"""Limits on what may wait in the purgatory, in total and per owner."""
 
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kohort.broker.core.delayed_operation import DelayedOperation
 
 
 class ParkingLimits(NamedTuple):
-    """What may wait. Beyond it operations are answered at once, as if their time were over."""
+    """The limits. Beyond them operations are answered at once, as if they had expired."""
 
     count_max: int = 250_000
     bytes_max: int = 512 * 1024 * 1024
@@ -16,7 +16,7 @@ class ParkingLimits(NamedTuple):
 
 
 class _Share:
-    """What one owner has parked."""
+    """The parked operations of one owner."""
 
     __slots__ = ("held_bytes", "operations")
 
@@ -26,7 +26,7 @@ class _Share:
 
 
 class Parking:
-    """The operations that wait, in the order they came, and who pays for them."""
+    """The waiting operations, in order of arrival, and the usage of each owner."""
 
     __slots__ = ("_limits", "_operations", "_shares", "held_bytes")
 
@@ -35,7 +35,7 @@ class Parking:
         self._operations: dict[DelayedOperation, None] = {}
         self._shares: dict[Hashable, _Share] = {}
         self.held_bytes = 0
-        """What the waiting operations keep alive, by their own account."""
+        """Memory that the waiting operations hold, by their own account."""
 
     def __len__(self) -> int:
         return len(self._operations)
@@ -80,7 +80,7 @@ class Parking:
     def remove(self, operation: DelayedOperation) -> None:
         del self._operations[operation]
         if not self._operations:
-            # An emptied dict keeps the table of its largest size.
+            # A new dict, because an emptied one keeps the table of its largest size.
             self._operations = {}
         self.held_bytes -= operation.held_bytes
         if operation.owner is None:

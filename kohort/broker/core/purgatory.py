@@ -1,4 +1,4 @@
-"""Where operations wait for a condition or a deadline, whichever comes first.
+"""Operations that wait for a condition or a deadline, whichever comes first.
 
 A `DelayedOperation` waits under watch keys (a partition, a group). Code that changes what a key
 stands for calls `check_and_complete(key)` after the change; the operations under it are then
@@ -39,27 +39,27 @@ __all__ = [
 K = TypeVar("K", bound=Hashable)
 
 ENTRIES_PER_TURN = 1_000
-"""What one call of `drain` or `expire` looks at unless told otherwise; a few milliseconds' worth.
-"""
+"""How many entries one call of `drain` or `expire` examines by default; a few milliseconds'
+worth."""
 
 Report = Callable[[str, Exception], None]
-"""Takes what was being done and what it raised. The fault is ours, never a client's."""
+"""Called with a description of the action and the exception, which is always an internal error."""
 
 
 class Driver(Protocol):
-    """The caller of `drain` and `expire`. Told only what it cannot know yet."""
+    """Calls `drain` and `expire`. Only told what it cannot know."""
 
     def wake_soon(self) -> None:
-        """There is work for `drain` now."""
+        """Request a call of `drain`."""
         ...
 
     def wake_at(self, deadline_ms: int) -> None:
-        """`expire` must be called at this time, which is earlier than it was told before."""
+        """Request a call of `expire` at this time, which is earlier than requested before."""
         ...
 
 
 class _Walk:
-    """A woken key, and who was listed under it when the walk began."""
+    """A woken key, and the operations under it when the walk began."""
 
     __slots__ = ("key", "operations", "position")
 
@@ -70,7 +70,7 @@ class _Walk:
 
 
 class Purgatory:
-    """All that waits in one broker."""
+    """All operations that wait in one broker."""
 
     def __init__(self, *, report: Report, limits: ParkingLimits | None = None) -> None:
         self._report = report
@@ -86,15 +86,16 @@ class Purgatory:
         self._watch_counts: dict[str, int] = {}
         self._waiting_counts: dict[str, int] = {}
 
-    # For waiters.
+    # Called by waiters.
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], deadline_ms: int
     ) -> bool:
-        """Complete `operation` now if its condition holds, else let it wait; True if completed.
+        """Complete `operation` now if its condition is satisfied, else let it wait; True if
+        completed.
 
-        It is also completed at once when the broker is stopping or there is no room to wait. The
-        caller must not await between its own look at the state and this call.
+        It is also completed at once if the broker is stopping or there is no room to wait. The
+        caller must not await between checking the state itself and this call.
         """
         assert not operation.is_completed
         assert operation not in self._parking
@@ -110,9 +111,9 @@ class Purgatory:
         return operation.is_completed
 
     def check_and_complete(self, key: Hashable) -> None:
-        """What `key` stands for has changed: have `drain` try the operations under it.
+        """Have `drain` try the operations under `key`, whose state has changed.
 
-        Cheap where no operation waits. Changes of one key before its walk begins share one walk.
+        Cheap if no operation waits. Changes of one key before its walk begins share one walk.
         """
         if key not in self._watched:
             return
@@ -132,24 +133,24 @@ class Purgatory:
         return True
 
     def cancel_owner(self, owner: Hashable) -> int:
-        """The client is gone: cancel all it has parked, and return how many that was."""
+        """Cancel all operations of a client that has disconnected; return how many."""
         operations = self._parking.of_owner(owner)
         return sum(self.cancel_operation(operation) for operation in operations)
 
     def keyed_timers(
         self, on_expired: Callable[[list[K], int], None], *, kind: str
     ) -> KeyedTimers[K]:
-        """Deadlines for one owner, with `schedule(key, deadline_ms)` and `cancel(key)`.
+        """Create timers for one owner, with `schedule(key, deadline_ms)` and `cancel(key)`.
 
-        `on_expired(keys, now_ms)` gets all keys that come due in one turn; `kind` is the name in
-        the gauges.
+        `on_expired(keys, now_ms)` is called with all keys that expire in one turn; `kind` is their
+        name in the metrics.
         """
         return KeyedTimers(self, on_expired, kind)
 
-    # For the driver.
+    # Called by the driver.
 
     def attach(self, driver: Driver) -> None:
-        """Tell `driver` from now on when there is something to do."""
+        """Set the driver, which is told when there is something to do."""
         assert self._driver is None, "one driver per purgatory"
         self._driver = driver
         self._announced_ms = self.next_deadline_ms
@@ -160,19 +161,19 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to look at, None for never."""
+        """When `expire` has something to examine, None for never."""
         return self._wheel.next_deadline_ms
 
     @property
     def has_work(self) -> bool:
-        """Is there anything for `drain`?"""
+        """Whether `drain` has anything to do."""
         return self._walk is not None or bool(self._woken_keys)
 
     def drain(self, operations_max: int = ENTRIES_PER_TURN) -> int:
-        """Try operations under keys that changed, and those that they wake in turn.
+        """Try operations under changed keys, and those that they wake in turn.
 
-        Stops after `operations_max`; `has_work` tells whether to call again. Returns how many
-        were tried.
+        Stops after `operations_max`; `has_work` says whether to call again. Returns how many were
+        tried.
         """
         assert not self._is_draining, "an operation's completion must not drain"
         self._is_draining = True
@@ -185,16 +186,16 @@ class Purgatory:
         return tried
 
     def expire(self, now_ms: int, entries_max: int = ENTRIES_PER_TURN) -> int:
-        """Complete what is due at `now_ms`, earliest deadline first.
+        """Complete operations due at `now_ms`, earliest deadline first.
 
-        Looks at no more than `entries_max`; call again while `next_deadline_ms` is due. Returns
-        how many operations and keys were due.
+        Examines at most `entries_max`; call again while `next_deadline_ms` is due. Returns how many
+        operations and keys were due.
         """
         due = self._wheel.take_due(now_ms, entries_max)
         batches: dict[ExpirySink, list[TimerEntry]] = {}
         for entry in due:
             if isinstance(entry, DelayedOperation):
-                # An earlier entry of this very batch may have completed it.
+                # An earlier entry of this batch may have completed it.
                 if not entry.is_completed and not self._try(entry, None):
                     self._complete(entry, Completion.EXPIRED)
             else:
@@ -209,17 +210,17 @@ class Purgatory:
         return len(due)
 
     def shutdown(self) -> None:
-        """Complete all operations, those that come later included; timers are left alone."""
+        """Complete all operations, including later ones; timers are not affected."""
         self._is_shut_down = True
         while self._parking:
             for operation in self._parking.all():
                 if not operation.is_completed:
                     self._complete(operation, Completion.SHUTDOWN)
 
-    # For the gauges.
+    # Metrics.
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """Per kind: `watched` counts an operation once per key, `delayed` once."""
+        """Return counts per kind: `watched` counts an operation once per key, `delayed` once."""
         return {
             kind: {"watched": self._watch_counts.get(kind, 0), "delayed": count}
             for kind, count in self._waiting_counts.items()
@@ -227,15 +228,15 @@ class Purgatory:
 
     @property
     def waiting_count(self) -> int:
-        """Operations and deadlines of all kinds."""
+        """Number of operations and deadlines of all kinds."""
         return sum(self._waiting_counts.values())
 
     @property
     def held_bytes(self) -> int:
-        """What parked operations keep alive, by their own account."""
+        """Memory that parked operations hold, by their own account."""
         return self._parking.held_bytes
 
-    # For KeyedTimers.
+    # Called by KeyedTimers.
 
     def schedule_entry(self, entry: TimerEntry, deadline_ms: int) -> None:
         self._wheel.schedule(entry, deadline_ms)
@@ -250,10 +251,10 @@ class Purgatory:
     def count_timers(self, kind: str, change: int) -> None:
         self._waiting_counts[kind] = self._waiting_counts.get(kind, 0) + change
 
-    # Within.
+    # Internals.
 
     def _walk_on(self, operations_max: int) -> int:
-        """Go on with the walk under way, or begin one; returns how many operations it passed."""
+        """Continue the walk in progress, or begin one; return how many operations it passed."""
         walk = self._walk
         if walk is None:
             key = next(iter(self._woken_keys))
@@ -270,7 +271,9 @@ class Purgatory:
         return max(1, len(operations))
 
     def _try(self, operation: DelayedOperation, key: Hashable | None) -> bool:
-        """Complete `operation` if its condition holds; True if it is completed now."""
+        """Complete `operation` if its condition is satisfied;
+        return whether it is completed now.
+        """
         try:
             holds = operation.try_complete(key)
         except Exception as error:  # noqa: BLE001
@@ -304,7 +307,7 @@ class Purgatory:
         self._count(operation, 1)
 
     def _release(self, operation: DelayedOperation) -> None:
-        """Mark `operation` completed; from here on nothing in here knows it."""
+        """Mark `operation` completed and drop all references to it."""
         assert not operation.is_completed
         operation.is_completed = True
         if operation not in self._parking:
@@ -317,7 +320,7 @@ class Purgatory:
             if not watchers:
                 del self._watched[key]
         if not self._watched:
-            # An emptied dict keeps the table of its largest size.
+            # A new dict, because an emptied one keeps the table of its largest size.
             self._watched = {}
         self._count(operation, -1)
 

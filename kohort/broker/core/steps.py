@@ -1,6 +1,6 @@
-"""Work in steps: a generator that yields wherever somebody else could have a turn, and returns what
-it has made. Its driver decides when others have theirs (`kohort.broker.runtime.slices`), or goes
-through it at once.
+"""Work in steps: a generator that yields wherever other work could run, and returns the result. Its
+driver decides when to let other work run (`kohort.broker.runtime.slices`), or runs all steps at
+once.
 """
 
 from collections.abc import Generator
@@ -11,15 +11,15 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
 FEW: Final = 100
-"""Pieces of work that make one step where each costs a microsecond or less: to leave off and go on
-would cost as much as the work."""
+"""Items per step if each takes a microsecond or less: pausing and resuming would cost as much as
+the work."""
 
 SOME: Final = 20
-"""Pieces of work that make one step where each costs some ten microseconds."""
+"""Items per step if each takes some ten microseconds."""
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Go through all steps without a pause."""
+    """Run all steps without a pause."""
     while True:
         try:
             next(steps)

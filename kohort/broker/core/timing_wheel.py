@@ -1,21 +1,21 @@
-"""Deadlines for hundreds of thousands of things, most of which are moved or cancelled before they
-come.
+"""A timing wheel for hundreds of thousands of deadlines, most of which are moved or cancelled
+before they expire.
 
-Promises: schedule, re-schedule and cancel are O(1) amortised; memory is proportional to the live
+Guarantees: schedule, reschedule and cancel are O(1) amortised; memory is proportional to the live
 entries; nothing fires early; entries fire in order of deadline, and in the order of their last
-scheduling where deadlines are equal.
+scheduling if deadlines are equal.
 
-Re-scheduling to a later time, which is what every heartbeat does, only writes the new deadline into
-the entry. The entry stays in its earlier slot and is moved when that slot comes up, at most once
-per timeout. Only an earlier deadline moves it at once.
+Rescheduling to a later time, as every heartbeat does, only writes the new deadline into the entry.
+The entry stays in its earlier slot and is moved when that slot comes up, at most once per timeout.
+Only an earlier deadline moves it immediately.
 
 Prior art: Kafka's hierarchical wheel (20 buckets per level, the buckets in a delay queue) and
-Varghese and Lauck's hashed wheels. Ours is the flat kind, a dict with one slot per millisecond that
-has an entry, and a heap of the slots' times in place of the walk over empty ticks: in CPython a
-dict access and a heap of small ints are cheaper than computing levels, and no entry is ever carried
-from level to level, so there is no turn in which a whole level comes down. `loop.call_later` per
-timer was measured too: cancelled timers stay in its heap until a rebuild that stalls the loop for
-over 100 ms at 100,000 timers.
+Varghese and Lauck's hashed wheels. This one is flat: a dict with one slot per millisecond that has
+an entry, and a heap of the slots' times instead of a walk over empty ticks. In CPython a dict
+access and a heap of small ints are cheaper than computing levels, and no entry is ever moved from
+level to level, so there is no turn in which a whole level comes down. `loop.call_later` per timer
+was measured too: cancelled timers stay in its heap until a rebuild that stalls the loop for over
+100 ms at 100,000 timers.
 """
 
 from heapq import heapify, heappop, heappush
@@ -24,17 +24,14 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 _STALE_SLOT_TIMES_ALLOWED = 64
-"""A floor for the rebuild of the heap, so that a nearly empty wheel does not rebuild at every
-cancel.
-"""
+"""Lower bound for rebuilding the heap, so that a nearly empty wheel does not rebuild at every
+cancel."""
 
 _scheduling_order = attrgetter("order")
 
 
 class TimerEntry:
-    """Something that can wait in one wheel. Subclass it; all three attributes are the wheel's to
-    set.
-    """
+    """Base class of entries in a wheel. All three attributes are set by the wheel."""
 
     __slots__ = ("armed_ms", "deadline_ms", "order")
 
@@ -42,9 +39,9 @@ class TimerEntry:
         self.deadline_ms = 0
         """When to fire, in monotonic milliseconds. Meaningful while `is_scheduled`."""
         self.armed_ms: int | None = None
-        """The slot it is in, at or before its deadline; None if it does not wait."""
+        """The slot that it is in, at or before its deadline; None if it is not scheduled."""
         self.order = 0
-        """Counts up with every scheduling in the wheel."""
+        """Sequence number of its last scheduling."""
 
     @property
     def is_scheduled(self) -> bool:
@@ -55,18 +52,16 @@ E = TypeVar("E", bound=TimerEntry)
 
 
 class TimingWheel(Generic[E]):
-    """The entries that wait, by time."""
+    """The scheduled entries, by time."""
 
     __slots__ = ("_count", "_scheduled_so_far", "_slot_times", "_slots", "_unordered")
 
     def __init__(self) -> None:
         self._slots: dict[int, dict[E, None]] = {}
         self._slot_times: list[int] = []
-        """A heap. Every slot's time is in it; times of slots that were emptied by cancels may be
-        too.
-        """
+        """A heap of the times of all slots, and possibly of slots emptied by cancels."""
         self._unordered: set[int] = set()
-        """Slots that got an entry later than its scheduling order says."""
+        """Slots whose entries are not in scheduling order."""
         self._count = 0
         self._scheduled_so_far = 0
 
@@ -75,8 +70,8 @@ class TimingWheel(Generic[E]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time at which to call `take_due` next, or None. Never later than the earliest
-        deadline; may be earlier.
+        """When to call `take_due` next, or None. Never later than the earliest deadline; may be
+        earlier.
         """
         slot_times = self._slot_times
         while slot_times:
@@ -86,8 +81,8 @@ class TimingWheel(Generic[E]):
         return None
 
     def schedule(self, entry: E, deadline_ms: int) -> None:
-        """Let `entry` fire at `deadline_ms`; replaces the deadline it had. A deadline in the past
-        fires at the next look.
+        """Make `entry` fire at `deadline_ms`, replacing its deadline. A deadline in the past fires
+        at the next call of `take_due`.
         """
         self._scheduled_so_far += 1
         entry.order = self._scheduled_so_far
@@ -105,7 +100,7 @@ class TimingWheel(Generic[E]):
             self._unordered.add(armed_ms)
 
     def cancel(self, entry: E) -> bool:
-        """Forget `entry`. False if it was not waiting."""
+        """Remove `entry`. False if it was not scheduled."""
         armed_ms = entry.armed_ms
         if armed_ms is None:
             return False
@@ -115,10 +110,10 @@ class TimingWheel(Generic[E]):
         return True
 
     def take_due(self, now_ms: int, entries_max: int) -> list[E]:
-        """Remove and return what is due at `now_ms`, earliest first.
+        """Remove and return entries due at `now_ms`, earliest first.
 
-        Looks at no more than `entries_max` entries, those included that turn out to have a later
-        deadline by now; more is due if `next_deadline_ms` is still not above `now_ms` afterwards.
+        Examines at most `entries_max` entries, including those that turn out to have a later
+        deadline; more are due if `next_deadline_ms` is still not above `now_ms` afterwards.
         """
         due: list[E] = []
         looked_at = 0
@@ -130,7 +125,7 @@ class TimingWheel(Generic[E]):
         return due
 
     def clear(self) -> list[E]:
-        """Forget all entries and return them, in no particular order."""
+        """Remove all entries and return them, in no particular order."""
         entries = [entry for slot in self._slots.values() for entry in slot]
         for entry in entries:
             entry.armed_ms = None
@@ -141,8 +136,8 @@ class TimingWheel(Generic[E]):
         return entries
 
     def _take_from_slot(self, slot_ms: int, entries_max: int, due: list[E]) -> int:
-        """Move the first entries of a slot to `due`, or to a later slot if that is their deadline
-        now.
+        """Move the first entries of a slot to `due`, or to a later slot if their deadline has
+        changed.
         """
         slot = self._slots[slot_ms]
         if slot_ms in self._unordered:

@@ -1,8 +1,8 @@
-"""What is stored with a generation of why it came to be, for a start after a crash.
+"""The cause of a rebalance, stored with its generation for recovery after a crash.
 
-The history of rebalances is written when all members have their assignment, a while after the group
-has stored it. A broker that is killed in between leaves the group's own record, and these few facts
-in a header of it: enough for a record of the history.
+The history of a rebalance is written when all members have their assignment, some time after the
+group has stored it. If the broker is killed in between, these facts in a header of the group record
+are enough to reconstruct the history.
 """
 
 import json
@@ -13,12 +13,12 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 
 CHARS: Final = 1_000
-"""The most characters kept of each text: a client id may be thirty times as long, and is written
-with every generation."""
+"""Maximum length of each text: a client id may be thirty times as long, and is written with every
+generation."""
 
 
 class Begun(NamedTuple):
-    """A rebalance as it began."""
+    """The facts about a rebalance at its beginning."""
 
     previous_state: str
     previous_generation: int
@@ -26,7 +26,7 @@ class Begun(NamedTuple):
     kind: str
     """Kind of the trigger."""
     member: tuple[str, str | None, str, str] | None
-    """Member id, instance id, client id and host that the trigger names."""
+    """Member id, instance id, client id and host of the trigger's member."""
     was_leader: bool
     reason: str | None
     reason_source: str
@@ -35,7 +35,7 @@ class Begun(NamedTuple):
 
 
 def encode_begun(trigger: Trigger, state: GroupState, generation: int, now: Now) -> bytes:
-    """A rebalance that begins; `state` and `generation` are those that it ends."""
+    """Encode the beginning of a rebalance; `state` and `generation` are those that it ends."""
     stated, member = trigger.reason, trigger.member
     begun = Begun(
         previous_state=state.value,
@@ -60,7 +60,9 @@ def encode_begun(trigger: Trigger, state: GroupState, generation: int, now: Now)
 
 
 def decode_begun(data: bytes) -> Begun:
-    """Raises ValueError for what is not such a rebalance, or of a later version."""
+    """Decode the beginning of a rebalance. Raises ValueError for invalid data or a later
+    version.
+    """
     try:
         values: Any = json.loads(data)
         begun = Begun(*values)

@@ -1,6 +1,6 @@
-"""What a step of a group asks its shell to do. The core does nothing itself.
+"""The effects of a group's steps, which its shell carries out.
 
-Named tuples, because the end of one join phase makes thousands of them.
+Named tuples, because the end of one join phase creates thousands of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ TimerKind: TypeAlias = Literal["session", "pending", "join", "sync"]
 
 
 class TimerKey(NamedTuple):
-    """Names one deadline of a group; scheduling a key again replaces its deadline."""
+    """Identifies a timer of a group; scheduling a key again replaces its deadline."""
 
     kind: TimerKind
     member_id: str = ""
@@ -25,22 +25,21 @@ SYNC_TIMER = TimerKey("sync")
 
 
 class Reply(NamedTuple):
-    """Answer now. Every ticket given to a group comes back in exactly one Reply, alone or as one of
+    """Answer now. Every ticket given to a group is returned in exactly one Reply, alone or within
     `Replies`.
     """
 
     ticket: Ticket
     body: Any
     """The result class that belongs to the request; see
-    :mod:`kohort.broker.core.group.requests`.
-    """
+    :mod:`kohort.broker.core.group.requests`."""
 
 
 class Replies(NamedTuple):
-    """Answer all of these, in this order, but not necessarily all at once.
+    """Answer all of these, in this order, but not necessarily at once.
 
-    The end of a phase answers thousands. What is said to them is settled with the step; the answers
-    themselves are made when they are taken, so that a shell can let others have a turn in between.
+    The end of a phase answers thousands of requests. Their content is fixed by the step; the
+    answers themselves are created as they are taken, so that a shell can let others run in between.
     """
 
     replies: Iterator[Reply]
@@ -48,39 +47,42 @@ class Replies(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Make these durable, in order, as one unit; then call `on_appended` or `on_append_failed`.
+    """Make these records durable, in order, as one unit; then call `on_appended` or
+    `on_append_failed`.
 
-    At most one per step, and the last effect of it. Until the outcome is told, the group must not
-    be stepped, except by `heartbeat` and reads.
+    At most one per step, and its last effect. Until the result is reported, the group must not be
+    stepped, except by `heartbeat` and reads.
     """
 
     records: tuple[DurableRecord, ...]
 
 
 class Schedule(NamedTuple):
-    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic), and no longer before."""
+    """Call `on_deadlines` with `key` at `deadline_ms` (monotonic); replaces an earlier deadline of
+    it.
+    """
 
     key: TimerKey
     deadline_ms: int
 
 
 class ScheduleSessions(NamedTuple):
-    """Schedule each of these like `Schedule`, but not necessarily all at once: none of them comes
-    soon, and until it is scheduled again each keeps the deadline it had.
+    """Schedule each of these as with `Schedule`, but not necessarily at once: none of them expires
+    soon, and until it is rescheduled each keeps its present deadline.
     """
 
     deadlines: Mapping[TimerKey, int]
-    """Not changed afterwards."""
+    """Not modified afterwards."""
 
 
 class Cancel(NamedTuple):
-    """Forget the deadline of `key`. An expiry that is on its way already does no harm."""
+    """Cancel the timer of `key`. An expiry that is already queued does no harm."""
 
     key: TimerKey
 
 
 class Note(NamedTuple):
-    """Something the rebalance history and the metrics want to know."""
+    """An event for the rebalance history and the metrics."""
 
     event: Event
 

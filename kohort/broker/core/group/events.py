@@ -1,10 +1,9 @@
-"""What happened in a group, told for the rebalance history and the metrics.
+"""Events of a group, for the rebalance history and the metrics.
 
-Events carry facts, no times: the shell stamps them with the time of the step. They refer to the
-group's own immutable values (metadata, assignments) instead of copying them. The order of events is
-the order of what happened.
+Events carry facts, not times: the shell adds the time of the step. They refer to the group's own
+immutable values (metadata, assignments) instead of copying them. They are in order of occurrence.
 
-Those that a rebalance brings for every member are named tuples, which are made in a third of the
+Events that a rebalance emits for every member are named tuples, which are created in a third of the
 time that a frozen dataclass takes.
 """
 
@@ -28,7 +27,9 @@ class MemberRef(NamedTuple):
 
 
 class TriggerKind(Enum):
-    """Why a rebalance starts, as the broker saw it; what the client states is kept apart."""
+    """The causes of a rebalance as the broker sees them; a cause that the client states is kept
+    separately.
+    """
 
     MEMBER_ADDED = "member_added"
     STATIC_ADDED = "static_added"
@@ -36,7 +37,7 @@ class TriggerKind(Enum):
     PROTOCOLS_CHANGED = "protocols_changed"
     LEADER_REJOINED = "leader_rejoined"
     FOLLOWER_REJOINED = "follower_rejoined"
-    """Never starts a rebalance, but may have been meant to."""
+    """Never starts a rebalance, but may have been intended to."""
     FORCED_BY_REASON = "forced_by_reason"
     MEMBER_LEFT = "member_left"
     REMOVED_BY_ADMIN = "removed_by_admin"
@@ -49,7 +50,7 @@ class TriggerKind(Enum):
 
 
 class Fate(Enum):
-    """How a member ceased to be one."""
+    """How a member was removed."""
 
     LEFT = "left"
     REMOVED_BY_ADMIN = "removed_by_admin"
@@ -78,74 +79,76 @@ class RebalanceEnd(Enum):
 
 
 class Trigger(NamedTuple):
-    """The cause of a rebalance, a further cause of a running one, or what almost was one."""
+    """The cause of a rebalance, an additional cause of a running one,
+    or of one that was avoided.
+    """
 
     kind: TriggerKind
     member: MemberRef | None = None
     was_leader: bool = False
     reason: StatedReason = NO_REASON
     row: int | None = None
-    """Row of the decision table that decided; None where the table did not."""
+    """Row of the decision table that decided; None if it was not used."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     """Ids of all members whose removal is this one cause."""
     timeout_ms: int | None = None
-    """What `member` exceeded: its session timeout, or the group's rebalance timeout where it did
-    not sync."""
+    """The timeout that `member` exceeded: its session timeout, or the group's rebalance timeout if
+    it did not sync."""
     error: ErrorCode = ErrorCode.NONE
     detail: str = ""
     silent_ms: int | None = None
-    """Silence of the old process of a static member that came back. None for others, and if it is
-    not known, because an answer of ours was on its way to that process."""
+    """How long the old process of a returning static member had been silent. None for others, and
+    if unknown because a response to that process was pending."""
     unfetched_ms: int | None = None
-    """How long a member that left had not fetched, though it sent heartbeats, if that was long."""
+    """How long a member that left had not fetched although it sent heartbeats, if that was long."""
     grown_topics: tuple[str, ...] = ()
-    """Topics of the group that were given more partitions since it was last Stable."""
+    """Topics of the group that got more partitions since it was last Stable."""
     grown_ms: int | None = None
-    """How long ago the last of them was."""
+    """How long ago the last of them did."""
 
 
 class RebalanceStarted(NamedTuple):
-    """The group moved to PreparingRebalance. A rebalance that was under way is superseded."""
+    """The group moved to PreparingRebalance. A rebalance in progress is superseded."""
 
     trigger: Trigger
     previous_state: GroupState
     generation: int
-    """The one that ends."""
+    """The generation that ends."""
     members: tuple[MemberRef, ...]
-    """Before a joining member is added, after leaving ones are removed."""
+    """The members before a joining one is added, and after leaving ones are removed."""
     pending_transactions: int = 0
-    """Producers whose open transactions hold positions of the group."""
+    """Producers whose open transactions hold offsets of the group."""
 
 
 class CommitFenced(NamedTuple):
-    """A commit in a transaction was refused: its producer writes what a member has read that is
-    none any more, or of another generation.
+    """A transactional commit was refused, because it came from a former member or another
+    generation.
     """
 
     error: ErrorCode
 
 
 class CauseAdded(NamedTuple):
-    """A further cause while joins are collected."""
+    """An additional cause while joins are collected."""
 
     trigger: Trigger
 
 
 class RebalanceAvoided(NamedTuple):
-    """A join that could have started a rebalance and did not: rows 12, 13 and 15, and row 16 where
-    a reason was stated.
+    """A join that could have started a rebalance and did not: rows 12, 13 and 15, and row 16 if a
+    reason was stated.
     """
 
     trigger: Trigger
 
 
 class InitialDelayExtended(NamedTuple):
-    """New members arrived during the window, so another one follows."""
+    """New members joined during the window, so another one follows."""
 
     deadline_ms: int
-    """Monotonic."""
+    """Monotonic time."""
 
 
 class MemberTold(NamedTuple):
@@ -155,7 +158,7 @@ class MemberTold(NamedTuple):
 
 
 class JoinReceived(NamedTuple):
-    """A member's join is parked."""
+    """A member's join was parked."""
 
     member: MemberRef
     reason: StatedReason
@@ -173,35 +176,37 @@ class JoinPhaseEnded(NamedTuple):
     leader: str | None
     members: tuple[MemberRef, ...]
     absent: tuple[str, ...]
-    """Static members that did not join and stay."""
+    """Static members that remain although they did not join."""
     pending: tuple[str, ...]
-    """Ids handed out that did not come back in time."""
+    """Handed-out ids that were not used in time."""
     protocol_type: str | None = None
 
 
 class JoinPhaseStalled(NamedTuple):
-    """Time was up, but none of the members, all static, has joined: it waits once more."""
+    """The time for joins is up, but no member (all are static) has joined:
+    the group waits again.
+    """
 
     waiting_for: tuple[str, ...]
 
 
 class UnusedIdDropped(NamedTuple):
-    """An id that was handed out will not become a member: its time is up, it was given back, or
-    there is no room. If a join phase waited for nothing else, its end follows.
+    """A handed-out id was discarded: it expired, was given back, or there is no room. If a join
+    phase waited only for it, the end of the phase follows.
     """
 
     member_id: str
 
 
 class SyncReceived(NamedTuple):
-    """A member's sync is parked, or answered at once in a Stable group."""
+    """A member's sync was parked, or answered at once in a Stable group."""
 
     member_id: str
     is_leader: bool
 
 
 class SyncAnswered(NamedTuple):
-    """A member that came late, or again, has its assignment; the others have it from the moment of
+    """A member that synced late, or again, got its assignment; the others get theirs with
     `RebalanceEnded`.
     """
 
@@ -209,7 +214,7 @@ class SyncAnswered(NamedTuple):
 
 
 class RebalanceEnded(NamedTuple):
-    """The rebalance is over. With STABLE, each member whose sync is parked has its assignment
+    """The rebalance is over. If STABLE, each member whose sync was parked gets its assignment
     now.
     """
 
@@ -221,7 +226,7 @@ class RebalanceEnded(NamedTuple):
 
 
 class MemberRemoved(NamedTuple):
-    """A member is gone. If that starts a rebalance, RebalanceStarted follows."""
+    """A member was removed. If that starts a rebalance, RebalanceStarted follows."""
 
     member: MemberRef
     fate: Fate
@@ -230,8 +235,8 @@ class MemberRemoved(NamedTuple):
 
 
 class MemberReplaced(NamedTuple):
-    """A static member came back under a new id; or that could not be stored, and it has its old one
-    again.
+    """A static member returned under a new id; or its new id could not be stored, and it has the
+    old one again.
     """
 
     old_member_id: str
@@ -239,14 +244,14 @@ class MemberReplaced(NamedTuple):
 
 
 class MemberFenced(NamedTuple):
-    """A request came from a process whose instance id belongs to another one now."""
+    """A request came from a process whose instance id belongs to another process now."""
 
     member_id: str
     instance_id: str
 
 
 class MemberRefused(NamedTuple):
-    """The group is full."""
+    """A join was refused because the group is full."""
 
     member_id: str
     client_id: str
@@ -254,21 +259,21 @@ class MemberRefused(NamedTuple):
 
 
 class OffsetsStored(NamedTuple):
-    """Positions became durable."""
+    """Offsets became durable."""
 
     offset_count: int
 
 
 class OffsetsRemoved(NamedTuple):
-    """Positions are gone."""
+    """Offsets were removed."""
 
     offset_count: int
     expired: bool
 
 
 class GroupRestored(NamedTuple):
-    """The group was made from what the log says: the first event of its life in this process, or,
-    after a mistake of ours, of a new one. What was under way is lost.
+    """The group was restored from the log: its first event in this process, or the first after an
+    internal error made it be reloaded. Volatile state is lost.
     """
 
     generation: int
@@ -277,11 +282,11 @@ class GroupRestored(NamedTuple):
     assignments: Mapping[str, bytes]
     """By member id."""
     generations: tuple[GroupRecord, ...] = ()
-    """The last ones that the log has, this one included, in their order."""
+    """The latest generations in the log, this one included, in order."""
 
 
 class GroupRemoved(NamedTuple):
-    """The group is gone, by DeleteGroups or because nothing was left of it."""
+    """The group was removed, by DeleteGroups or because nothing was left of it."""
 
     expired: bool
 

@@ -1,7 +1,7 @@
-"""What a group is to the shell that runs it, whatever protocol its members speak.
+"""The interface of a group to the shell that runs it, whatever its members' protocol.
 
-Every method is one atomic step, but for what returns `Steps`; after one or several of them
-`take_effects` tells what to do. The kinds of groups lie in rooms of their own beside this file.
+Every method is one atomic step, except those that return `Steps`; after one or several of them
+`take_effects` says what to do. Each kind of group has a package beside this file.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,89 +24,91 @@ from kohort.protocol.types import ZERO_UUID
 
 
 class Group(OffsetsOwner, Protocol):
-    """One group of any kind."""
+    """A group of any kind."""
 
-    # Requests that every kind is sent.
+    # Requests to all kinds of groups.
 
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Answered on the spot; may be called while an append is under way."""
+        """Execute a Heartbeat; may be called while an append is in progress."""
         ...
 
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
-        """OffsetCommit. Answer: CommitResult."""
+        """Execute an OffsetCommit. Answer: CommitResult."""
         ...
 
     def commit_in_transaction(
         self, request: CommitRequest, transaction: EnclosingTransaction, ticket: Ticket, now: Now
     ) -> None:
-        """TxnOffsetCommit. Answer: CommitResult."""
+        """Execute a TxnOffsetCommit. Answer: CommitResult."""
         ...
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of the producer's transaction is in the log. May be called at any time, also
-        while an append is under way.
+        """Apply a transaction marker that is in the log. May be called at any time, also while an
+        append is in progress.
         """
         ...
 
-    # Removal. Each wants a step of its own, with nothing on its way to the log.
+    # Removal. Each operation needs a step of its own, with no append in progress.
 
     def delete(self, ticket: Ticket) -> None:
-        """DeleteGroups. Answer: ErrorCode."""
+        """Delete the group (DeleteGroups). Answer: ErrorCode."""
         ...
 
     def delete_offsets(self, partitions: Sequence[TopicPartition], ticket: Ticket) -> None:
-        """OffsetDelete. Answer: DeleteOffsetsResult."""
+        """Execute an OffsetDelete. Answer: DeleteOffsetsResult."""
         ...
 
     def forget_topics(self, topics: Mapping[str, bytes | None]) -> None:
-        """Topics were deleted; each with the id of the topic that has its name now."""
+        """Drop offsets of deleted topics; each name with the id of the topic that has it now."""
         ...
 
     def expire_offsets(self, now: Now) -> None:
-        """The sweep."""
+        """Drop expired offsets; called by the sweep."""
         ...
 
-    # What the shell reports.
+    # Reports from the shell.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
-        """Deadlines that were asked for with Schedule have come, all in one turn."""
+        """Handle timers set with Schedule that have expired in one turn."""
         ...
 
     def on_appended(self, now: Now) -> None:
-        """The records of the last Append are durable."""
+        """Process the success of the last Append."""
         ...
 
     def on_append_failed(self, error: ErrorCode, now: Now) -> None:
-        """They are not, and never will be: `error` says why."""
+        """Process the failure of the last Append, whose records will never be in the log."""
         ...
 
     def on_append_late(self) -> None:
-        """The outcome is still open, but clients have waited for it long enough."""
+        """Answer waiting clients although the result of the append is still unknown."""
         ...
 
     @property
     def has_effects(self) -> bool:
-        """Is there something to take?"""
+        """Whether there are effects to take."""
         ...
 
     def take_effects(self) -> list[Effect]:
-        """What the steps since the last call ask for, in order; an Append comes last. Not to be
-        called while an append is under way; see `Outbox.take_ready_effects`.
+        """Return the effects of the steps since the last call, in order; an Append comes last. Not
+        to be called while an append is in progress; see `Outbox.take_ready_effects`.
         """
         ...
 
-    # Beginning and end.
+    # Loading and unloading.
 
     def restore(
         self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[GroupRecord] = ()
     ) -> None:
-        """Become what the log says; call it on a fresh group, with the last record of each key."""
+        """Restore the group from its log; call it on a fresh group, with the last record of each
+        key.
+        """
         ...
 
     def unload(self, error: ErrorCode, now: Now) -> None:
-        """Leave the group to its next coordinator: parked requests are told `error`."""
+        """Hand the group over to its next coordinator: parked requests are answered `error`."""
         ...
 
     # Reads; may be called at any time.
@@ -114,7 +116,7 @@ class Group(OffsetsOwner, Protocol):
     def committed(
         self, topic: str, partition: int, topic_id: bytes = ZERO_UUID
     ) -> CommittedOffset | None:
-        """The durable position of a partition, if it is one of the topic with this id."""
+        """Return the durable offset of a partition, if it belongs to the topic with this id."""
         ...
 
     def describe(self) -> GroupDescription: ...
@@ -124,20 +126,20 @@ class Group(OffsetsOwner, Protocol):
 
     @property
     def unused_id_count(self) -> int:
-        """Ids that were handed out and that no member has joined with."""
+        """Ids that were handed out and not used to join yet."""
         ...
 
     @property
     def parked_join_count(self) -> int:
-        """JoinGroup requests that wait for their answer."""
+        """JoinGroup requests that wait for their response."""
         ...
 
     @property
     def parked_sync_count(self) -> int:
-        """SyncGroup requests that wait for their answer."""
+        """SyncGroup requests that wait for their response."""
         ...
 
     @property
     def size(self) -> int:
-        """Members and positions: what work on the whole group grows with."""
+        """Number of members and offsets, which determines the cost of work on the whole group."""
         ...

@@ -1,7 +1,7 @@
-"""What the steps of a group ask of the shell: effects, and records to be written down.
+"""The effects of a group's steps, and the records to append.
 
-A step changes what is passing at once. What must be durable first is *staged* as a `Write`: its
-records go into one append with those of the other writes of the step, and it is told the outcome.
+A step changes volatile state immediately. A change that must be durable first is *staged* as a
+`Write`: its records share one append with the other writes of the step, and it is told the result.
 """
 
 from typing import Protocol
@@ -14,45 +14,45 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Write(Protocol):
-    """Records on their way to the log, and what follows."""
+    """Records to append, and what follows from the result."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Called once, right before the append; nothing to write drops the write, which then has
-        answered its ticket.
+        """Called once, right before the append; if there is nothing to append the write is dropped,
+        having answered its ticket.
         """
         ...
 
     def on_durable(self, now: Now) -> None:
-        """The records are in the log."""
+        """Process the success: the records are in the log."""
         ...
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """They are not, and never will be. `error` is for the client."""
+        """Process the failure: the records will never be in the log. `error` is for the client."""
         ...
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Answer the ticket of this write `error`, while its outcome is still open: it may yet come
-        into force, as if the answer had been lost.
+        """Answer this write's ticket with `error` while its result is still unknown: it may yet
+        take effect, as if the response had been lost.
         """
         ...
 
 
 class Outbox:
-    """The requests of one group to its shell; one append is under way at a time."""
+    """The effects and writes of one group; one append is in progress at a time."""
 
     __slots__ = ("_alone", "_effects", "_singly", "_staged", "_stored_count", "in_flight")
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
         self._stored_count = 0
-        """Positions that became durable since effects were last taken."""
+        """Offsets that became durable since effects were last taken."""
         self._staged: list[Write] = []
         self._alone: set[Write] = set()
-        """Writes among them whose records are a batch of their own."""
+        """The staged writes whose records form a batch of their own."""
         self._singly = 0
-        """So many of those that are staged, the first, get an append of their own."""
+        """How many of the staged writes, the first ones, get an append of their own."""
         self.in_flight: list[Write] = []
-        """Writes whose outcome is awaited."""
+        """Writes whose result is pending."""
 
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -64,11 +64,13 @@ class Outbox:
         self._effects.append(Note(event))
 
     def note_stored(self, offset_count: int) -> None:
-        """Positions became durable: told once for all commits that shared an append."""
+        """Count offsets that became durable: reported once for all commits that shared an
+        append.
+        """
         self._stored_count += offset_count
 
     def stage(self, write: Write) -> None:
-        """Have the records appended with those of the other writes of this step."""
+        """Have the records appended with those of the step's other writes."""
         assert not self.in_flight, "stepped while an append is under way"
         self._staged.append(write)
 
@@ -79,27 +81,27 @@ class Outbox:
 
     @property
     def has_effects(self) -> bool:
-        """Is there something to collect?"""
+        """Whether there are effects to collect."""
         return self.has_ready_effects or bool(self._staged)
 
     @property
     def has_ready_effects(self) -> bool:
-        """Is there something to take that needs no append?"""
+        """Whether there are effects that need no append."""
         return bool(self._effects or self._stored_count)
 
     @property
     def is_writing(self) -> bool:
-        """Is the outcome of an append awaited?"""
+        """Whether the result of an append is pending."""
         return bool(self.in_flight or self._staged)
 
     @property
     def unfinished(self) -> list[Write]:
-        """Writes whose outcome is open: in the append under way, or staged for a later one."""
+        """Writes whose result is unknown: in the append in progress, or staged for a later one."""
         return self.in_flight + self._staged
 
     def take_ready_effects(self) -> list[Effect]:
-        """What needs no append. Staged writes stay where they are, so this may be called while an
-        append is under way.
+        """Return effects that need no append. Staged writes remain, so this may be called while an
+        append is in progress.
         """
         effects, self._effects = self._effects, []
         if self._stored_count:
@@ -108,8 +110,8 @@ class Outbox:
         return effects
 
     def collect(self) -> list[Effect]:
-        """What the steps since the last call ask for; the Append, if any, comes last. Not to be
-        called while an append is under way: writes may be staged for the next one.
+        """Return the effects of the steps since the last call; the Append, if any, comes last. Not
+        to be called while an append is in progress: writes may be staged for the next one.
         """
         effects, self._effects = self._effects, []
         if self._stored_count:
@@ -128,8 +130,8 @@ class Outbox:
             for write in staged[:count]:
                 self._alone.discard(write)
                 made = write.make_records()
-                # A write may have become pointless by a later event of the same step, and may ask
-                # for something else instead.
+                # A later event of the same step may have made the write pointless, and the write
+                # may emit other effects instead.
                 if made:
                     self.in_flight.append(write)
                     records += made
@@ -140,8 +142,8 @@ class Outbox:
         return effects
 
     def append_singly(self) -> bool:
-        """Something in the records cannot be stored: have each write of the append tried for
-        itself, so that only the one that is to blame fails. False if there was one only.
+        """Retry the writes of a failed append one by one, so that only the one that cannot be
+        stored fails. False if there was only one.
         """
         if len(self.in_flight) < 2:
             return False
@@ -150,6 +152,6 @@ class Outbox:
         return True
 
     def finish_append(self) -> list[Write]:
-        """Take the writes whose outcome is known now."""
+        """Take the writes whose result is known now."""
         writes, self.in_flight = self.in_flight, []
         return writes

@@ -1,7 +1,7 @@
-"""Which assignor a group uses, and which topics its members want.
+"""The choice of a group's assignor, and the topics that its members subscribe to.
 
-A protocol, in the words of JoinGroup, is an assignor's name with metadata for it. A group can use
-one that every member offers. For consumers the metadata is a ConsumerProtocolSubscription.
+In terms of JoinGroup, a protocol is an assignor's name with metadata for it. A group can use one
+that every member offers. For consumers the metadata is a ConsumerProtocolSubscription.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from kohort.protocol.errors import DecodeError
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers: the one whose metadata we can read."""
+"""The protocol type of consumers, the only one whose metadata can be parsed here."""
 
 _SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 0)
 _VERSION_BYTES: Final = 2
@@ -23,22 +23,22 @@ Names = tuple[str, ...]
 """Names of protocols, in order of preference."""
 
 PartitionCount = Callable[[str], int | None]
-"""How many partitions a topic has now, None if there is no such topic."""
+"""Returns the partition count of a topic, None if it does not exist."""
 
 GrownSince = Callable[[int], Mapping[str, int]]
-"""Topics that were given more partitions at that wall time or later, with when they were."""
+"""Returns the topics that got more partitions since a wall-clock time, with the time."""
 
 
 def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
-    """The protocol for the next generation, None without members.
+    """Choose the protocol for the next generation, None without members.
 
     Args:
-        lists: how many members offer just these names, in this order of preference.
+        lists: how many members offer exactly these names, in this order of preference.
         ranking: the leader's own list.
 
-    Each member votes for the first name in its own list that all members offer; most votes win. A
-    tie goes to what stands first in the leader's list, so that the same group always chooses the
-    same way (in Kafka the order of a hash map decides).
+    Each member votes for the first name in its own list that all members offer; most votes win. In
+    a tie the first in the leader's list wins, so that the same group always chooses the same way
+    (in Kafka the order of a hash map decides).
     """
     if not lists:
         return None
@@ -54,10 +54,10 @@ def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
 
 
 def parse_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a subscription, None if it is not one.
+    """Return the topics of a subscription, None if it is not one.
 
-    Every version begins with what version 0 has, so only that is read; what follows is the
-    assignor's business, and a fault in it is not ours to notice.
+    Every version begins with the fields of version 0, so only those are read; the rest is for the
+    assignor, and an error in it does not matter here.
     """
     if len(metadata) < _VERSION_BYTES:
         return None
@@ -69,7 +69,7 @@ def parse_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics of these subscriptions; None if that cannot be known, to be read as "all"."""
+    """Return all topics of these subscriptions; None if unknown, to be treated as "all"."""
     wanted: set[str] = set()
     for subscription in set(subscriptions):
         topics = parse_topics(subscription)
@@ -82,9 +82,9 @@ def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 def hash_partition_counts(
     topics: frozenset[str] | None, partition_count: PartitionCount | None
 ) -> bytes | None:
-    """A fingerprint of (topic -> partition count), equal across restarts; None if unknown.
+    """Return a hash of (topic -> partition count), stable across restarts; None if unknown.
 
-    Kept with an assignment, it tells later whether the topics changed since.
+    Stored with an assignment, it shows later whether the topics have changed since.
     """
     if topics is None or partition_count is None:
         return None

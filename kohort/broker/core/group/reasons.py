@@ -1,7 +1,7 @@
-"""Why a member joins: what it states in the JoinReason tag, and what its reason text suggests.
+"""The reason of a join: stated in the JoinReason tag, or inferred from its reason text.
 
-Only the tag takes part in decisions. The text (KIP-800) is wording of client libraries that changes
-without notice; it is classified for the rebalance history alone, and marked as inferred.
+Only the tag influences decisions. The text (KIP-800) is wording of client libraries that changes
+without notice; it is classified only for the rebalance history, and marked as inferred.
 """
 
 import re
@@ -24,7 +24,7 @@ FORCING: Final = frozenset(
 
 
 class ReasonSource(Enum):
-    """How a reason came to be known."""
+    """Where a reason comes from."""
 
     TAG = "tag"
     INFERRED = "inferred"
@@ -32,25 +32,25 @@ class ReasonSource(Enum):
 
 
 class StatedReason(NamedTuple):
-    """What a join said about itself."""
+    """The reason of a join."""
 
     reason: JoinReason = JoinReason.UNKNOWN
     source: ReasonSource = ReasonSource.NONE
     raw: int = 0
-    """The number in the tag, kept when it means nothing to us."""
+    """The number in the tag, kept even if it is unknown."""
     text: str | None = None
     """The reason text, at most `TEXT_MAX` characters of it."""
 
     @property
     def decisive(self) -> JoinReason:
-        """What decisions may rest on: the tag or nothing."""
+        """The reason for decisions: from the tag, or none."""
         return self.reason if self.source is ReasonSource.TAG else JoinReason.UNKNOWN
 
 
 NO_REASON: Final = StatedReason()
 
 TEXT_MAX: Final = 255
-"""Longest reason text that is kept; the Java client cuts its own at this length."""
+"""Longest reason text that is kept; the Java client truncates its own at this length."""
 
 _KEYWORDS: Final = (
     ("metadata has changed", JoinReason.TOPIC_METADATA_CHANGE),
@@ -58,17 +58,17 @@ _KEYWORDS: Final = (
     ("revoke", JoinReason.PARTITIONS_REVOKED),
     ("enforced", JoinReason.ENFORCED),
     ("already rebalancing", JoinReason.GROUP_REBALANCING),
-    # The second leg of a first join (KIP-394).
+    # The second request of a first join (KIP-394).
     ("given member-id", JoinReason.RESTART),
     ("failed", JoinReason.MEMBERSHIP_LOST),
     ("leaving the group", JoinReason.MEMBERSHIP_LOST),
 )
 _ERROR_NAME: Final = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|\b[A-Z]{2,}(?:_[A-Z]{2,})+\b")
-"""UnknownMemberIdException, ILLEGAL_GENERATION."""
+"""Matches UnknownMemberIdException, ILLEGAL_GENERATION."""
 
 
 def classify_text(text: str | None) -> JoinReason:
-    """The reason a text suggests; UNKNOWN if it suggests none."""
+    """Return the reason that a text suggests; UNKNOWN if it suggests none."""
     if not text:
         return JoinReason.UNKNOWN
     lower = text.lower()
@@ -79,7 +79,7 @@ def classify_text(text: str | None) -> JoinReason:
 
 
 def state_reason(tag: int, text: str | None) -> StatedReason:
-    """What a request with this tag (0 if absent) and text says."""
+    """Return the reason of a request with this tag (0 if absent) and text."""
     if not tag and text is None:
         return NO_REASON
     return _stated(tag, None if text is None else text[:TEXT_MAX])
@@ -87,8 +87,8 @@ def state_reason(tag: int, text: str | None) -> StatedReason:
 
 @lru_cache(maxsize=64)
 def _stated(tag: int, text: str | None) -> StatedReason:
-    """Kept for the last few, because all members of a group say the same in a rebalance; so they
-    share what is kept of it, too.
+    """Cached for the latest few, because all members of a group state the same in a rebalance; so
+    they also share one object.
     """
     if tag:
         return StatedReason(JoinReason.from_tag(tag), ReasonSource.TAG, tag, text)

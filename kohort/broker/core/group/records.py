@@ -1,8 +1,8 @@
-"""What a group makes durable, and how that looks in __consumer_offsets.
+"""The records of a group, and their encoding in __consumer_offsets.
 
 The layout is Kafka's own, so that tools which read the topic work: keys v1 (offset) and v2 (group),
-values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null deletes. What Kafka's
-layout has no place for travels in record headers, which its tools ignore.
+values v4 for an offset (v1 with an explicit expiry) and v3 for a group; null deletes. Data that
+does not fit in Kafka's layout is in record headers, which its tools ignore.
 """
 
 import struct
@@ -25,10 +25,10 @@ from kohort.protocol.messages.offsets_topic import (
 from kohort.protocol.types import ZERO_UUID
 
 TOPICS_HASH_HEADER: Final = "kohort.topics"
-"""Header of a group record: the fingerprint of its topics' partition counts."""
+"""Header of a group record: the hash of its topics' partition counts."""
 
 BEGUN_HEADER: Final = "kohort.rebalance"
-"""Header of a group record: why there was a rebalance; see `begun`."""
+"""Header of a group record: the cause of the rebalance; see `begun`."""
 
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -42,7 +42,7 @@ class GroupRecord(NamedTuple):
     protocol_name: str | None
     leader_id: str | None
     state_timestamp_ms: int
-    """Wall time at which the group entered its state; -1 if unknown."""
+    """Wall-clock time at which the group entered its state; -1 if unknown."""
     members: tuple[StoredMember, ...]
     topics_hash: bytes | None = None
     begun: bytes | None = None
@@ -50,13 +50,13 @@ class GroupRecord(NamedTuple):
 
 
 class GroupTombstone(NamedTuple):
-    """The group is gone."""
+    """The group was removed."""
 
     group_id: str
 
 
 class OffsetRecord(NamedTuple):
-    """A committed position."""
+    """A committed offset."""
 
     group_id: str
     topic: str
@@ -65,9 +65,9 @@ class OffsetRecord(NamedTuple):
 
 
 class PendingOffset(NamedTuple):
-    """A position that holds once its producer's transaction commits.
+    """An offset that becomes valid when its producer's transaction commits.
 
-    Lies in a batch that bears the producer's id and epoch, and looks like any other there.
+    It is in a batch with the producer's id and epoch, but encoded like any other.
     """
 
     group_id: str
@@ -79,7 +79,7 @@ class PendingOffset(NamedTuple):
 
 
 class OffsetTombstone(NamedTuple):
-    """A position is gone."""
+    """An offset was removed."""
 
     group_id: str
     topic: str
@@ -101,22 +101,22 @@ _OFFSET_VALUE: Final = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION)
 _WITH_EXPIRY: Final = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION_WITH_EXPIRY)
 
 _PLAIN_POSITION: Final = struct.Struct(">hqiBq3s16s").pack
-"""The value of a position without metadata, of a topic whose id is known."""
+"""The value of an offset without metadata, of a topic whose id is known."""
 _NO_METADATA: Final = 1
-"""The length of a compact string, and one."""
+"""The length of an empty compact string, plus one."""
 _TOPIC_ID_TAG: Final = b"\1\0\x10"
 """One tagged field: number 0, of sixteen bytes."""
 _POSITIONS: Final = (OffsetRecord, PendingOffset)
 
 KEYS_KEPT_MAX: Final = 1_000
-"""Number of keys of positions that are kept; each is a few hundred bytes."""
+"""Number of offset keys that are cached; each is a few hundred bytes."""
 
 ID_KEPT_MAX: Final = 255
-"""Length of a group id with which a key is kept; they may be a hundred times as long."""
+"""Longest group id whose keys are cached; ids may be a hundred times as long."""
 
 
 def encode_key(record: DurableRecord) -> bytes:
-    """The key under which compaction keeps the last record only."""
+    """Encode the key, of which compaction keeps only the last record."""
     if isinstance(record, GroupRecord | GroupTombstone):
         return encode_versioned(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
     make = _offset_key if len(record.group_id) <= ID_KEPT_MAX else _offset_key.__wrapped__
@@ -125,20 +125,20 @@ def encode_key(record: DurableRecord) -> bytes:
 
 @lru_cache(maxsize=KEYS_KEPT_MAX)
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """A client that commits a position commits it again and again."""
+    """Cached: a client commits the same partitions again and again."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return encode_versioned(key, _OFFSET_KEY_VERSION)
 
 
 def value_steps(record: DurableRecord) -> Steps[bytes | None]:
-    """Encodes like `encode_value`, in steps: a group of five thousand takes ten milliseconds."""
+    """Encode as `encode_value` does, in steps: a group of five thousand takes ten milliseconds."""
     if isinstance(record, GroupRecord):
         return (yield from _group_steps(record))
     return encode_value(record)
 
 
 def encode_value(record: DurableRecord) -> bytes | None:
-    """Returns the encoded value, None for a tombstone."""
+    """Encode the value, None for a tombstone."""
     if isinstance(record, GroupRecord):
         return at_once(_group_steps(record))
     if not isinstance(record, _POSITIONS):
@@ -146,7 +146,7 @@ def encode_value(record: DurableRecord) -> bytes | None:
     committed = record.committed
     expires = committed.expire_timestamp_ms != -1
     if not expires and not committed.metadata and committed.topic_id != ZERO_UUID:
-        # Nearly every commit. The codec makes the same in three times as long: tests compare them.
+        # Nearly every commit. The codec gives the same in three times as long: tests compare them.
         try:
             return _PLAIN_POSITION(
                 _OFFSET_VALUE_VERSION,
@@ -158,7 +158,7 @@ def encode_value(record: DurableRecord) -> bytes | None:
                 committed.topic_id,
             )
         except struct.error:
-            pass  # The codec says what does not fit.
+            pass  # The codec reports what does not fit.
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -173,7 +173,7 @@ def encode_value(record: DurableRecord) -> bytes | None:
 
 
 def encode_headers(record: DurableRecord) -> RecordHeaders:
-    """What the value has no place for."""
+    """Encode the data that does not fit in the value."""
     if not isinstance(record, GroupRecord):
         return ()
     headers = ((TOPICS_HASH_HEADER, record.topics_hash), (BEGUN_HEADER, record.begun))
@@ -181,11 +181,11 @@ def encode_headers(record: DurableRecord) -> RecordHeaders:
 
 
 def decode_key(key: bytes) -> str | tuple[str, str, int] | None:
-    """A group id, or (group id, topic, partition); None for a type of record that we do not write
-    and must leave alone.
+    """Decode a group id, or (group id, topic, partition); None for an unknown type of record, which
+    must be left alone.
 
     Raises:
-        DecodeError: the key is of a type we know and does not parse.
+        DecodeError: the key is of a known type but invalid.
     """
     version = int.from_bytes(key[:2], "big", signed=True)
     if len(key) < 2 or version not in {0, _OFFSET_KEY_VERSION, _GROUP_KEY_VERSION}:
@@ -199,10 +199,10 @@ def decode_key(key: bytes) -> str | tuple[str, str, int] | None:
 def decode_record(
     key: str | tuple[str, str, int], value: bytes | None, headers: RecordHeaders = ()
 ) -> DurableRecord:
-    """The record under a key as `decode_key` returns it.
+    """Decode the record of a key that `decode_key` returned.
 
     Raises:
-        DecodeError: the value does not parse, or is of a version from the future.
+        DecodeError: the value is invalid, or of a later version.
     """
     if isinstance(key, str):
         return GroupTombstone(key) if value is None else _decode_group(key, value, headers)
@@ -224,7 +224,7 @@ def _group_steps(record: GroupRecord) -> Steps[bytes]:
     try:
         members = yield from encode_members(record.members)
     except struct.error:
-        # The codec says what is wrong.
+        # The codec reports what is wrong.
         return encode_versioned(_group_value(record, record.members), _GROUP_VALUE_VERSION)
     value = encode_versioned(_group_value(record, ()), _GROUP_VALUE_VERSION)
     # The members come last, after their count.

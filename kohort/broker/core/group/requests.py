@@ -1,9 +1,9 @@
-"""What is asked of a group and what it answers, free of wire versions.
+"""Requests to a group and their results, independent of protocol versions.
 
-Handlers translate: a request of any version becomes one of these, and an answer is written as the
-version of the request wants it (top-level or per-partition errors, "" or null).
+Handlers translate: a request of any version becomes one of these, and a result is encoded as the
+version of the request requires (top-level or per-partition errors, "" or null).
 
-Named tuples where a rebalance makes one for every member, or a commit for itself: they are made in
+Named tuples where a rebalance creates one for every member, or each commit one: they are created in
 a third of the time that a frozen dataclass takes.
 """
 
@@ -17,8 +17,8 @@ from kohort.protocol.messages.join_group import JoinGroupResponseMember
 from kohort.protocol.types import ZERO_UUID
 
 Ticket: TypeAlias = object
-"""An opaque handle by which the shell knows what to answer. The core keeps it, hands it back in
-exactly one Reply, and never looks inside."""
+"""An opaque handle by which the shell identifies a pending request. The core returns it in exactly
+one Reply, and never looks inside."""
 
 
 class Now(NamedTuple):
@@ -31,7 +31,7 @@ class Now(NamedTuple):
 
 
 class JoinRequest(NamedTuple):
-    """Any JoinGroup."""
+    """A JoinGroup of any version."""
 
     member_id: str
     instance_id: str | None
@@ -39,27 +39,27 @@ class JoinRequest(NamedTuple):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    """Timeout as sent; v0 has none and repeats the session timeout. Negative acts as 0."""
+    """Timeout as sent; v0 has none and repeats the session timeout. A negative one counts as 0."""
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     """(name, metadata) in order of preference."""
     requires_known_id: bool = True
-    """v4+: a dynamic member without an id gets one and must come again (KIP-394)."""
+    """v4+: a dynamic member without an id gets one and must join again (KIP-394)."""
     can_skip_assignment: bool = True
-    """v9+: the answer can tell a returning leader to skip the assignment (KIP-814)."""
+    """v9+: the response can tell a returning leader to skip the assignment (KIP-814)."""
     reason: StatedReason = NO_REASON
 
 
 JoinedMember: TypeAlias = JoinGroupResponseMember
-"""A member as the leader sees it, in the form in which it is sent: of the thousands of a large
-group none is copied, and the compiled codec takes no other."""
+"""A member as the leader gets it, in the form in which it is sent: the thousands of a large group
+are not copied, and the compiled codec accepts no other form."""
 
 
 _NO_MEMBERS: Final[list[JoinedMember]] = []
 
 
 class JoinResult(NamedTuple):
-    """An error, with the member id to go on with if there is one; else a generation."""
+    """An error, with the member id to use next if there is one; else a generation."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -75,13 +75,13 @@ _NOBODYS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 class SyncRequest(NamedTuple):
-    """Any SyncGroup."""
+    """A SyncGroup of any version."""
 
     member_id: str
     instance_id: str | None
     generation: int
     protocol_type: str | None = None
-    """Protocol type, None before v5: not checked. From v5 on both type and name must be given."""
+    """Protocol type, None before v5: not checked. From v5 on both type and name are required."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = _NOBODYS
     """By member id; only the leader's counts."""
@@ -103,7 +103,7 @@ class LeaveEntry(NamedTuple):
     instance_id: str | None = None
     reason: str | None = None
     unfetched_ms: int | None = None
-    """How long its client has not fetched, as far as that is known."""
+    """How long its client has not fetched, if known."""
 
 
 class LeaveResult(NamedTuple):
@@ -114,14 +114,14 @@ class LeaveResult(NamedTuple):
 
 
 class TopicPartition(NamedTuple):
-    """A partition by the name of its topic."""
+    """A partition, by the name of its topic."""
 
     topic: str
     partition: int
 
 
 class CommittedOffset(NamedTuple):
-    """A position as stored."""
+    """A committed offset as stored."""
 
     offset: int
     leader_epoch: int
@@ -130,12 +130,12 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = -1
     """Set by a commit with a retention time of its own (v2-4), else -1."""
     topic_id: bytes = ZERO_UUID
-    """Id of the topic it was committed for; zero if that is not known."""
+    """Id of the topic it was committed for; zero if unknown."""
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Was it committed for this topic, not for another that had the name before?
+        """Whether it was committed for this topic, not for an earlier one with the same name.
 
-        Yes where either id is unknown, as in Kafka.
+        True if either id is unknown, as in Kafka.
         """
         return self.topic_id in {topic_id, ZERO_UUID} or topic_id == ZERO_UUID
 
@@ -152,15 +152,15 @@ class OffsetToCommit(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """An OffsetCommit or TxnOffsetCommit, of partitions that exist."""
+    """An OffsetCommit or TxnOffsetCommit, of existing partitions."""
 
     offsets: tuple[OffsetToCommit, ...]
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
-    """-1 with an empty member id: from outside any membership."""
+    """-1 with an empty member id: a commit without membership."""
     retention_time_ms: int = -1
-    """v2-4: expire this long from now, whatever the broker's retention; -1 for the broker's."""
+    """v2-4: expire after this time, whatever the broker's retention; -1 for the broker's."""
 
 
 def _always() -> ErrorCode:
@@ -173,9 +173,9 @@ class EnclosingTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     check: Callable[[], ErrorCode] = _always
-    """Tells whether it is still open, with the group's partition of the log in it. Asked when its
-    records are about to be appended, which may be long after the request has come: what is appended
-    behind the marker would wait for another that never comes."""
+    """Checks whether it is still open, and includes the group's log partition. Called right before
+    the records are appended, which may be long after the request arrived: records appended after
+    the marker would wait for another one that never comes."""
 
 
 class CommitResult(NamedTuple):
@@ -199,12 +199,12 @@ class DescribedMember(NamedTuple):
     client_id: str
     client_host: str
     metadata: bytes
-    """For the chosen protocol; empty unless Stable."""
+    """Metadata for the chosen protocol; empty unless Stable."""
     assignment: bytes
 
 
 class GroupDescription(NamedTuple):
-    """A look at a group, as DescribeGroups shows it."""
+    """A group as DescribeGroups shows it."""
 
     state: str
     protocol_type: str

@@ -1,7 +1,7 @@
-"""The states of a classic group, what each answers, and which moves between them are legal.
+"""The states of a classic group, its answers in each, and the legal transitions.
 
-There is no state of its own for the initial rebalance delay: a group that collects its first
-members shows as PreparingRebalance with Empty as the state before.
+The initial rebalance delay has no state of its own: a group that collects its first members shows
+as PreparingRebalance with Empty as the previous state.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,10 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """`value` is the name on the wire.
+    """`value` is the name in the protocol.
 
-    Answers below are for requests of a known member with the right generation; one that is not a
-    member is told so first (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), and then one that speaks of
-    another generation (ILLEGAL_GENERATION).
+    The answers below are for requests of a known member with the current generation; otherwise
+    UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID is checked first, then ILLEGAL_GENERATION.
     """
 
     EMPTY = "Empty"

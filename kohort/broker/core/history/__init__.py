@@ -1,1 +1,3 @@
-"""Why groups rebalanced: a pure fold of their events into records, and what the records say."""
+"""The causes of rebalances: a pure fold of a group's events into records,
+and their presentation.
+"""

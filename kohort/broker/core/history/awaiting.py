@@ -1,4 +1,4 @@
-"""The members that a rebalance waited for, and why the leader is another one."""
+"""Determines which members a rebalance waited for, and why the leader changed."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from kohort.broker.core.history.model import LeaderChange, MemberFate, WaitedFor
 
 
 def waited_for(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """The longest of the waits: for the last join, for the leader's assignment, for the disk."""
+    """Return the longest wait: for the last join, for the leader's assignment, or for the disk."""
     return max(_waits(facts, until_ms), key=lambda wait: wait.ms, default=WaitedFor())
 
 
@@ -49,7 +49,7 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
         return _wait("join", ms, awaited.member_ids, awaited.pending_ids)
     if join_phase.end is JoinPhaseEnd.INITIAL_DELAY:
         return _wait("initial_delay", facts.join_phase_ms - facts.began.ms)
-    # Those whose time was up at this moment are the ones that were missing.
+    # Members whose sessions expired at this moment are the ones that were missing.
     late = [
         gone.member.member_id
         for gone in facts.gone.values()
@@ -61,7 +61,7 @@ def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
 
 
 def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
-    """In a join phase that has not ended, or never did."""
+    """Return the wait in a join phase that has not ended, or never did."""
     missing = [
         member.member_id
         for member in facts.started.members
@@ -72,7 +72,7 @@ def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
 
 
 def leader_change(facts: RebalanceFacts) -> LeaderChange | None:
-    """Why the new generation has another leader; None if it has the same."""
+    """Return why the new generation has another leader; None if it has the same."""
     before = facts.leader_before
     leader = None if facts.join_phase is None else facts.join_phase.leader
     if leader is None or facts.join_phase is None:

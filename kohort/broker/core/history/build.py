@@ -1,7 +1,7 @@
-"""Makes the record of a rebalance from what is known of it.
+"""Builds the record of a rebalance from its facts.
 
-For thousands of members this takes tens of milliseconds, so it comes in steps: a generator that
-yields whenever others should have a turn, and returns the record at its end.
+For thousands of members this takes tens of milliseconds, so it works in steps: a generator that
+yields whenever other work should run, and returns the record at its end.
 """
 
 from collections.abc import Iterator
@@ -31,11 +31,11 @@ from kohort.broker.core.history.triggers import cut_or_none, stated_fields, trig
 from kohort.broker.core.steps import FEW, SOME, Steps
 
 Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
-"""The record, and the partitions that stand still after it."""
+"""The record, and the partitions that no member reads after it."""
 
 
 def build_avoided(group_id: str, facts: AvoidedFacts) -> AvoidedRecord:
-    """The light record."""
+    """Build the short record of an avoided rebalance."""
     return AvoidedRecord(
         group=group_id,
         sequence=facts.sequence,
@@ -53,7 +53,9 @@ def build_steps(
     taken: TakenPartitions = NONE_TAKEN,
     members_listed: int = MEMBERS_LISTED,
 ) -> Steps[Built]:
-    """The record as of `until_ms` (monotonic); `taken` is what the record before has left."""
+    """Build the record as of `until_ms` (monotonic); `taken` is the result of the previous
+    record.
+    """
     builder = _Builder(group_id, facts, until_ms, members_listed, taken)
     yield from builder.steps()
     built = builder.record(), builder.taken_after
@@ -63,7 +65,7 @@ def build_steps(
 
 
 def let_go(remains: list[Any]) -> Steps[None]:
-    """Empty `remains` in steps: to free thousands of objects takes milliseconds too."""
+    """Empty `remains` in steps: freeing thousands of objects takes milliseconds too."""
     while remains:
         del remains[-FEW:]
         yield
@@ -71,15 +73,15 @@ def let_go(remains: list[Any]) -> Steps[None]:
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """One member, before it is known whether it will be listed."""
+    """One member, before it is decided whether it will be listed."""
 
     member: MemberRef
     gone: Departure | None
     is_new: bool
     is_of_phase: bool = True
-    """It is among the members that the join phase ended with; one that came too late is not."""
+    """Whether it was a member at the end of the join phase, and did not come too late."""
     owns: bool = False
-    """Its join said that it holds partitions."""
+    """Whether its join listed owned partitions."""
     stopped_ms: int | None = None
     stopped_open: bool = False
     mode: str | None = None
@@ -102,7 +104,7 @@ class _Builder:
     _open_count: int = 0
     _listed: list[MemberTimeline] = field(default_factory=list)
     _is_cooperative: bool = False
-    """Does anybody own partitions?"""
+    """Whether any member lists owned partitions."""
     _members_before: int = 0
     _members_after: int = 0
     _follows: int | None = None
@@ -119,12 +121,12 @@ class _Builder:
         yield
 
     def let_go(self) -> Iterator[None]:
-        """Called once there is a record; nothing else refers to these."""
+        """Release large data; called once there is a record."""
         remains: list[Any] = [*self._rows, *self._moves.by_member.values()]
         self._rows, self._moves = [], Moves(NONE_TAKEN, is_known=False)
         yield from let_go(remains)
 
-    # Who took part.
+    # Participants.
 
     def _find_rows(self) -> Steps[None]:
         facts = self.facts
@@ -153,9 +155,9 @@ class _Builder:
                 yield
 
     def _find_those_before(self) -> Steps[dict[str, None]]:
-        """Ids of all who were members, and of those who have taken such a member's place.
+        """Return the ids of all previous members, and of their replacements.
 
-        A dict, because the collector need not look into one of texts, as it must into a set.
+        A dict, because the garbage collector need not traverse one of texts, as it must a set.
         """
         facts = self.facts
         started = facts.started
@@ -164,7 +166,7 @@ class _Builder:
             before[member.member_id] = None
             if count % FEW == 0:
                 yield
-        # Those who are gone because of the trigger were members as well.
+        # Members removed by the trigger were members as well.
         removed = {one for one in started.trigger.removed if one not in before}
         self._members_before = len(before) + len(removed)
         yield
@@ -176,7 +178,7 @@ class _Builder:
         return before
 
     def _find_those_to_come(self) -> Steps[tuple[MemberRef, ...]]:
-        """While they join: those who have, then those who were members and have not."""
+        """During the join phase: members that have joined, then previous members that have not."""
         found: dict[str, MemberRef] = {}
         for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
             found[join.member.member_id] = join.member
@@ -194,7 +196,7 @@ class _Builder:
             return False
         return any(name == protocol and owns_partitions(data) for name, data in join[1].protocols)
 
-    # What they hold.
+    # Assignments.
 
     def _compare_shares(self) -> Iterator[None]:
         facts = self.facts
@@ -208,12 +210,12 @@ class _Builder:
             if row.gone is None:
                 self._moves.add(member_id, before.of(member_id), after.of(member_id))
             elif row.gone.replaced_by is None:
-                # The member that replaced another has what that one had.
+                # A replacement has the assignment of the member that it replaced.
                 self._moves.add(member_id, before.of(member_id), b"")
             if count % SOME == 0:
                 yield
 
-    # How long they stood still.
+    # Interruptions.
 
     def _measure_stops(self) -> Steps[None]:
         is_cooperative = self._is_cooperative
@@ -237,7 +239,7 @@ class _Builder:
             self.taken_after = yield from self._moves.still_taken(self._taken_at, sequence)
 
     def _find_link(self) -> Iterator[None]:
-        """The rebalance that this one goes on with."""
+        """Find the rebalance that this one continues."""
         self._follows = self.facts.follows
         if self._follows is not None or not self._moves.is_known:
             return
@@ -278,13 +280,13 @@ class _Builder:
             self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
 
     def _held_nothing(self, member_id: str) -> bool:
-        """Had it nothing to stop for? Such a member owns nothing, in whatever mode it is."""
+        """Whether it had nothing to stop reading. Such a member owns nothing, in any mode."""
         holdings = self.facts.holdings
         return holdings is not None and parse_share(holdings.of(member_id)) == NOTHING
 
     @property
     def _end_ms(self) -> int:
-        """When the rebalance ended for those who did not get an assignment in it."""
+        """When the rebalance ended for members that got no assignment in it."""
         facts = self.facts
         if facts.finished_ms is None or facts.outcome is RebalanceOutcome.STABLE:
             return self.until_ms
@@ -299,7 +301,7 @@ class _Builder:
         is_parked = synced_ms is not None and facts.finished_ms is not None
         return facts.finished_ms if is_parked else None
 
-    # Who is listed.
+    # Selection of listed members.
 
     def _list_members(self) -> Steps[None]:
         rows = self._rows
@@ -311,9 +313,9 @@ class _Builder:
                 yield
 
     def _choose(self) -> Steps[list[_Row]]:
-        """Chooses the rows that say most: members that are named, then those that are gone or stand
-        still, then those that stood still for longest, then those that came first. Returns them in
-        the order that all rows have.
+        """Choose the most significant rows: members that are named, then those that are gone or do
+        not read, then those that were interrupted for longest, then the earliest. Return them in
+        the order of all rows.
         """
         important = self._important_ids()
         yield
@@ -322,7 +324,7 @@ class _Builder:
         for index, row in enumerate(self._rows):
             is_gone = row.gone is not None or row.stopped_open
             rank = 2 * (row.member.member_id in important) + is_gone
-            # One number, all different: thousands of them are sorted in a millisecond.
+            # A single number, all different, so that thousands are sorted in a millisecond.
             weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
             if index % FEW == 0:
                 yield
@@ -377,7 +379,7 @@ class _Builder:
         )
 
     def _is_in(self, row: _Row) -> bool:
-        """Was it there when the join phase ended?"""
+        """Whether it was a member when the join phase ended."""
         return row.is_of_phase and (row.gone is None or row.gone.at_ms > self.facts.join_phase_ms)
 
     def _role_of(self, row: _Row) -> str | None:
@@ -389,10 +391,10 @@ class _Builder:
     def _after(self, at_ms: int | None) -> int | None:
         return None if at_ms is None else at_ms - self.facts.began.ms
 
-    # The whole.
+    # The complete record.
 
     def record(self) -> RebalanceRecord:
-        """After the last step."""
+        """Return the record, after the last step."""
         facts = self.facts
         started, join_phase = facts.started, facts.join_phase
         began_ms = facts.began.ms

@@ -1,7 +1,7 @@
-"""What is known of a rebalance while it runs: events with their times, put where they belong.
+"""The facts about a rebalance in progress: its events with their times, sorted.
 
-Nothing is worked out here, since this is done within the steps of a group, a few microseconds per
-event; `build` makes the record of it later.
+Nothing is derived here, since this runs within the steps of a group, a few microseconds per event;
+`build` creates the record later.
 """
 
 from collections.abc import Mapping
@@ -27,15 +27,15 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Holdings(NamedTuple):
-    """The holdings of members, as far as the broker knows: assignments by member id, and under
-    which id the static members that have been replaced since had theirs.
+    """The partitions that members hold, as far as known: assignments by member id, and the earlier
+    ids of static members that have been replaced since.
     """
 
     assignments: Mapping[str, bytes]
     renamed: Mapping[str, str]
 
     def of(self, member_id: str) -> bytes:
-        """The assignment of a member, b"" if it has none."""
+        """Return the assignment of a member, b"" if it has none."""
         found = self.assignments.get(member_id)
         if found is None:
             found = self.assignments.get(self.renamed.get(member_id, ""))
@@ -43,14 +43,14 @@ class Holdings(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A trigger in its time."""
+    """A trigger and its time."""
 
     trigger: Trigger
     at: Now
 
 
 class Departure(NamedTuple):
-    """A client that ceased to be a member, or was not let in."""
+    """A client that ceased to be a member, or was refused."""
 
     member: MemberRef
     fate: MemberFate
@@ -62,11 +62,11 @@ class Departure(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Awaited:
     """The members and ids that the join phase waited for last: the joins, departures and dropped
-    ids of the last moment at which there were any.
+    ids at the latest moment with any.
     """
 
     before_ms: int
-    """The moment before that."""
+    """The previous such moment."""
     at_ms: int
     member_ids: list[str] = field(default_factory=list)
     pending_ids: list[str] = field(default_factory=list)
@@ -88,19 +88,19 @@ class Awaited:
 
 @dataclass(slots=True, eq=False)
 class RebalanceFacts:
-    """One rebalance. Moments are monotonic milliseconds."""
+    """One rebalance. Times are monotonic milliseconds."""
 
     sequence: int
     began: Now
     started: RebalanceStarted
     holdings: Holdings | None
-    """Before it; None if they are not known."""
+    """Before the rebalance; None if unknown."""
     leader_before: str | None
     awaited: Awaited
     follows: int | None = None
     superseded_by: int | None = None
     previous: int | None = None
-    """Sequence of the rebalance before, whatever became of it."""
+    """Sequence of the previous rebalance, whatever its outcome."""
     causes: list[Cause] = field(default_factory=list)
     causes_dropped: int = 0
     extensions_ms: list[int] = field(default_factory=list)
@@ -115,21 +115,21 @@ class RebalanceFacts:
     syncs: dict[str, int] = field(default_factory=dict)
     """When they were received."""
     late_answers: dict[str, int] = field(default_factory=dict)
-    """When syncs that came after the end were answered."""
+    """When syncs that arrived after the end were answered."""
     awaits: set[str] = field(default_factory=set)
-    """Members of the new generation that have not come for their assignment, after the end."""
+    """Members of the new generation that have not requested their assignment yet, after the end."""
     outcome: RebalanceOutcome | None = None
     error: ErrorCode = ErrorCode.NONE
     finished_ms: int | None = None
     generation: int | None = None
     fenced_commits: int = 0
-    """Since the rebalance before."""
+    """Since the previous rebalance."""
     protocol_type: str | None = None
     after: Holdings | None = None
 
     @property
     def is_collecting(self) -> bool:
-        """In the join phase."""
+        """Whether the join phase is in progress."""
         return self.join_phase is None and self.outcome is None
 
     def add_cause(self, trigger: Trigger, now: Now) -> None:
@@ -144,7 +144,7 @@ class RebalanceFacts:
         self.awaited.came(now_ms, member_id)
 
     def add_departure(self, departure: Departure) -> None:
-        """Adds the departure of a member."""
+        """Add the departure of a member."""
         member_id = departure.member.member_id
         if len(self.gone) < GONE_KEPT:
             self.gone[member_id] = departure
@@ -156,7 +156,7 @@ class RebalanceFacts:
             self.awaited.came(departure.at_ms, member_id)
 
     def add_stranger(self, departure: Departure) -> None:
-        """Adds the departure of a client that was not a member."""
+        """Add the departure of a client that was not a member."""
         if len(self.gone) < STRANGERS_KEPT:
             self.gone.setdefault(departure.member.member_id, departure)
         else:
@@ -176,7 +176,7 @@ class RebalanceFacts:
 
 
 def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
-    """What is known at this moment, for a reader that takes longer than that."""
+    """Copy the present facts, for a reader that takes several steps."""
     return replace(
         facts,
         awaited=replace(
@@ -197,6 +197,8 @@ def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
 
 
 def remains_of(facts: RebalanceFacts) -> list[Any]:
-    """What frees most of `facts` when it goes: to be let go of bit by bit, after `facts`."""
+    """Return the objects that hold most of the memory of `facts`: to be freed in steps, after
+    `facts`.
+    """
     members = () if facts.join_phase is None else facts.join_phase.members
     return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]

@@ -1,9 +1,9 @@
-"""Sorts the events of one group into rebalances.
+"""Groups the events of one group into rebalances.
 
 A rebalance is over when the group is Stable or Empty, or when the next one begins. Its record is
-complete a little later: members whose sync comes after the leader's are still on their way, so it
-stays open until all have their assignment, for at most `SETTLE_MS`. What is avoided meanwhile waits
-behind it, so that records come in the order of their sequence.
+complete a little later: members may sync after the leader, so it stays open until all have their
+assignment, for at most `SETTLE_MS`. Avoided rebalances wait meanwhile, so that records are in the
+order of their sequence.
 """
 
 from collections.abc import Callable
@@ -41,11 +41,11 @@ from kohort.broker.core.history.limits import AVOIDED_HELD
 from kohort.broker.core.history.names import MemberFate, RebalanceOutcome
 
 SETTLE_MS: Final = 10_000
-"""How long a finished rebalance waits for members that have not come for their assignment."""
+"""How long a finished rebalance waits for members that have not requested their assignment."""
 
 
 class AvoidedFacts(NamedTuple):
-    """What is known of a rebalance that did not happen."""
+    """The facts about an avoided rebalance."""
 
     sequence: int
     generation: int
@@ -72,7 +72,7 @@ _OUTCOMES: Final = {
 
 
 class GroupFold:
-    """One group, from its first rebalance on."""
+    """The state of one group, from its first rebalance on."""
 
     __slots__ = (
         "_assignments",
@@ -92,48 +92,48 @@ class GroupFold:
     )
 
     def __init__(self, sequence: int = 0) -> None:
-        """`sequence` is the last one that the history of this group has used."""
+        """`sequence` is the last one used in the history of this group."""
         self.sequence = sequence
         self.open: RebalanceFacts | None = None
-        """The rebalance that runs, or whose record is not complete."""
+        """The rebalance in progress, or whose record is incomplete."""
         self.closed: list[Closed] = []
-        """Complete, for the owner to take; in order."""
+        """Complete rebalances, in order, for the owner to take."""
         self.generation = 0
         self.protocol_type: str | None = None
         self._leader: str | None = None
         self._assignments: dict[str, bytes] = {}
         self._is_known = False
-        """Are `_assignments` what members hold?"""
+        """Whether `_assignments` is what members hold."""
         self._renamed: dict[str, str] = {}
-        """New id to the one that `_assignments` has."""
+        """New member id to the one in `_assignments`."""
         self._departed: list[Departure] = []
-        """Gone since the last rebalance: they are why the next one begins."""
+        """Departures since the last rebalance: they cause the next one."""
         self._replaced: Departure | None = None
-        """The last one replaced while no joins were collected."""
+        """The last member replaced outside of a join phase."""
         self._avoided: list[AvoidedFacts] = []
-        """Behind the open rebalance."""
+        """Avoided rebalances after the open one."""
         self._last_rebalance: int | None = None
         self._fenced_commits = 0
         """Since the last rebalance, for the record of the next one."""
 
     def observe(self, event: Event, now: Now) -> None:
-        """Take what happened; look at `closed` afterwards."""
+        """Process an event; check `closed` afterwards."""
         handler = self.handlers.get(event.__class__)
         if handler is not None:
             handler(self, event, now)
 
     @property
     def is_settling(self) -> bool:
-        """Is there a finished rebalance whose record is not complete?"""
+        """Whether there is a finished rebalance whose record is incomplete."""
         return self.open is not None and self.open.outcome is not None
 
     def settle(self) -> None:
-        """Do not wait any longer for members that have not synced."""
+        """Stop waiting for members that have not synced."""
         if self.is_settling:
             self._close()
 
     def stop(self) -> None:
-        """Nothing more will be told of this group for now."""
+        """Close the open rebalance, because no more events will follow for now."""
         if self.open is not None:
             if self.open.outcome is None:
                 self.open.outcome = RebalanceOutcome.UNFINISHED
@@ -217,8 +217,8 @@ class GroupFold:
         self.stop()
         self.generation = event.generation
         self.protocol_type = event.protocol_type
-        # Where the history is younger than the group: no rebalance gets a number that one of those
-        # before may have had.
+        # If the history is younger than the group, no rebalance may get a number that an earlier
+        # one may have had.
         self.sequence = max(self.sequence, event.generation)
         self._leader = event.leader
         self._assignments = dict(event.assignments)
@@ -239,7 +239,7 @@ class GroupFold:
         if len(self._avoided) >= AVOIDED_HELD:
             self.settle()
 
-    # The join phase.
+    # Join phase.
 
     def _on_cause(self, event: CauseAdded, now: Now) -> None:
         if self.open is not None:
@@ -278,7 +278,7 @@ class GroupFold:
             facts.generation = event.generation
             facts.protocol_type = event.protocol_type
 
-    # The sync phase.
+    # Sync phase.
 
     def _on_sync(self, event: SyncReceived, now: Now) -> None:
         facts = self.open
@@ -295,7 +295,7 @@ class GroupFold:
             if not facts.awaits:
                 self._close()
 
-    # Members that go.
+    # Departures.
 
     def _on_removed(self, event: MemberRemoved, now: Now) -> None:
         departure = Departure(event.member, _FATES[event.fate], now.ms, event.text)
@@ -311,7 +311,7 @@ class GroupFold:
         self._renamed[new.member_id] = self._renamed.pop(old, old)
         ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
         facts = self.open
-        # What waits is told of it at once.
+        # Its waiting request is answered that it is fenced at once.
         waits = facts is not None and (
             old in facts.joins if facts.is_collecting else old in facts.syncs
         )
@@ -370,4 +370,4 @@ class GroupFold:
 
 
 BEGINNINGS: Final = frozenset({RebalanceStarted, RebalanceAvoided, GroupRestored})
-"""Events that a group's history can begin with."""
+"""Events with which a group's history can begin."""

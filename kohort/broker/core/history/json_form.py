@@ -1,8 +1,8 @@
-"""Records as JSON: the schema of the history topic, of the HTTP pages and of the command line.
+"""Records as JSON: the schema of the history topic, the HTTP pages and the command line.
 
-Every field is always there, null where there is nothing to say, so that a reader needs no defaults.
-`from_json` takes what `as_json` makes, of this version of the broker and of earlier ones of the
-same schema; fields that it does not know are skipped, those that are missing get their default.
+Every field is always present, null if it does not apply, so that a reader needs no defaults.
+`from_json` accepts the output of `as_json`, of this version of the broker and of earlier ones with
+the same schema; unknown fields are skipped, missing ones get their default.
 """
 
 import dataclasses
@@ -32,17 +32,17 @@ from kohort.broker.core.history.names import AVOIDED, REBALANCE
 Json: TypeAlias = dict[str, Any]
 
 _BLANK_AFTER: Final = "after_ms"
-"""The one field that stands only where it means something: in further causes."""
+"""The one optional field, only in additional causes."""
 
 
 def as_json(record: HistoryRecord) -> Json:
-    """What `json.dumps` takes."""
+    """Return a record in a form that `json.dumps` accepts."""
     kind = REBALANCE if isinstance(record, RebalanceRecord) else AVOIDED
     return {"schema": SCHEMA, "kind": kind, **_fields_of(record)}
 
 
 def member_as_json(member: MemberTimeline) -> Json:
-    """One of `members`; `member_text` is the fast way to the same text."""
+    """Return one of `members`; `member_text` is the fast way to the same text."""
     return _fields_of(member)
 
 
@@ -67,10 +67,10 @@ _AS_THEY_ARE: Final = frozenset({int, str, bool})
 
 
 def from_json(data: Mapping[str, Any]) -> HistoryRecord:
-    """The record behind `data`.
+    """Return the record in `data`.
 
     Raises:
-        ValueError: it is of another schema, or not a record.
+        ValueError: it has another schema, or is not a record.
     """
     if data.get("schema") != SCHEMA:
         raise ValueError(f"schema {data.get('schema')!r} is not {SCHEMA}")
@@ -112,7 +112,7 @@ def _as_it_is(value: Any) -> Any:  # noqa: ANN401 - as above.
 
 
 def _partitions(data: Mapping[str, Any]) -> PartitionCounts | MemberPartitions:
-    """Reads partitions of a record, which count what moved, or of a member, which do not."""
+    """Read the partitions of a record, which are counts, or of a member, which are not."""
     is_total = "moved" in data
     made: PartitionCounts | MemberPartitions
     made = _made(PartitionCounts if is_total else MemberPartitions, data)
@@ -136,4 +136,4 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": _partitions,
     "members": lambda items: tuple(_made(MemberTimeline, data) for data in items),
 }
-"""By name; those of numbers, texts and lists of texts need none."""
+"""By name; numbers, texts and lists of texts need no conversion."""

@@ -1,7 +1,8 @@
-"""One member of a record as JSON: what `json.dumps` makes of its `json_form`, five times as fast.
+"""One member of a record as JSON: the result of `json.dumps` on its `json_form`, five times as
+fast.
 
-A record lists a thousand members. To look at what every field is costs several times as much as to
-write it down, so here each field is written as what it is known to be.
+A record lists a thousand members. Inspecting the type of every field costs several times as much as
+writing it, so here each field is written as its known type.
 """
 
 from json.encoder import encode_basestring_ascii
@@ -13,7 +14,7 @@ _BOOLEANS: Final = {False: "false", True: "true"}
 
 
 def member_text(member: MemberTimeline) -> str:
-    """One of `members`, in the order of its fields, without spaces, in ASCII."""
+    """Return one of `members`, in the order of its fields, without spaces, in ASCII."""
     return (
         f'{{"member_id":{_text(member.member_id)}'
         f',"instance_id":{_text(member.instance_id)}'

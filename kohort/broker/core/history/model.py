@@ -1,11 +1,12 @@
-"""What the history keeps: one record for each rebalance, one for each that was avoided.
+"""Records of the history: one for each rebalance, and one for each that was avoided.
 
-Records are values: made once, never changed, equal if they say the same. Names are those of the
-JSON form (`json_form`), which is the public schema, documented in docs/rebalance-history.md. Times
-that end in `_at_ms` are wall time since 1970; other `_ms` are durations, or moments counted from
-the start of the rebalance by the monotonic clock.
+Records are immutable values, compared by their fields. Names are those of the JSON form
+(`json_form`), which is the public schema, documented in docs/rebalance-history.md. Times that end
+in `_at_ms` are wall time since 1970; other `_ms` are durations, or moments counted from the start
+of the rebalance by the monotonic clock.
 
-What peers can make long is cut, with a number beside it of what is missing; counts are of all.
+Lists and texts that peers can make long are cut, and a number beside them gives how many entries
+are missing; counts include the missing ones.
 """
 
 from dataclasses import dataclass, field
@@ -34,16 +35,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerRecord:
-    """The cause of a rebalance, or a further cause, or of what almost was one.
+    """The cause of a rebalance, a further cause of it, or the cause of an avoided one.
 
-    `kind` is what the broker saw. What the client says of itself stands apart: `reason`, with
+    `kind` is what the broker observed. What the client states is separate: `reason`, with
     `reason_source` "tag" (JoinGroup's tag 7728) or "text" (guessed from `reason_text`).
     """
 
     kind: TriggerKind
     at_ms: int
     after_ms: int | None = None
-    """Time since the rebalance began, of a further cause."""
+    """Time since the rebalance began, for a further cause."""
     member_id: str | None = None
     instance_id: str | None = None
     client_id: str | None = None
@@ -55,53 +56,56 @@ class TriggerRecord:
     reason_number: int | None = None
     """The number in the tag."""
     reason_text: str | None = None
-    """KIP-800's text, of a JoinGroup or a LeaveGroup."""
+    """The reason text (KIP-800) of a JoinGroup or a LeaveGroup."""
     row: int | None = None
-    """Row of the decision table for rejoins that decided; None where the table did not."""
+    """The row of the decision table for rejoins that applied; None if the table was not used."""
     old_protocols: tuple[str, ...] = ()
     new_protocols: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    """Ids of all members whose removal is this cause; cut."""
+    """Ids of the members whose removal is this cause; cut."""
     removed_count: int = 0
     session_timeout_ms: int | None = None
     """Session timeout of a member whose session ended."""
     rebalance_timeout_ms: int | None = None
-    """The time that was up, for members that did not sync."""
+    """The timeout that expired, for members that did not sync."""
     error: str | None = None
     """Name of an error code."""
     detail: str | None = None
     silent_ms: int | None = None
-    """Silence of the old process of a static member that came back; None for others."""
+    """Time since the last request of the previous process of a static member that came back; None
+    for others."""
     unfetched_ms: int | None = None
-    """How long a member that left had not fetched, though it sent heartbeats, if that was long."""
+    """Time for which a member that left had not fetched although it sent heartbeats, if that was
+    long."""
     grown_topics: tuple[str, ...] = ()
-    """Topics that were given more partitions since the group was last Stable; cut."""
+    """Topics that got more partitions since the group was last Stable; cut."""
     grown_ms: int | None = None
-    """How long before the cause the last of them was."""
+    """Time from the last of these changes to the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """When the phases ended; None for what did not happen."""
+    """Ends of the phases; None for a phase that was not reached."""
 
     extensions_ms: tuple[int, ...] = ()
-    """When the initial delay was extended; cut."""
+    """Times at which the initial delay was extended; cut."""
     stalled_ms: tuple[int, ...] = ()
-    """When time was up, but no member, all static, had joined, so that it waits on; cut."""
+    """Times at which the timeout expired, but no member, all of them static, had joined, so that
+    the wait continued; cut."""
     join_phase_ms: int | None = None
     join_phase_end: str | None = None
     """all_joined, timeout or initial_delay."""
     leader_synced_ms: int | None = None
     durable_ms: int | None = None
-    """When the leader's assignment was stored, and so given to the members that waited for it."""
+    """Time at which the leader's assignment was stored, and so sent to the waiting members."""
     finished_ms: int | None = None
-    """When the group was Stable or Empty, or the next rebalance began."""
+    """Time at which the group was Stable or Empty, or the next rebalance began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor:
-    """The members that the rebalance waited for last: the last to join if all joined, those that
-    were missing if time was up, or the leader if its assignment took longer than the joins.
+    """The members that the rebalance waited for last: the last to join if all joined, the missing
+    ones if the timeout expired, or the leader if its assignment took longer than the joins.
     """
 
     phase: str | None = None
@@ -109,17 +113,17 @@ class WaitedFor:
     member_ids: tuple[str, ...] = ()
     """Cut."""
     pending_ids: tuple[str, ...] = ()
-    """Ids handed out to members that never came back with them; cut."""
+    """Ids given to members that never joined with them; cut."""
     ms: int = 0
-    """From the moment when all others were there."""
+    """Time waited since all others were present."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
-    """What happened to partitions, over all members. Meaningless unless `known`."""
+    """Numbers of partitions by their moves, over all members. Meaningless unless `known`."""
 
     known: bool = False
-    """False where the assignments are not a consumer's, or the assignment before is not known."""
+    """False if the assignments are not of consumers, or the previous assignment is unknown."""
     kept: int = 0
     moved: int = 0
     """Gained from another member, at once or, in a cooperative group, one rebalance later."""
@@ -129,14 +133,14 @@ class PartitionCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """How long members stood still, over all members: see `MemberTimeline.stopped_ms`."""
+    """How long members stopped consuming, over all members: see `MemberTimeline.stopped_ms`."""
 
     member_count: int = 0
-    """That were members before, and stood still for a millisecond or longer."""
+    """Number of previous members that stopped for a millisecond or longer."""
     longest_ms: int = 0
     total_ms: int = 0
     open_count: int = 0
-    """For how many that had not ended."""
+    """Number of them for which the stop had not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +150,10 @@ class MemberPartitions:
     known: bool = False
     kept: int = 0
     given_up: tuple[str, ...] = ()
-    """Partitions given up, as topic-partition; cut."""
+    """Partitions given up, each as "topic-partition"; cut."""
     given_up_count: int = 0
     gained: tuple[str, ...] = ()
-    """Partitions gained, as topic-partition; cut."""
+    """Partitions gained, each as "topic-partition"; cut."""
     gained_count: int = 0
 
 
@@ -162,53 +166,56 @@ class MemberTimeline:
     client_id: str = ""
     host: str = ""
     role: str | None = None
-    """leader or follower of the new generation; None for those that are not in it."""
+    """leader or follower of the new generation; None for members outside it."""
     told_ms: int | None = None
-    """First answer REBALANCE_IN_PROGRESS; from here to its join the member revokes and commits."""
+    """Time of the first answer REBALANCE_IN_PROGRESS; from then to its join the member revokes and
+    commits."""
     join_received_ms: int | None = None
     join_answered_ms: int | None = None
     sync_received_ms: int | None = None
     sync_answered_ms: int | None = None
     fate: MemberFate = MemberFate.KEPT
     fate_ms: int | None = None
-    """When it ceased to be a member."""
+    """Time at which it ceased to be a member."""
     replaced_by: str | None = None
     reason: str | None = None
-    """Reason that its join stated, as in TriggerRecord."""
+    """The reason stated in its join, as in TriggerRecord."""
     reason_source: str | None = None
     reason_number: int | None = None
     reason_text: str | None = None
-    """Text of its join; for one that left, of its LeaveGroup."""
+    """The reason text of its join, or of its LeaveGroup if it left."""
     mode: str | None = None
-    """eager, cooperative, or None for one that did not join."""
+    """eager or cooperative; None if it did not join."""
     stopped_ms: int | None = None
-    """How long it stood still. Eager: from its join until its assignment. Cooperative: the longest
-    that a partition it gained had been without an owner; what it kept never stopped. None for one
-    that did not join."""
+    """How long it stopped consuming. Eager: from its join until its assignment. Cooperative: the
+    longest time that a partition it gained had been without an owner; partitions it kept never
+    stopped. None if it did not join."""
     stopped_open: bool = False
-    """It had not ended: no assignment yet, or partitions that it gave up have no new owner yet."""
+    """Whether the stop had not ended: no assignment yet, or partitions that it gave up have no new
+    owner yet."""
     session_timeout_ms: int | None = None
-    """What its join asked for; None for one that did not join."""
+    """The session timeout in its join; None if it did not join."""
     rebalance_timeout_ms: int | None = None
-    """The same: its max.poll.interval.ms."""
+    """The rebalance timeout in its join: its max.poll.interval.ms."""
     partitions: MemberPartitions = field(default=MemberPartitions())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRecord:
-    """One move to PreparingRebalance, and what came of it."""
+    """One transition to PreparingRebalance, and its outcome."""
 
     group: str
     sequence: int
-    """Grows by one with each record of the group, avoided ones included."""
+    """Increases by one with each record of the group, avoided ones included."""
     previous_generation: int
     generation: int | None = None
-    """The new generation; None while the join phase runs, and if it never ended."""
+    """The new generation; None during the join phase, and if that never ended."""
     previous_state: str
     initial: bool = False
-    """The first of an empty group, which waits for its delay."""
+    """Whether this is the first rebalance of an empty group, which waits for the initial delay."""
     follows: int | None = None
-    """The rebalance that this one supersedes, or whose given-up partitions it hands out."""
+    """Sequence of the rebalance that this one supersedes, or whose given-up partitions it
+    assigns."""
     superseded_by: int | None = None
     protocol_type: str | None = None
     started_at_ms: int
@@ -219,7 +226,7 @@ class RebalanceRecord:
     waited_for: WaitedFor = field(default=WaitedFor())
     outcome: RebalanceOutcome
     error: str | None = None
-    """With store_failed: name of the error code."""
+    """Name of the error code if the outcome is store_failed."""
     protocol: str | None = None
     leader: str | None = None
     leader_changed: bool = False
@@ -229,16 +236,17 @@ class RebalanceRecord:
     partitions: PartitionCounts = field(default=PartitionCounts())
     stopped: Stopped = field(default=Stopped())
     pending_transactions: int = 0
-    """Producers that held positions of the group in open transactions when it began."""
+    """Number of producers with offsets of the group in open transactions when it began."""
     fenced_commits: int = 0
-    """Commits in transactions that were refused since the rebalance before, because they spoke of a
-    member that is none any more, or of another generation."""
+    """Number of transactional commits refused since the previous rebalance because of a former
+    member or another generation."""
     members: tuple[MemberTimeline, ...] = ()
-    """Members of the new generation, and those that ceased to be members; cut, the ones that
-    explain most are kept."""
+    """Members of the new generation, and those that ceased to be members; cut, keeping the ones
+    that explain most."""
     members_dropped: int = 0
     recovered: bool = False
-    """Made by a start from what the group had stored, because the broker ended before it was."""
+    """Whether the record was rebuilt at start-up from the group's stored records, because the
+    broker stopped before writing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

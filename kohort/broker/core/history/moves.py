@@ -1,4 +1,4 @@
-"""What happened to partitions in a rebalance, and how long each had no owner."""
+"""Moves of partitions in a rebalance, and how long each had no owner."""
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from kohort.broker.core.steps import FEW
 
 
 class Taken(NamedTuple):
-    """A partition that a cooperative member gave up and no other has got yet."""
+    """A partition that a cooperative member gave up and that has no new owner yet."""
 
     from_member: str
     at_ms: int
-    """When the member learned that it was to give it up, or ceased to be one."""
+    """Time at which the member was told to give it up, or ceased to be a member."""
     sequence: int
-    """Sequence of the rebalance that took it."""
+    """Sequence of the rebalance that revoked it."""
 
 
 TakenPartitions: TypeAlias = Mapping[TopicPartition, Taken]
@@ -25,7 +25,7 @@ NONE_TAKEN: Final[TakenPartitions] = {}
 
 
 class Move(NamedTuple):
-    """One member's share before and after."""
+    """One member's partitions before and after."""
 
     kept: int
     given_up: Share
@@ -37,7 +37,7 @@ NO_MOVE: Final = Move(0, NOTHING, NOTHING)
 
 @dataclass(slots=True, eq=False)
 class Moves:
-    """Moves of all members of one rebalance, added one by one."""
+    """Moves of all members in one rebalance, added one by one."""
 
     taken_before: TakenPartitions
     is_known: bool
@@ -50,10 +50,10 @@ class Moves:
     given_up_count: int = 0
     _partition_count: int = 0
     _parsed: dict[bytes, Share | None] = field(default_factory=dict)
-    """Members that hold nothing, or have not changed, share their bytes."""
+    """Parsed shares by their bytes: members without partitions, and unchanged ones, share them."""
 
     def add(self, member_id: str, before: bytes, after: bytes) -> None:
-        """What a member held before the rebalance and holds after it."""
+        """Add a member's assignment before and after the rebalance."""
         if not self.is_known:
             return
         old, new = self._parse(before), self._parse(after)
@@ -79,7 +79,9 @@ class Moves:
         return found
 
     def count_moved(self, member_id: str) -> None:
-        """Once all are added: see who had before what this member gained."""
+        """Count a member's gained partitions that had another owner before; call it after all
+        `add`.
+        """
         for partition in self.of(member_id).gained:
             self.moved_count += self._owner_before(partition) not in {None, member_id}
 
@@ -87,7 +89,7 @@ class Moves:
         return self.by_member.get(member_id, NO_MOVE) if self.is_known else NO_MOVE
 
     def counts(self) -> PartitionCounts:
-        """Over all members."""
+        """Return the counts over all members."""
         if not self.is_known:
             return PartitionCounts()
         return PartitionCounts(
@@ -99,7 +101,7 @@ class Moves:
         )
 
     def listed(self, member_id: str) -> MemberPartitions:
-        """For the timeline of a member."""
+        """Return a member's partitions for its timeline."""
         if not self.is_known:
             return MemberPartitions()
         move = self.of(member_id)
@@ -122,10 +124,11 @@ class Moves:
     def longest_stop_ms(
         self, gained: Iterable[TopicPartition], at_ms: int, taken_at: Mapping[str, int]
     ) -> int:
-        """How long a partition of `gained` had been without an owner at `at_ms`, at most.
+        """Return the longest time that a partition of `gained` had been without an owner at
+        `at_ms`.
 
         Args:
-            taken_at: when each member gave up what it had to give up in this rebalance.
+            taken_at: when each member gave up its revoked partitions in this rebalance.
         """
         longest_ms = 0
         for partition in gained:
@@ -142,7 +145,7 @@ class Moves:
     def still_taken(
         self, taken_at: Mapping[str, int], sequence: int
     ) -> Generator[None, None, TakenPartitions]:
-        """What stands still after this rebalance, for the next one to give. In steps."""
+        """Return the partitions without an owner after this rebalance, in steps."""
         left: dict[TopicPartition, Taken] = {}
         for count, (partition, taken) in enumerate(self.taken_before.items()):
             if partition not in self.gained_by:

@@ -1,10 +1,10 @@
-"""Names that fields of records can hold. Apart from the records, which a start does not need."""
+"""Values of fields of records; separate from the record classes, which start-up does not need."""
 
 from enum import StrEnum
 from typing import Final
 
 SCHEMA: Final = 1
-"""Grows when the meaning of a field changes; new fields do not count."""
+"""Increases when the meaning of a field changes; new fields do not count."""
 
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
@@ -12,12 +12,12 @@ AVOIDED: Final = "avoided"
 
 
 class RebalanceOutcome(StrEnum):
-    """How a rebalance ended, or that it did not."""
+    """Outcomes of a rebalance."""
 
     STABLE = "stable"
     EMPTY = "empty"
     SUPERSEDED = "superseded"
-    """Another one began before this one had ended; its members took part in that."""
+    """Another rebalance began before this one had ended, and its members took part in that."""
     STORE_FAILED = "store_failed"
     RUNNING = "running"
     UNFINISHED = "unfinished"
@@ -25,7 +25,7 @@ class RebalanceOutcome(StrEnum):
 
 
 class MemberFate(StrEnum):
-    """What became of a member in a rebalance."""
+    """Fates of a member in a rebalance."""
 
     KEPT = "kept"
     NEW = "new"
@@ -41,13 +41,13 @@ class MemberFate(StrEnum):
 
 
 class LeaderChange(StrEnum):
-    """Why the leader is another one."""
+    """Reasons for a change of the leader."""
 
     FIRST = "first"
-    """There was none before."""
+    """There was no leader before."""
     LEFT = "left"
-    """The last one is no member any more; its fate tells more."""
+    """The previous leader is no longer a member; see its fate."""
     REPLACED = "replaced"
-    """It is the same static member under a new id."""
+    """It is the same static member with a new id."""
     ABSENT = "absent"
-    """The last one is still a member, but had not joined when the join phase ended."""
+    """The previous leader is still a member, but had not joined when the join phase ended."""

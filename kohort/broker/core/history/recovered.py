@@ -1,7 +1,8 @@
-"""Records of rebalances whose generation is stored, and which ended with the broker.
+"""Records of rebalances whose generation is stored, but which were lost when the broker stopped.
 
-Made by a start from what the group's own log says. They tell that the rebalance was, why, and who
-was in the generation; what only the process knew, who kept whom waiting, is lost.
+They are rebuilt at start-up from the group's own log. They contain that the rebalance happened,
+why, and the members of the generation; what only the process knew, such as which members the others
+waited for, is lost.
 """
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ _SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "
 
 
 def recovered(stored: GroupRecord, begun: Begun, sequence: int) -> RebalanceRecord:
-    """The record of the rebalance that led to a stored generation."""
+    """Make the record of the rebalance that led to a stored generation."""
     return completed(
         RebalanceRecord(
             group=stored.group_id,
@@ -42,7 +43,7 @@ def recovered(stored: GroupRecord, begun: Begun, sequence: int) -> RebalanceReco
 
 
 def completed(record: RebalanceRecord, stored: GroupRecord) -> RebalanceRecord:
-    """What was written down of a rebalance while it ran, with how it ended."""
+    """Complete the record that was stored while a rebalance ran, with its outcome."""
     took_ms = max(stored.state_timestamp_ms - record.started_at_ms, 0)
     is_empty = not stored.members
     members = record.members or tuple(

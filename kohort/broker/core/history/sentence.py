@@ -1,8 +1,8 @@
-"""Why a group rebalanced, in one sentence, and what that sentence rests on.
+"""The reason why a group rebalanced, in one sentence, and the evidence for it.
 
-Everything is said from the record alone, so that the broker's log, the command line and the pages
-say the same of the same rebalance, also of one from another day. Times of day are in UTC unless the
-caller knows better.
+The text depends on the record alone, so that the broker's log, the command line and the pages
+describe a rebalance in the same words, on any day. Times of day are in UTC unless the caller gives
+another clock.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _MEMBERS_SHOWN = 5
 
 
 def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
-    """One line, without a full stop and without the group's name."""
+    """Return one line, without a full stop and without the group's name."""
     if isinstance(record, AvoidedRecord):
         return (
             f"did not rebalance {clock_text(record.at_ms)}, generation {record.generation} stays, "
@@ -131,7 +131,7 @@ _ENDS: Final = {
 
 
 def _end_of_wait(record: RebalanceRecord) -> str:
-    """How a wait for members ended that never came: another death than that of the trigger."""
+    """Describe how awaited members left, if that ended the wait for them; otherwise ""."""
     if record.timeline.join_phase_end != JoinPhaseEnd.ALL_JOINED.value:
         return ""
     awaited = set(record.waited_for.member_ids)
@@ -157,7 +157,7 @@ def _moved_nothing(record: RebalanceRecord) -> bool:
 
 
 def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[str]:
-    """What the sentence rests on, and what else is known: a line each."""
+    """Return the evidence for the sentence and other known facts, one per line."""
     if isinstance(record, AvoidedRecord):
         return [*_trigger_lines(record)]
     lines = [*_trigger_lines(record), *_cause_lines(record), *_phase_lines(record)]

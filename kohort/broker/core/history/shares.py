@@ -1,7 +1,7 @@
-"""Which partitions a member holds, read from what assignors and members write.
+"""A member's partitions, parsed from the bytes of assignors and members.
 
-These bytes are made by clients, and the broker promises them nothing: whatever cannot be read makes
-the answer "unknown", never an error.
+Clients make these bytes, and the broker does not validate them: bytes that cannot be parsed give
+"unknown", never an error.
 """
 
 from typing import Final, TypeAlias
@@ -22,11 +22,11 @@ NOTHING: Final[Share] = frozenset()
 _VERSION_BYTES: Final = 2
 _ASSIGNMENT: Final = codec(ConsumerProtocolAssignment, 0)
 _SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 1)
-"""The first version that tells owned partitions; newer ones only append."""
+"""The first version with owned partitions; newer ones only append fields."""
 
 
 def parse_share(assignment: bytes) -> Share | None:
-    """The partitions of an assignment; nothing for an empty one, None if it cannot be read."""
+    """Return an assignment's partitions; empty for empty bytes, None if it cannot be parsed."""
     if not assignment:
         return NOTHING
     if not _VERSION_BYTES <= len(assignment) <= ASSIGNMENT_BYTES_MAX:
@@ -43,7 +43,7 @@ def parse_share(assignment: bytes) -> Share | None:
 
 
 def owns_partitions(subscription: bytes) -> bool:
-    """Does a member join while it holds partitions? Only cooperative ones do (KIP-429)."""
+    """Whether a member joins while it owns partitions; only cooperative members do (KIP-429)."""
     if not _VERSION_BYTES <= len(subscription) <= ASSIGNMENT_BYTES_MAX:
         return False
     if subscription[:_VERSION_BYTES] == b"\0\0":

@@ -1,4 +1,4 @@
-"""Records as JSON texts: in steps, since a thousand members take milliseconds to write."""
+"""Records as JSON text: in steps, since a thousand members take milliseconds to write."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from kohort.broker.core.steps import SOME, Steps
 
 
 def text_steps(record: HistoryRecord) -> Steps[bytes]:
-    """The record in one line of ASCII; of a rebalance, the members come last."""
+    """Yield steps; return the record as one line of ASCII, with a rebalance's members last."""
     if not isinstance(record, RebalanceRecord):
         return _dump(as_json(record)).encode()
     data = as_json(replace(record, members=()))
@@ -29,7 +29,7 @@ def text_steps(record: HistoryRecord) -> Steps[bytes]:
 
 
 def parse_text(text: bytes | str) -> HistoryRecord:
-    """Back again. Raises ValueError for what is not a record."""
+    """Parse a record. Raises ValueError if it is not one."""
     data = json.loads(text)
     if not isinstance(data, Mapping):
         raise ValueError("not an object")  # noqa: TRY004 - to the caller it is bad data.

@@ -1,4 +1,4 @@
-"""Records in words, from their JSON: of this version of the broker or another one."""
+"""Descriptions of records, from their JSON, written by this version of the broker or another."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ from kohort.broker.core.history.wording import ClockText, shown
 
 
 def told_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
-    """Why, in one sentence without its full stop. Of a broker that is newer than this, and may know
-    causes that are unknown here, its own words, or what it calls the cause.
+    """Return the reason in one sentence without a full stop. For a record of a newer broker with
+    causes unknown here: that broker's own sentence, or its name of the cause.
     """
     try:
         return sentence(from_json(record), clock_text)
@@ -24,7 +24,7 @@ def told_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
 
 
 def told_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[str]:
-    """What the sentence rests on, a line each."""
+    """Return the evidence for the sentence, one per line."""
     try:
         return evidence(from_json(record), clock_text)
     except ValueError as error:

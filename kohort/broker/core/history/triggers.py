@@ -14,11 +14,13 @@ _LEAVING: Final = frozenset({TriggerKind.MEMBER_LEFT, TriggerKind.REMOVED_BY_ADM
 
 
 def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
-    """`began_ms` (monotonic) is for a further cause: when the rebalance that it adds to began."""
+    """Make the record of a cause; `began_ms` (monotonic) is the start of the rebalance, for a
+    further cause.
+    """
     trigger = cause.trigger
     member = trigger.member
     timeout_ms = trigger.timeout_ms
-    # What LeaveGroup says is the member's own text, as that of a join is.
+    # The reason in LeaveGroup is the member's own text, like that of a join.
     is_leaving = trigger.kind in _LEAVING
     stated = stated_fields(trigger.reason)
     if is_leaving:
@@ -50,7 +52,7 @@ def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
 
 
 def stated_fields(stated: StatedReason) -> dict[str, Any]:
-    """What a join said of itself, as the four fields that records have for it."""
+    """Return the stated reason of a join as the four fields that records have for it."""
     return {
         "reason": stated.reason.name if stated.reason else None,
         "reason_source": _SOURCES[stated.source],
@@ -60,5 +62,5 @@ def stated_fields(stated: StatedReason) -> dict[str, Any]:
 
 
 def cut_or_none(text: str | None) -> str | None:
-    """Cuts a text like `cut_id`; None stays None."""
+    """Cut a text like `cut_id`; None stays None."""
     return None if text is None else cut_id(text)

@@ -1,4 +1,4 @@
-"""Words for times, members and causes, in one line whatever a peer has called itself."""
+"""Text for times, members and causes, in one line whatever names a peer uses."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -8,20 +8,20 @@ from kohort.broker.core.group.protocols import CONSUMER
 from kohort.broker.core.history.model import TriggerRecord
 
 ClockText: TypeAlias = Callable[[int], str]
-"""How a moment is written: from milliseconds since 1970."""
+"""Formats a moment, given in milliseconds since 1970."""
 
 _MINUTE_MS: Final = 60_000
 _DAY_S: Final = 86_400
 
 
 def utc_time(wall_ms: int) -> str:
-    """The time of day, in UTC: "14:03:07"."""
+    """Return the time of day, in UTC: "14:03:07"."""
     seconds = wall_ms // 1_000 % _DAY_S
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def duration(ms: int) -> str:
-    """850 ms, 3.2 s, 45 s, 5 min, 5 min 30 s."""
+    """Format a duration: 850 ms, 3.2 s, 45 s, 5 min, 5 min 30 s."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 2 * _MINUTE_MS:
@@ -32,19 +32,19 @@ def duration(ms: int) -> str:
 
 
 def shown(text: str) -> str:
-    """`text` with everything that could break a line, or a terminal, written out."""
+    """Return `text` with every character escaped that could break a line or a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def counted(count: int, noun: str) -> str:
-    """1 member, 2 members."""
+    """Format a count: 1 member, 2 members."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(ids: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
-    """A few of the ids, and how many more there are of `count`."""
+    """Format the first few ids, and how many more there are of `count`."""
     total = len(ids) if count is None else count
     names = ", ".join(shown(text) for text in ids[:most])
     left = total - min(len(ids), most)
@@ -52,7 +52,7 @@ def listed(ids: Sequence[str], count: int | None = None, *, most: int = 3) -> st
 
 
 def member_text(member_id: str, instance_id: str | None, host: str | None) -> str:
-    """Member X (static id y, host z)."""
+    """Format a member: member X (static id y, host z)."""
     details = []
     if instance_id is not None:
         details.append(f"static id {shown(instance_id)}")
@@ -63,7 +63,7 @@ def member_text(member_id: str, instance_id: str | None, host: str | None) -> st
 
 
 def cause_text(trigger: TriggerRecord, protocol_type: str | None = CONSUMER) -> str:
-    """What happened, as half a sentence: "member X (host z) left"."""
+    """Describe a cause as a clause: "member X (host z) left"."""
     return _happened(trigger, protocol_type) + _stated(trigger)
 
 
@@ -147,7 +147,7 @@ def _changed(trigger: TriggerRecord, protocol_type: str | None) -> str:
 
 
 def _stated(trigger: TriggerRecord) -> str:
-    """What the client itself says, marked as such."""
+    """Format the client's own statement, marked as such."""
     text = f'"{shown(trigger.reason_text)}"' if trigger.reason_text else ""
     if trigger.reason_source == "tag":
         reason = trigger.reason or f"reason {trigger.reason_number}"

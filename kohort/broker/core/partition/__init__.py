@@ -1,1 +1,1 @@
-"""Pure rules of one partition: which batches it accepts, and what idempotent producers may send."""
+"""Pure rules of one partition: which batches it accepts, and the state of idempotent producers."""

@@ -1,6 +1,6 @@
-"""What is wrong with a batch can mostly be told from the 61 bytes of its header, and its CRC.
+"""Checks of a batch that need only the 61 bytes of its header, and its CRC.
 
-Each check returns for what is right and raises RejectionError for what is not.
+Each check returns normally if the batch is valid, and raises RejectionError if not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAGIC_POSITION = 16
 
 
 def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
-    """The one batch there must be. Nothing here depends on the partition."""
+    """Return the single batch of a request. Independent of the partition."""
     if not records:
         reject(ErrorCode.INVALID_RECORD, "no batch", tells_log_start=False)
     view = memoryview(records)
@@ -46,12 +46,13 @@ def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
 
 
 def _check_beginning(view: memoryview) -> None:
-    """Magic and length, which Kafka answers in its own way when they cannot be right."""
+    """Check magic and length, for which Kafka has specific answers."""
     if len(view) <= _MAGIC_POSITION:
         reject(ErrorCode.INVALID_RECORD, "batch is cut short", tells_log_start=False)
     (magic,) = view[_MAGIC_POSITION : _MAGIC_POSITION + 1].cast("b")
     if 0 <= magic < MAGIC:
-        # Sets of the formats before 2017; clients that write them can be told to write newer ones.
+        # Message sets from before 2017; clients that write them can be configured to write newer
+        # ones.
         message = f"message format {magic} is not supported, only {MAGIC}"
         reject(ErrorCode.INVALID_RECORD, message, tells_log_start=False)
     if magic != MAGIC:
@@ -64,7 +65,7 @@ def _check_beginning(view: memoryview) -> None:
 
 
 def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
-    """What the batch and the request around it must agree on."""
+    """Check that the batch and its request are consistent."""
     codec_id = header.attributes & CODEC_MASK
     if codec_id == CompressionType.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
         reject(
@@ -84,7 +85,7 @@ def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
 
 
 def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) -> None:
-    """Where the batch claims to lie, how long it is, and whether it is as it was sent."""
+    """Check the base offset, the length and the CRC."""
     if header.base_offset != 0:
         reject(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset} instead of 0")
     if len(batch) > topic.max_message_bytes:
@@ -99,7 +100,7 @@ def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) ->
 
 
 def check_header(header: BatchHeader) -> None:
-    """What the fields of the header say of each other."""
+    """Check that the fields of the header are consistent."""
     attributes = header.attributes
     count = header.record_count
     if count <= 0:

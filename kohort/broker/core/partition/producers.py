@@ -1,17 +1,17 @@
-"""What a partition remembers of its producers, and what it lets them send next (KIP-98, KIP-890).
+"""The producer state of a partition, and what each producer may send next (KIP-98, KIP-890).
 
-Producers number their records per partition. The partition keeps the last five batches of each,
-as a client has at most five requests in flight: a batch sent again is answered with the offset it
-got the first time, a gap is refused, and a producer that was replaced (lower epoch) is fenced.
+Producers number their records per partition. The partition remembers the last five batches of each,
+as a client has at most five requests in flight: a batch sent again is answered with its original
+offset, a gap is refused, and a producer that was replaced (lower epoch) is fenced.
 
 A transactional batch opens a transaction of its producer here, and a marker of the coordinator ends
-it. A marker of a higher epoch fences what may still be under way in the old one.
+it. A marker with a higher epoch fences requests of the old epoch that are still in flight.
 
-Pure: nothing is appended here and time is an argument. `check` and `check_marker` judge,
-`note_appended` and `note_marker` record; the latter two are used alike for live batches and when a
-log is read again after a start. State is forgotten after producer.id.expiration.ms without an
-append by the broker's clock, but never while a transaction is open. (Kafka goes by the records' own
-timestamps, by which a producer of old records is forgotten while it is still sending.)
+Pure: nothing is appended here and time is an argument. `check` and `check_marker` decide,
+`note_appended` and `note_marker` record; the latter two are used both for live batches and when a
+log is read at a start. State is dropped after producer.id.expiration.ms without an append by the
+broker's clock, but never while a transaction is open. (Kafka uses the records' own timestamps, so
+it drops a producer of old records while it is still sending.)
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from kohort.protocol.records.batch import (
 
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 100_000
-"""Per partition. Beyond it the one that was quiet longest is forgotten, as if it had expired: ids
-are free to invent, and this is about 50 MB. Kafka has no limit here. One with an open transaction
-is not forgotten; the coordinator bounds how many those are."""
+"""Per partition. Beyond it the least recently active producer is dropped, as if it had expired:
+clients can invent ids, and this is about 50 MB. Kafka has no limit here. Producers with an open
+transaction are kept; the coordinator bounds their number."""
 _LOOKED_AT_MAX: Final = 8
-"""Producers looked at to find one to forget."""
+"""Producers examined to find one to drop."""
 
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
-"""In the place of the first offset of an open transaction."""
+"""Used in place of the first offset if no transaction is open."""
 EXHAUSTED_EPOCH: Final = 32_767
-"""No client holds it; markers alone carry it, when 32766 was the last that a producer could use."""
+"""No client has it; only markers do, when 32766 was the last epoch that a producer could use."""
 EPOCH_RISES_SINCE: Final = 2
 """transaction.version from which a marker has a higher epoch than the batches it ends."""
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer that is in the log."""
+    """A batch of a producer in the log."""
 
     first_sequence: int
     last_sequence: int
@@ -67,16 +67,18 @@ class AppendedBatch(NamedTuple):
 
 
 class UnendedTransactionError(KafkaError):
-    """A transaction would span two epochs: the marker of the first one is missing (our fault)."""
+    """A transaction would span two epochs: the marker of the first one is missing (an internal
+    error).
+    """
 
 
 class ProducerSnapshot(NamedTuple):
-    """One producer in the fields of Kafka's producer snapshot files, which hold one batch each."""
+    """One producer in the fields of Kafka's producer snapshot files, which have one batch each."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    """-1 without a batch: the epoch was raised by a marker, or there were only markers."""
+    """-1 without a batch: a marker raised the epoch, or there were only markers."""
     last_offset: int
     """-1 without a batch."""
     offset_delta: int
@@ -85,25 +87,26 @@ class ProducerSnapshot(NamedTuple):
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """-1 before the first marker."""
     current_transaction_first_offset: int = NO_TRANSACTION
-    """-1: none open."""
+    """-1: no open transaction."""
 
 
 @dataclass(slots=True, eq=False)
 class ProducerEntry:
-    """One producer as this partition knows it."""
+    """The state of one producer in this partition."""
 
     producer_epoch: int
     last_ms: int
     """When its last batch or marker was appended."""
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-    """Oldest first, all of the current epoch; none if a marker raised that, or all were markers."""
+    """Oldest first, all of the current epoch; empty if a marker raised that, or there were only
+    markers."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """The last marker's."""
+    """The epoch in the last marker."""
     transaction_first_offset: int = NO_TRANSACTION
-    """Where the open transaction begins."""
+    """First offset of the open transaction."""
 
     def find(self, first_sequence: int, last_sequence: int) -> AppendedBatch | None:
-        """The remembered batch with exactly these sequences."""
+        """Return the remembered batch with exactly these sequences."""
         for batch in reversed(self.batches):
             if (batch.first_sequence, batch.last_sequence) == (first_sequence, last_sequence):
                 return batch
@@ -118,13 +121,13 @@ class ProducerState:
         self._entries: dict[int, ProducerEntry] = {}
         """By producer id, in the order of their last append."""
         self.spans: Final = TransactionSpans()
-        """Where their transactions lie."""
+        """The offsets of their transactions."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer; None if nothing is, or no longer."""
+        """Return the state of a producer; None if there is none."""
         return self._entries.get(producer_id)
 
     def check(
@@ -134,22 +137,23 @@ class ProducerState:
         is_first_of_epoch_zero: bool = False,
         is_numbered: bool = True,
     ) -> AppendedBatch | None:
-        """Whether a batch of records may be appended next.
+        """Check whether a batch of records may be appended next.
 
         Args:
-            is_first_of_epoch_zero: the first sequence of an epoch must be 0 even where nothing is
-                known of the producer, as in transactions of version 2 (KIP-890). Producers of older
-                ones may go on from a past that the partition has forgotten.
-            is_numbered: false for what the broker itself writes in the name of a producer, as the
-                coordinator of groups does: sequences say nothing there, and none is a repetition.
+            is_first_of_epoch_zero: whether the first sequence of an epoch must be 0 even for an
+                unknown producer, as in transactions of version 2 (KIP-890). Producers of older ones
+                may continue from state that the partition has dropped.
+            is_numbered: false for batches that the broker itself writes for a producer, as the
+                group coordinator does: their sequences mean nothing, and none is a duplicate.
 
         Returns:
-            None if it may; the batch in the log that it repeats if it must not be appended again.
+            None if it may; otherwise the batch in the log that it duplicates.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH for a producer that was replaced,
-                OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a repetition too old to be known,
-                INVALID_TXN_STATE for a plain batch while a transaction of the producer is open.
+                OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a duplicate too old to be known,
+                INVALID_TXN_STATE for a non-transactional batch while a transaction of the producer
+                is open.
             UnendedTransactionError: KAFKA_STORAGE_ERROR for a transactional batch of a higher epoch
                 while a transaction of a lower one is open.
         """
@@ -187,14 +191,15 @@ class ProducerState:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """Whether a marker may be appended; one without an open transaction may, and ends nothing.
+        """Check whether a marker may be appended; one without an open transaction may, and ends
+        nothing.
 
         Args:
             transaction_version: 2 or more if the epoch rises with every transaction.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED: a later marker is
-                there already, and what this one is about has ended.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED: there is a later
+                marker already, and the transaction has ended.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -203,7 +208,7 @@ class ProducerState:
             transaction_version >= EPOCH_RISES_SINCE
             and producer_epoch == entry.producer_epoch
             and producer_epoch != EXHAUSTED_EPOCH
-            # A marker that is written again: the one before has ended the transaction.
+            # A marker that is written again: the first one has ended the transaction.
             and entry.transaction_first_offset != NO_TRANSACTION
         ):
             raise _fenced(producer_id, entry.producer_epoch, producer_epoch)
@@ -215,10 +220,10 @@ class ProducerState:
             )
 
     def note_appended(self, header: BatchHeader, *, base_offset: int, timestamp: int) -> None:
-        """Remember a batch of records that is in the log at `base_offset`, appended at `timestamp`.
+        """Record a batch of records that is in the log at `base_offset`, appended at `timestamp`.
 
-        It is not checked again: what the log holds was accepted, and a log that lost its beginning
-        continues a producer in the middle. Control batches are left to `note_marker`.
+        It is not checked again: batches in the log were accepted, and in a log that lost its
+        beginning a producer continues in the middle. Control batches are for `note_marker`.
         """
         producer_id = header.producer_id
         if producer_id <= NO_PRODUCER_ID or header.attributes & CONTROL_BIT:
@@ -258,7 +263,9 @@ class ProducerState:
         offset: int,
         timestamp: int,
     ) -> AbortedTransaction | None:
-        """Remember a marker that is in the log; what the index of aborted transactions gets."""
+        """Record a marker that is in the log; return the entry for the index of aborted
+        transactions.
+        """
         entry = self._note_epoch(producer_id, producer_epoch, timestamp)
         entry.coordinator_epoch = coordinator_epoch
         first_offset = entry.transaction_first_offset
@@ -271,16 +278,16 @@ class ProducerState:
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def note_emptied_marker(self, header: BatchHeader, *, timestamp: int) -> None:
-        """Remember what compaction has left of a marker: that its producer reached the epoch.
+        """Record what compaction has left of a marker: its producer reached the epoch.
 
-        Kafka forgets the epoch when it reads such a log again, and would let a fenced one send.
+        Kafka loses the epoch when it reads such a log again, and would let a fenced producer send.
         """
         known = self._entries.get(header.producer_id)
         if known is None or known.producer_epoch < header.producer_epoch:
             self._note_epoch(header.producer_id, header.producer_epoch, timestamp)
 
     def _note_epoch(self, producer_id: int, producer_epoch: int, timestamp: int) -> ProducerEntry:
-        """The entry of a producer whose marker came; a change of the epoch forgets its batches."""
+        """Update the entry of a producer for a marker; a change of the epoch drops its batches."""
         entry = self._entries.pop(producer_id, None)
         if entry is None:
             entry = ProducerEntry(producer_epoch, timestamp)
@@ -298,7 +305,7 @@ class ProducerState:
         return None if producer_id is None else self._entries[producer_id].last_ms
 
     def open_transactions(self, at_most: int | None = None) -> list[OpenTransaction]:
-        """Every open transaction, or the first so many, by first offset."""
+        """Return the open transactions, or the first `at_most`, by first offset."""
         entries = self._entries
         return [
             OpenTransaction(
@@ -311,7 +318,7 @@ class ProducerState:
         ]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an append for `expiration_ms`; how many that were."""
+        """Drop producers without an append for `expiration_ms`; return how many."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
@@ -323,16 +330,16 @@ class ProducerState:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget everything, as before a log is read again."""
+        """Drop all state, before a log is read again."""
         self._entries.clear()
         self.spans.clear()
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """Every producer with its last batch, which is all that survives a start."""
+        """Return every producer with its last batch, which is what survives a restart."""
         return [_taken(producer_id, entry) for producer_id, entry in self._entries.items()]
 
     def restore(self, snapshot: Iterable[ProducerSnapshot]) -> None:
-        """Replace everything by what a snapshot holds, in its order."""
+        """Replace all state by a snapshot, in its order."""
         self.clear()
         opened = []
         for taken in snapshot:
@@ -364,13 +371,13 @@ class ProducerState:
             self._forget_one()
 
     def _forget_one(self) -> None:
-        """Forget the producer that was quiet longest among those without an open transaction."""
+        """Drop the least recently active producer without an open transaction."""
         for _ in range(_LOOKED_AT_MAX):
             producer_id = next(iter(self._entries))
             entry = self._entries.pop(producer_id)
             if entry.transaction_first_offset == NO_TRANSACTION:
                 return
-            # Out of the way, or it would be looked at each time.
+            # Moved to the end, or it would be examined each time.
             self._entries[producer_id] = entry
 
 
@@ -389,7 +396,7 @@ def _taken(producer_id: int, entry: ProducerEntry) -> ProducerSnapshot:
 
 
 def _check_goes_on(entry: ProducerEntry, header: BatchHeader) -> None:
-    """Whether a batch belongs to the transaction that is open."""
+    """Check that a batch belongs to the open transaction."""
     if not header.attributes & TRANSACTIONAL_BIT:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,

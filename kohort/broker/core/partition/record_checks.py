@@ -1,7 +1,7 @@
-"""Checks behind the header of a batch, in steps: each generator yields where others may go first.
+"""Checks of a batch's records, in steps: each generator yields where other work may run.
 
-A batch of 1 MB can hold 150,000 records, a compressed one ten million. The steps are of a few
-milliseconds each, so that a large or hostile batch costs its sender time and no other client.
+A batch of 1 MB can contain 150,000 records, a compressed one ten million. Each step takes a few
+milliseconds, so that a large or hostile batch delays only its sender.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kohort.protocol.records.varint import read_varint
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, read_span, skip_records
 
 RECORD_ERRORS_MAX = 100
-"""Most records of one batch that an answer explains; Kafka explains all of them."""
+"""The most records of one batch that a response explains; Kafka explains all of them."""
 
 _FRAMES_PER_STEP = 16_384
 _RECORDS_PER_STEP = 2_048
@@ -33,9 +33,10 @@ Steps = Generator[None, None, None]
 
 
 def framing_steps(block: Block, record_count: int) -> Steps:
-    """The first record parses, the lengths of all fill the block exactly, else DecodeError.
+    """Check that the first record parses and the lengths of all fill the block exactly, or raise
+    DecodeError.
 
-    What a producer does wrong inside of records it mostly does wrong in the first one as well.
+    Most errors that producers make in records also occur in the first one.
     """
     _check_count(block, record_count)
     first = read_span(block, 0)
@@ -64,7 +65,7 @@ def _check_body(block: Block, position: int, body_bytes_max: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TimestampRange:
-    """The timestamps a topic accepts, both ends included; NO_TIMESTAMP always is."""
+    """The timestamps that a topic accepts, both ends included; NO_TIMESTAMP is always accepted."""
 
     earliest: float
     latest: float
@@ -74,7 +75,7 @@ class TimestampRange:
         return self.earliest <= timestamp <= self.latest or timestamp == NO_TIMESTAMP
 
     def objection(self, timestamp: int, index: int) -> RecordError:
-        """Why the record at `index` is refused."""
+        """Return the error for the record at `index`."""
         return RecordError(
             index,
             f"Timestamp {timestamp} of message with offset {index} is out of range. "
@@ -83,11 +84,11 @@ class TimestampRange:
 
 
 ANY_TIMESTAMP = TimestampRange(-math.inf, math.inf)
-"""For records whose own timestamps are not going to count."""
+"""For records whose own timestamps are not used."""
 
 
 def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> TimestampRange:
-    """What message.timestamp.before.max.ms and .after.max.ms allow at this moment."""
+    """Return what message.timestamp.before.max.ms and .after.max.ms allow at this time."""
     return TimestampRange(
         max(wall_ms - before_max_ms, _INT64_MIN), min(wall_ms + after_max_ms, _INT64_MAX)
     )
@@ -95,29 +96,30 @@ def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> Time
 
 @dataclass(slots=True, eq=False)
 class RecordRules:
-    """What every single record is held to, and what was found."""
+    """The rules for every single record, and the violations found."""
 
     timestamps: TimestampRange
     needs_key: bool
     body_bytes_max: int
-    """Limit of a record without its length field."""
+    """Limit for a record without its length field."""
     max_timestamp: int = NO_TIMESTAMP
-    """Highest timestamp among the records, once all have been looked at."""
+    """Highest timestamp of the records, once all have been examined."""
     bad_timestamps: int = 0
     bad_keys: int = 0
     errors: list[RecordError] = field(default_factory=list)
     """The first RECORD_ERRORS_MAX of them."""
 
     def object(self, error: RecordError) -> None:
-        """Note what is wrong with a record."""
+        """Add a violation."""
         if len(self.errors) < RECORD_ERRORS_MAX:
             self.errors.append(error)
 
 
 def full_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps:
-    """Every record parses, follows the one before it and is held to `rules`, else DecodeError.
+    """Check that every record parses, follows the one before it and obeys `rules`, or raise
+    DecodeError.
 
-    Violations of `rules` do not raise; they are noted there.
+    Violations of `rules` are not raised but added to it.
     """
     count, base_timestamp = header.record_count, header.base_timestamp
     _check_count(block, count)

@@ -1,12 +1,12 @@
-"""Whether a partition takes what a Produce request holds for it.
+"""Validates the batch that a Produce request has for a partition.
 
-Pure: buffer, topic configs and time in, a verdict out; one partition's refusal says nothing of the
-others. The order of the checks is Kafka's, as it decides which of two faults is told. Where Kafka
-answers UNKNOWN_SERVER_ERROR or not at all (records that do not decompress, null records, unknown
-codecs) the answer is INVALID_RECORD, and bytes behind the one batch, which Kafka drops while it
-acknowledges the rest, are refused: an answer must not cover what is not stored.
+Pure: buffer, topic configs and time in, a verdict out; partitions are refused independently. The
+order of the checks is Kafka's, as it decides which of two faults is reported. Where Kafka answers
+UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null records, unknown
+codecs) the answer is INVALID_RECORD, and bytes after the single batch, which Kafka drops while it
+acknowledges the rest, are refused: an acknowledgement must not cover data that is not stored.
 
-How much is looked at is told in `verdict.ValidationDepth`.
+`verdict.ValidationDepth` describes how much is examined.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def validate(
     terms: ProduceTerms,
     policy: ValidationPolicy = _DEFAULT_POLICY,
 ) -> Verdict:
-    """The verdict at once, however long it takes; for what validation_steps does in steps."""
+    """Return the verdict without pauses, however long it takes; see validation_steps."""
     steps = validation_steps(records, topic, terms, policy)
     while True:
         try:
@@ -86,7 +86,7 @@ def validation_steps(
     terms: ProduceTerms,
     policy: ValidationPolicy = _DEFAULT_POLICY,
 ) -> Generator[None, None, Verdict]:
-    """Judge what a request holds for one partition; the verdict is the generator's return value.
+    """Validate a partition's part of a request; the verdict is the generator's return value.
 
     It yields after every few milliseconds of work on a batch, which for ordinary batches is never.
     An unfinished one may hold `policy.inflated_bytes_limit` bytes and twice that for a moment, so a
@@ -118,7 +118,7 @@ def _judge_records(
     terms: ProduceTerms,
     policy: ValidationPolicy,
 ) -> Generator[None, None, ValidBatch]:
-    """Look behind the header as far as need be, and set the timestamps as the topic wants them."""
+    """Examine the records as far as necessary, and set the timestamps as the topic requires."""
     stamps_itself = topic.message_timestamp_type == _LOG_APPEND_TIME
     allowed = timestamp_range(
         terms.wall_ms, topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
@@ -152,7 +152,9 @@ def _judge_records(
 def _check_claimed_append_time(
     header: BatchHeader, allowed: TimestampRange, *, stamps_itself: bool
 ) -> None:
-    """A client says that a broker set the timestamps. All records have the header's, then."""
+    """Check a batch with append time set by the client. All its records have the header's
+    timestamp.
+    """
     if stamps_itself:
         error = RecordError(0, "Producer should not set timestamp type to LogAppendTime.")
     elif header.max_timestamp not in allowed:
@@ -175,10 +177,10 @@ def _depth(
     *,
     has_own_timestamps: bool,
 ) -> ValidationDepth:
-    """The policy's, but more where rules speak of records or the header seems wrong about them.
+    """Return the depth of the policy, or more if rules concern records or the header looks wrong.
 
     Every client writes its first record's timestamp as base and the highest as maximum; a batch
-    where that cannot be so is parsed, and gets its true maximum, which the time index relies on.
+    where that is impossible is parsed, and gets its true maximum, on which the time index relies.
     """
     if rules.needs_key:
         return ValidationDepth.FULL
@@ -189,7 +191,7 @@ def _depth(
     ):
         return ValidationDepth.FULL
     if rules.body_bytes_max < policy.inflated_bytes_limit:
-        # Only what is inflated can be seen to hold a record that is too large.
+        # A record that is too large can only be detected after decompression.
         return _AT_LEAST_FRAMING[policy.depth]
     return policy.depth
 
@@ -208,7 +210,7 @@ def _check_findings(rules: RecordRules) -> None:
 def _stamped(
     header: BatchHeader, batch: memoryview, max_timestamp: int, append_time_ms: int | None
 ) -> ValidBatch:
-    """The batch as it is stored; copied only where its header has to change behind the CRC."""
+    """Return the batch to store; copied only if its header has to be changed after the CRC."""
     if append_time_ms is not None:
         changed = with_log_append_time(batch, header, append_time_ms)
     elif header.attributes & LOG_APPEND_TIME_BIT or max_timestamp != header.max_timestamp:

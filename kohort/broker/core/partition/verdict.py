@@ -1,4 +1,4 @@
-"""What validation of a produced batch is told, and what it answers."""
+"""The inputs and results of validating a produced batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 
 
 class TopicRules(Protocol):
-    """The topic configs that decide about a batch, under Kafka's names and in its units."""
+    """The topic configs that validation uses, under Kafka's names and in its units."""
 
     @property
     def cleanup_policy(self) -> Sequence[str]: ...
@@ -31,7 +31,7 @@ class TopicRules(Protocol):
 
 
 class ProduceTerms(NamedTuple):
-    """What one Produce request says for all its partitions, and when it is judged."""
+    """The parameters of a Produce request for all its partitions, and the time."""
 
     api_version: int
     acks: int
@@ -74,44 +74,44 @@ class ValidationPolicy(NamedTuple):
 
     depth: ValidationDepth = ValidationDepth.FRAMING
     inflated_bytes_limit: int = INFLATED_BYTES_LIMIT
-    """A batch that inflates to more is refused, if it is opened at all."""
+    """A batch that decompresses to more is refused, if it is opened at all."""
 
 
 class RecordError(NamedTuple):
-    """What is wrong with one record of a refused batch, which `batch_index` counts from 0."""
+    """An error in one record of a refused batch; `batch_index` counts from 0."""
 
     batch_index: int
     message: str
 
 
 class ValidBatch(NamedTuple):
-    """A batch that may be appended, as it has to be stored but for offset and leader epoch."""
+    """A batch that may be appended, as it is to be stored except for offset and leader epoch."""
 
     header: BatchHeader
-    """Agrees with `batch`."""
+    """Consistent with `batch`."""
     batch: bytes | memoryview
     """Exactly one batch. The request's own bytes unless a timestamp had to be changed."""
     log_append_time_ms: int = -1
-    """What the response tells; -1 unless the topic stamps records itself."""
+    """The append time in the response; -1 unless the topic uses LogAppendTime."""
 
 
 class RejectedBatch(NamedTuple):
-    """A batch that is not appended; nothing of it is."""
+    """A refused batch; nothing of it is appended."""
 
     code: ErrorCode
     message: str
     record_errors: tuple[RecordError, ...] = ()
-    """For Produce v8 and later (KIP-467); the first of them if there are very many."""
+    """For Produce v8 and later (KIP-467); only the first if there are very many."""
     tells_log_start: bool = True
-    """Whether the response has the log start offset: Kafka leaves -1 where it refuses a batch
-    before it looks at the partition's log."""
+    """Whether the response has the log start offset: Kafka has -1 where it refuses a batch before
+    it accesses the partition's log."""
 
 
 Verdict: TypeAlias = ValidBatch | RejectedBatch
 
 
 class RejectionError(Exception):
-    """Carries a refusal out of the checks to where it becomes the verdict."""
+    """Passes a refusal from the checks to where it becomes the verdict."""
 
     def __init__(self, verdict: RejectedBatch) -> None:
         super().__init__(verdict)
@@ -119,5 +119,5 @@ class RejectionError(Exception):
 
 
 def reject(code: ErrorCode, message: str, *, tells_log_start: bool = True) -> NoReturn:
-    """Refuse a batch for something that no single record is to blame for."""
+    """Refuse a batch for an error that is not in a single record."""
     raise RejectionError(RejectedBatch(code, message, tells_log_start=tells_log_start))

@@ -18,7 +18,7 @@ from kohort.broker.core.security.acls import (
     Rule,
     RuleFilter,
 )
-from kohort.broker.core.security.rule_index import RuleIndex
+from kohort.broker.core.security.rule_index import Found, RuleIndex
 from kohort.broker.core.security.session import Principal, Session
 
 ANSWERS_MAX: Final = 10_000
@@ -58,6 +58,7 @@ class Authorizer:
             self._index.add(rule)
         self._answers: dict[_Question, bool] = {}
         self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
+        self._is_suspended = False
         self.revision = 0
         """Grows with every change of rules, for those who keep what depends on them."""
 
@@ -76,6 +77,12 @@ class Authorizer:
         self._some = {}
         self.revision += 1
 
+    def suspend(self, *, is_suspended: bool) -> None:
+        """Allow nothing but to super users, as long as nobody knows whether rules are missing."""
+        if is_suspended is not self._is_suspended:
+            self._is_suspended = is_suspended
+            self.change()
+
     def rules(self) -> list[Rule]:
         """All rules as they are now, oldest first."""
         return list(self._index)
@@ -91,15 +98,19 @@ class Authorizer:
     def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the principal of a session may do this to the resource, be there one or not."""
         question = (session.principal, session.host, operation, kind, name)
+        if len(name) > NAME_LENGTH_MAX:
+            return self._is_allowed(question)
         known = self._answers.get(question)
         if known is None:
-            allowed = self.verdict(*question).allowed
-            if len(name) > NAME_LENGTH_MAX:
-                return allowed
+            known = self._is_allowed(question)
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers = {}
-            known = self._answers[question] = allowed
+            self._answers[question] = known
         return known
+
+    def _is_allowed(self, question: _Question) -> bool:
+        decided = self._decision(question)
+        return decided.permission is Permission.ALLOW if isinstance(decided, Found) else decided
 
     def verdict(
         self,
@@ -110,17 +121,35 @@ class Authorizer:
         name: str,
     ) -> Verdict:
         """The same decision with its reason, never from memory."""
+        decided = self._decision((principal, host, operation, kind, name))
+        if isinstance(decided, Found):
+            return Verdict(decided.permission is Permission.ALLOW, str(decided.rule(kind)))
+        return Verdict(decided, self._reason(principal, kind, name))
+
+    def _decision(self, question: _Question) -> Found | bool:
+        """What decided, or whether it is allowed where no rule applies."""
+        principal, host, operation, kind, name = question
         who = str(principal)
         if who in self.super_users:
-            return Verdict(True, "super user")
-        rule, has_matched = self._index.decide(who, host, operation, kind, name)
-        if rule is not None:
-            return Verdict(rule.permission is Permission.ALLOW, str(rule))
-        if has_matched:
-            return Verdict(False, "no rule of the matching patterns applies")
+            return True
+        if self._is_suspended:
+            return False
+        found = self._index.decide(who, host, operation, kind, name)
+        if found is not None:
+            return found
+        return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
+
+    def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:
+        """Why it is allowed or not, where no rule applies."""
+        if str(principal) in self.super_users:
+            return "super user"
+        if self._is_suspended:
+            return "rules were lost, and what is left has not been confirmed"
+        if self._index.matches(kind, name):
+            return "no rule of the matching patterns applies"
         if self.allow_everyone_if_no_acl_found:
-            return Verdict(True, "no pattern matches, and allow.everyone.if.no.acl.found is set")
-        return Verdict(False, "no pattern matches")
+            return "no pattern matches, and allow.everyone.if.no.acl.found is set"
+        return "no pattern matches"
 
     def allows_some(self, session: Session, operation: Operation, kind: ResourceType) -> bool:
         """Whether the principal may do this to some resource of a type, be there one or not."""
@@ -128,8 +157,8 @@ class Authorizer:
         known = self._some.get(question)
         if known is None:
             known = self.allows(session, operation, kind, _PROBE) or (
-                self._index.allows_some(str(session.principal), session.host, operation, kind)
-                is not None
+                not self._is_suspended
+                and self._index.allows_some(str(session.principal), session.host, operation, kind)
             )
             if len(self._some) >= ANSWERS_MAX:
                 self._some = {}

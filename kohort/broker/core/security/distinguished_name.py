@@ -4,6 +4,7 @@ Read from the certificate's own bytes: what `ssl` tells of a subject has lost th
 and other libraries write other texts, which would be other users.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,6 +37,8 @@ _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 """UTF8String, PrintableString, T61String, IA5String, GeneralString and BMPString."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SPACES: Final = " \r"
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\00")
+"""A NUL as a subject has it: behind a backslash that is not itself behind one."""
 
 
 def subject_of(certificate: bytes) -> str:
@@ -52,6 +55,15 @@ def subject_of(certificate: bytes) -> str:
     except IndexError as error:
         raise DerError("the certificate's subject is cut off") from error
     return ",".join(reversed(parts))
+
+
+def has_nul(subject: str) -> bool:
+    """Whether a subject, as `subject_of` writes it, has a NUL in a value.
+
+    No name of anybody has one. An authority that checks names as texts that end there signs what it
+    does not see.
+    """
+    return _NUL.search(subject) is not None
 
 
 def _attributes(relative_name: memoryview) -> Iterator[str]:

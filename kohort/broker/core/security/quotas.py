@@ -1,28 +1,39 @@
 """Limits on what clients may use: for whom they are, which one holds, who is charged.
 
-Defined by KIP-13, KIP-55 and KIP-124. An entity is a user, a client id, or both; either may be the
-default, which holds for all who have none of their own. The account that is charged is that of the
-real names: a default limits each of them and not all together.
+Defined by KIP-13, KIP-55, KIP-124, KIP-599 and KIP-612. An entity is a user, a client id, or both,
+or else an address; each may be the default, which holds for all who have none of their own. The
+account that is charged is that of the real names: a default limits each of them and not all
+together.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from kohort.broker.core.recently_used import RecentlyUsed
 from kohort.broker.core.security.rate import WINDOW_MS, WINDOWS, Rate
+from kohort.broker.core.security.token_bucket import TokenBucket
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
 
 PRODUCER: Final = "producer_byte_rate"
 CONSUMER: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
-KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST})
-"""Limits that are kept to: bytes a second, or percent of the one thread."""
-_WHOLE: Final = frozenset({PRODUCER, CONSUMER})
-_WHOLE_MAX: Final = 2**63 - 1
+MUTATION: Final = "controller_mutation_rate"
+KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
+"""Limits of clients: bytes a second, percent of the one thread, partitions made or removed each
+second."""
+CONNECTION: Final = "connection_creation_rate"
+KEYS_OF_IP: Final = frozenset({CONNECTION})
+"""Limits of addresses: new connections a second."""
+_WHOLE_MAX: Final = {PRODUCER: 2**63 - 1, CONSUMER: 2**63 - 1, CONNECTION: 2**31 - 1}
+"""Limits that are whole numbers, and the largest."""
 
 ACCOUNTS_MAX: Final = 100_000
 """Accounts that are kept; of more the one that was used longest ago goes."""
@@ -57,10 +68,16 @@ class Entity(NamedTuple):
 
     user: Name = None
     client_id: Name = None
+    ip: Name = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Which limits there are for such a one."""
+        return KEYS if self.ip is None else KEYS_OF_IP
 
     def parts(self) -> Iterator[tuple[str, str | None]]:
         """(Type, name), None for the default, as the protocol has them."""
-        for kind, name in ((USER, self.user), (CLIENT_ID, self.client_id)):
+        for kind, name in ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip)):
             if name is not None:
                 yield kind, name if isinstance(name, str) else None
 
@@ -69,8 +86,8 @@ def entity_of(parts: list[tuple[str, str | None]]) -> Entity:
     """The entity of these types and names. Raises QuotaError."""
     names: dict[str, Name] = {}
     for kind, name in parts:
-        if kind not in {USER, CLIENT_ID}:
-            raise QuotaError(f"Limits of entity type '{kind}' cannot be kept here.")
+        if kind not in {USER, CLIENT_ID, IP}:
+            raise QuotaError(f"Unhandled client quota entity type: {kind}")
         if kind in names:
             raise QuotaError(f"Entity type '{kind}' is named twice.")
         if name == "":
@@ -78,32 +95,83 @@ def entity_of(parts: list[tuple[str, str | None]]) -> Entity:
         names[kind] = DEFAULT if name is None else name
     if not names:
         raise QuotaError("Invalid empty client quota entity")
-    return Entity(names.get(USER), names.get(CLIENT_ID))
+    if IP in names:
+        if len(names) > 1:
+            raise QuotaError("Invalid quota entity combination")
+        _check_address(names[IP])
+    return Entity(names.get(USER), names.get(CLIENT_ID), names.get(IP))
 
 
-def check_limit(key: str, value: float) -> None:
+def _check_address(name: Name) -> None:
+    """Raise QuotaError for what is no address as connections have it; names are not resolved."""
+    if not isinstance(name, str):
+        return
+    try:
+        is_plain = str(ip_address(name)) == name
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        raise QuotaError(f"{name} is not a valid IP")
+
+
+def check_limit(entity: Entity, key: str, value: float) -> None:
     """Raise QuotaError for a limit that cannot be."""
-    if key not in KEYS:
+    if key not in entity.keys:
         raise QuotaError(f"Invalid configuration key {key}")
     if not math.isfinite(value) or value <= 0:
         raise QuotaError(f"Quota {key} must be greater than 0")
-    if key in _WHOLE and (value != math.floor(value) or value > _WHOLE_MAX):
-        raise QuotaError(f"Configuration {key} must be a whole number of at most 64 bits")
+    most = _WHOLE_MAX.get(key)
+    if most is not None and (value != math.floor(value) or value > most):
+        raise QuotaError(f"Configuration {key} must be a whole number of at most {most}")
 
 
-_Holding = tuple[float, tuple[str, str]]
-"""A limit, and the names of the account that is charged."""
+class Account:
+    """A limit that holds for a client, and what has been used of it."""
+
+    __slots__ = ("_a_second", "_longest_ms", "_rate", "at_once", "limit", "names")
+
+    def __init__(self, limit: float, names: tuple[str, str], rate: Rate, *, is_time: bool) -> None:
+        """`names` are those of who shares it: user and client id, "" for any."""
+        self.limit = limit
+        self.names = names
+        self.at_once = int(limit * rate.least_ms / 1_000)
+        """The most that one answer may have: what the limit allows in all windows but one."""
+        self._rate = rate
+        self._a_second = limit * MICROSECONDS_OF_A_PERCENT if is_time else limit
+        self._longest_ms = rate.window_ms if is_time else None
+
+    def charge(self, amount: int, now_ms: int) -> int:
+        """Note what was used: bytes, or microseconds of time. Milliseconds for which the client is
+        to be held back, 0 if it has kept within its limit.
+        """
+        throttle_ms = self._rate.use(amount, self._a_second, now_ms)
+        if throttle_ms and self._longest_ms is not None:
+            return min(throttle_ms, self._longest_ms)
+        return throttle_ms
 
 
 class Quotas:
     """All limits, and what has been used of them."""
 
-    def __init__(self, windows: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
-        self._windows = windows
-        self._window_ms = window_ms
+    def __init__(
+        self,
+        windows: int = WINDOWS,
+        window_ms: int = WINDOW_MS,
+        mutation_windows: int = WINDOWS,
+        mutation_window_ms: int = WINDOW_MS,
+    ) -> None:
         self.limits: dict[Entity, dict[str, float]] = {}
-        self._accounts: dict[tuple[str, str, str], Rate] = {}
-        self._holding: dict[tuple[str, str, str], _Holding | None] = {}
+        self._rates: RecentlyUsed[tuple[str, str, str], Rate] = RecentlyUsed(
+            partial(self._new_rate, windows, window_ms), ACCOUNTS_MAX
+        )
+        """By key, user and client id."""
+        self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
+            lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
+        )
+        self._accounts: dict[tuple[str, str, str], Account | None] = {}
+        """What was found for clients; all of it is found anew after a change, and when a rate is
+        new: another one may have had to go for it.
+        """
 
     def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
         """Replace the limits of an entity; none at all forgets it."""
@@ -111,20 +179,33 @@ class Quotas:
             self.limits[entity] = dict(limits)
         else:
             self.limits.pop(entity, None)
-        self._holding = {}
+        self._accounts = {}
 
-    def limit(self, key: str, user: str, client_id: str) -> _Holding | None:
-        """The limit that holds for a client, and the names of the account; None without one."""
+    def account(self, key: str, user: str, client_id: str) -> Account | None:
+        """The limit of bytes or time that holds for a client; None without one."""
         asked = key, user, client_id
         try:
-            return self._holding[asked]
+            return self._accounts[asked]
         except KeyError:
-            if len(self._holding) >= HOLDING_MAX:
-                self._holding = {}
-            found = self._holding[asked] = self._first(key, user, client_id)
+            found = self._found(key, user, client_id)
+            if len(self._accounts) >= HOLDING_MAX:
+                self._accounts = {}
+            self._accounts[asked] = found
             return found
 
-    def _first(self, key: str, user: str, client_id: str) -> _Holding | None:
+    def _found(self, key: str, user: str, client_id: str) -> Account | None:
+        first = self._first(key, user, client_id)
+        if first is None:
+            return None
+        limit, names = first
+        return Account(limit, names, self._rates[key, *names], is_time=key == REQUEST)
+
+    def _new_rate(self, windows: int, window_ms: int) -> Rate:
+        self._accounts = {}
+        return Rate(windows, window_ms)
+
+    def _first(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
+        """The limit that holds for a client, and the names of its account."""
         limits = self.limits
         for entity, account in (
             (Entity(user, client_id), (user, client_id)),
@@ -142,34 +223,26 @@ class Quotas:
         return None
 
     def charge(self, key: str, user: str, client_id: str, amount: int, now_ms: int) -> int:
-        """Note what a client has used: bytes, or microseconds of time. Milliseconds for which it is
-        to be held back, 0 if it has kept within its limit.
+        """Charge the account of a client, if it has one; see `Account.charge`."""
+        account = self.account(key, user, client_id)
+        return 0 if account is None else account.charge(amount, now_ms)
+
+    def take_mutations(self, user: str, client_id: str, amount: int, now_ms: int) -> int:
+        """Note that so many partitions are made or removed. Milliseconds until what is owed then is
+        earned, 0 if nothing is owed or there is no limit; with an amount of 0 it is only asked.
         """
-        holding = self.limit(key, user, client_id)
-        if holding is None:
+        first = self._first(MUTATION, user, client_id)
+        if first is None:
             return 0
-        limit, account = holding
-        rate = self._account(key, account)
-        rate.record(amount, now_ms)
-        if key == REQUEST:
-            throttle_ms = rate.throttle_ms(limit * MICROSECONDS_OF_A_PERCENT, now_ms)
-            return min(throttle_ms, self._window_ms)
-        return rate.throttle_ms(limit, now_ms)
+        limit, names = first
+        bucket = self._buckets[names]
+        bucket.take(amount, limit, now_ms)
+        return bucket.debt_ms(limit, now_ms)
 
-    def bytes_at_once(self, key: str, user: str, client_id: str) -> int | None:
-        """The most that one answer may have: what the limit allows in all windows but one."""
-        holding = self.limit(key, user, client_id)
-        if holding is None:
-            return None
-        return int(holding[0] * (self._windows - 1) * self._window_ms / 1_000)
-
-    def _account(self, key: str, account: tuple[str, str]) -> Rate:
-        name = (key, *account)
-        rate = self._accounts.pop(name, None)
-        if rate is None:
-            rate = Rate(self._windows, self._window_ms)
-            if len(self._accounts) >= ACCOUNTS_MAX:
-                del self._accounts[next(iter(self._accounts))]
-        # The last in the dict is the one that was used last.
-        self._accounts[name] = rate
-        return rate
+    def connection_limit(self, ip: str) -> float | None:
+        """New connections a second that an address may make; None without a limit."""
+        for entity in (Entity(ip=ip), Entity(ip=DEFAULT)):
+            found = self.limits.get(entity, {}).get(CONNECTION)
+            if found is not None:
+                return found
+        return None

@@ -20,11 +20,13 @@ _START, _LAST, _SUM = range(3)
 class Rate:
     """What one account has used. Times are monotonic milliseconds."""
 
-    __slots__ = ("_samples", "_total", "_window_ms", "_windows")
+    __slots__ = ("_samples", "_total", "_windows", "least_ms", "window_ms")
 
     def __init__(self, windows: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
         self._windows = windows
-        self._window_ms = window_ms
+        self.window_ms = window_ms
+        self.least_ms = (windows - 1) * window_ms
+        """The shortest time over which is measured."""
         self._samples: list[list[int]] = []
         """(Begin, last use, sum), oldest first; at most one more than there are windows."""
         self._total = 0
@@ -33,13 +35,31 @@ class Rate:
     def record(self, amount: int, now_ms: int) -> None:
         """Note that so much was used; a negative amount takes back what was noted just before."""
         samples = self._samples
-        if not samples or now_ms - samples[-1][_START] >= self._window_ms:
+        if not samples or now_ms - samples[-1][_START] >= self.window_ms:
             self._forget(now_ms)
             samples.append([now_ms, now_ms, 0])
         current = samples[-1]
         current[_LAST] = now_ms
         current[_SUM] += amount
         self._total += amount
+
+    def use(self, amount: int, limit: float, now_ms: int) -> int:
+        """Note that so much was used, and say how long it takes until no more than `limit` a second
+        have been: `record` and `throttle_ms`, for every request.
+        """
+        samples = self._samples
+        if samples and now_ms - samples[-1][_START] < self.window_ms:
+            # As `record`, without another call.
+            current = samples[-1]
+            current[_LAST] = now_ms
+            current[_SUM] += amount
+            self._total += amount
+        else:
+            self.record(amount, now_ms)
+        if self._total * 1_000 <= limit * self.least_ms:
+            # Within the limit even if all of it was used in the shortest time.
+            return 0
+        return self.throttle_ms(limit, now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long it takes until no more than `limit` a second have been used; 0 if that is so."""
@@ -48,13 +68,13 @@ class Rate:
         if not samples:
             return 0
         elapsed_ms = now_ms - samples[0][_START]
-        missing = self._windows - 1 - elapsed_ms // self._window_ms
-        over_ms = elapsed_ms + max(0, missing) * self._window_ms
+        missing = self._windows - 1 - elapsed_ms // self.window_ms
+        over_ms = elapsed_ms + max(0, missing) * self.window_ms
         # (rate - limit) / limit * window, where the rate is total / window.
         return max(0, round(self._total * 1_000 / limit - over_ms))
 
     def _forget(self, now_ms: int) -> None:
-        kept_ms = self._windows * self._window_ms
+        kept_ms = self._windows * self.window_ms
         samples = self._samples
         while samples and now_ms - samples[0][_LAST] >= kept_ms:
             self._total -= samples.pop(0)[_SUM]

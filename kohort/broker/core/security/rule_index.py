@@ -1,15 +1,16 @@
 """Rules kept so that a question finds those that concern it, however many there are.
 
-By resource type: a dict of literal names and one of prefixes, of which only the lengths that occur
-are asked. What is found there are the rules of one pattern, by principal, so that a pattern with
-ten thousand rules costs a question no more than one with two.
+By principal, as only the rules of who asks and those of everybody decide: their patterns that match
+the name are looked up, see `Prefixes`. What is found there are not rules, but which operations they
+deny and which they allow, as bits; so neither the rules of others nor the number of hosts and
+operations cost a question anything.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import (
     EVERYBODY,
@@ -20,6 +21,7 @@ from kohort.broker.core.security.acls import (
     ResourceType,
     Rule,
 )
+from kohort.broker.core.security.prefixes import LONG, CountedPrefixes
 
 _IMPLIED_BY: Final = {
     Operation.DESCRIBE: frozenset(
@@ -29,56 +31,138 @@ _IMPLIED_BY: Final = {
 }
 """Operations that come with being allowed another; being denied the other takes nothing away."""
 
+_DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
+"""By what is asked, the bits of rules that deny it."""
 _ALLOWING: Final = {
-    operation: frozenset({operation, Operation.ALL, *_IMPLIED_BY.get(operation, ())})
+    operation: sum(
+        {1 << one for one in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
+    )
     for operation in Operation
 }
+"""And of those that allow it."""
 
-_OfPattern = dict[str, dict[Rule, None]]
-"""The rules of one pattern by principal, oldest first."""
+_NONE: Final = (0, 0)
+
+_Place = tuple[str, str]
+"""The name in a pattern, and the host of rules."""
+_Bits = tuple[int, int]
+"""Operations that are denied, and that are allowed."""
+_Matching = tuple[PatternType, _Place, _Bits]
+
+
+class Found(NamedTuple):
+    """Rules that decide a question."""
+
+    permission: Permission
+    principal: str
+    pattern: PatternType
+    place: _Place
+    bits: int
+    """Their operations."""
+
+    def rule(self, kind: ResourceType) -> Rule:
+        """One of them; if there are several, that of the widest operation."""
+        name, host = self.place
+        operation = Operation((self.bits & -self.bits).bit_length() - 1)
+        return Rule(kind, name, self.pattern, self.principal, host, operation, self.permission)
+
+
+class _Owned:
+    """The rules of one principal for one resource type."""
+
+    __slots__ = ("literal", "prefixed", "prefixes")
+
+    def __init__(self) -> None:
+        self.literal: dict[_Place, _Bits] = {}
+        self.prefixed: dict[_Place, _Bits] = {}
+        self.prefixes = CountedPrefixes()
+        """The names in `prefixed`, once for each host."""
+
+    def change(self, rule: Rule, *, is_there: bool) -> bool:
+        """A rule comes or goes; whether it is the first one, or was the last, of its place."""
+        is_prefix = rule.pattern is PatternType.PREFIXED
+        of_pattern = self.prefixed if is_prefix else self.literal
+        place = rule.resource_name, rule.host
+        bit = 1 << rule.operation
+        before = denied, allowed = of_pattern.get(place, _NONE)
+        if rule.permission is Permission.DENY:
+            denied = denied | bit if is_there else denied & ~bit
+        else:
+            allowed = allowed | bit if is_there else allowed & ~bit
+        after = denied, allowed
+        if after == _NONE:
+            del of_pattern[place]
+        else:
+            of_pattern[place] = after
+        if _NONE not in {before, after}:
+            return False
+        if is_prefix:
+            self.prefixes.change(rule.resource_name, is_there=is_there)
+        return True
+
+    def matching(self, host: str, name: str, *, is_literal: bool) -> Iterable[_Matching]:
+        """What applies to a name and a host; without `is_literal`, by no literal pattern but the
+        one for all.
+        """
+        found: list[_Matching] = []
+        literal = self.literal
+        if literal:
+            names = (name, WILDCARD) if is_literal else (WILDCARD,)
+            for place in [(one, where) for one in names for where in (WILDCARD, host)]:
+                bits = literal.get(place)
+                if bits is not None:
+                    found.append((PatternType.LITERAL, place, bits))
+        if self.prefixed:
+            for prefix in self.prefixes.of(name):
+                for where in (WILDCARD, host):
+                    bits = self.prefixed.get((prefix, where))
+                    if bits is not None:
+                        found.append((PatternType.PREFIXED, (prefix, where), bits))
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.literal or self.prefixed)
 
 
 class _OfType:
     """The rules of one resource type."""
 
-    __slots__ = ("_lengths", "by_principal", "lengths", "literal", "prefixed")
+    __slots__ = ("literal", "long_literals", "owned", "prefixes")
 
     def __init__(self) -> None:
-        self.literal: dict[str, _OfPattern] = {}
-        self.prefixed: dict[str, _OfPattern] = {}
-        self.by_principal: _OfPattern = {}
-        """The same rules whatever their pattern."""
-        self._lengths: Counter[int] = Counter()
-        self.lengths: list[int] = []
-        """Lengths of prefixes, ascending."""
+        self.owned: dict[str, _Owned] = {}
+        """By principal."""
+        self.literal: Counter[str] = Counter()
+        """Literal names, once for each principal and host."""
+        self.prefixes = CountedPrefixes()
+        """And prefixes, likewise."""
+        self.long_literals: set[int] = set()
+        """Lengths of literal names that are long, of any time."""
 
-    def patterns(self, pattern: PatternType) -> dict[str, _OfPattern]:
-        return self.literal if pattern is PatternType.LITERAL else self.prefixed
+    def change(self, rule: Rule, *, is_there: bool) -> None:
+        """A rule comes or goes."""
+        owned = self.owned.get(rule.principal)
+        if owned is None:
+            owned = self.owned[rule.principal] = _Owned()
+        name = rule.resource_name
+        if owned.change(rule, is_there=is_there):
+            if rule.pattern is PatternType.PREFIXED:
+                self.prefixes.change(name, is_there=is_there)
+            else:
+                self._count_literal(name, 1 if is_there else -1)
+        if not owned:
+            del self.owned[rule.principal]
 
-    def note_prefix(self, prefix: str, difference: int) -> None:
-        """A prefix came or went."""
-        length = len(prefix)
-        count = self._lengths[length] = self._lengths[length] + difference
-        if not count:
-            del self._lengths[length]
-        if count in {0, difference}:
-            self.lengths = sorted(self._lengths)
+    def _count_literal(self, name: str, difference: int) -> None:
+        self.literal[name] += difference
+        if not self.literal[name]:
+            del self.literal[name]
+        elif len(name) > LONG:
+            self.long_literals.add(len(name))
 
-    def matching(self, name: str) -> list[_OfPattern]:
-        """The rules of each pattern that the name matches."""
-        matching = []
-        if name in self.literal:
-            matching.append(self.literal[name])
-        prefixed = self.prefixed
-        for length in self.lengths:
-            prefix = name[:length]
-            if prefix in prefixed:
-                matching.append(prefixed[prefix])
-            if prefix == name:
-                break
-        if name != WILDCARD and WILDCARD in self.literal:
-            matching.append(self.literal[WILDCARD])
-        return matching
+    def may_be_literal(self, name: str) -> bool:
+        """Whether to look a name up, which takes longer than all else for one of 32 kB."""
+        return len(name) <= LONG or len(name) in self.long_literals
 
 
 class RuleIndex:
@@ -99,97 +183,81 @@ class RuleIndex:
 
     def add(self, rule: Rule) -> None:
         """Take a rule in; one that is there stays as it is."""
-        if rule in self._rules:
-            return
-        self._rules[rule] = None
-        of_type = self._types[rule.resource_type]
-        patterns = of_type.patterns(rule.pattern)
-        of_pattern = patterns.get(rule.resource_name)
-        if of_pattern is None:
-            of_pattern = patterns[rule.resource_name] = {}
-            if rule.pattern is PatternType.PREFIXED:
-                of_type.note_prefix(rule.resource_name, 1)
-        for by_principal in (of_pattern, of_type.by_principal):
-            of_principal = by_principal.get(rule.principal)
-            if of_principal is None:
-                by_principal[rule.principal] = {rule: None}
-            else:
-                of_principal[rule] = None
+        if rule not in self._rules:
+            self._rules[rule] = None
+            self._types[rule.resource_type].change(rule, is_there=True)
 
     def remove(self, rule: Rule) -> None:
         """Forget a rule, if it is there."""
-        if rule not in self._rules:
-            return
-        del self._rules[rule]
-        of_type = self._types[rule.resource_type]
-        patterns = of_type.patterns(rule.pattern)
-        of_pattern = patterns[rule.resource_name]
-        for by_principal in (of_pattern, of_type.by_principal):
-            del by_principal[rule.principal][rule]
-            if not by_principal[rule.principal]:
-                del by_principal[rule.principal]
-        if not of_pattern:
-            del patterns[rule.resource_name]
-            if rule.pattern is PatternType.PREFIXED:
-                of_type.note_prefix(rule.resource_name, -1)
+        if rule in self._rules:
+            del self._rules[rule]
+            self._types[rule.resource_type].change(rule, is_there=False)
 
     def decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
-    ) -> tuple[Rule | None, bool]:
-        """(The rule that decides, whether any pattern matched the name at all.)
+    ) -> Found | None:
+        """What decides, if any rule applies; one that denies does before all that allow."""
+        of_type = self._types[kind]
+        denying, allowing = _DENYING[operation], _ALLOWING[operation]
+        is_literal = of_type.may_be_literal(name)
+        found: Found | None = None
+        for whose in (principal, EVERYBODY):
+            owned = of_type.owned.get(whose)
+            if owned is None:
+                continue
+            for pattern, place, (denied, allowed) in owned.matching(
+                host, name, is_literal=is_literal
+            ):
+                if denied & denying:
+                    return Found(Permission.DENY, whose, pattern, place, denied & denying)
+                if found is None and allowed & allowing:
+                    found = Found(Permission.ALLOW, whose, pattern, place, allowed & allowing)
+        return found
 
-        A rule that denies decides before all that allow. Patterns count as matched also where
-        their rules are for others.
-        """
-        allowing = _ALLOWING[operation]
-        allowed: Rule | None = None
-        has_matched = False
-        for of_pattern in self._types[kind].matching(name):
-            has_matched = True
-            for whose in (principal, EVERYBODY):
-                for rule in of_pattern.get(whose, ()):
-                    if rule.host not in {WILDCARD, host}:
-                        continue
-                    if rule.permission is Permission.DENY:
-                        if rule.operation in {operation, Operation.ALL}:
-                            return rule, True
-                    elif allowed is None and rule.operation in allowing:
-                        allowed = rule
-        return allowed, has_matched
+    def matches(self, kind: ResourceType, name: str) -> bool:
+        """Whether a name matches any pattern at all, also one whose rules are for others."""
+        of_type = self._types[kind]
+        return (
+            WILDCARD in of_type.literal
+            or (of_type.may_be_literal(name) and name in of_type.literal)
+            or bool(of_type.prefixes.of(name))
+        )
 
     def allows_some(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
-    ) -> Rule | None:
-        """A rule that allows the operation on a pattern which no denial covers, be there such a
-        resource or not; None without one. A denial of one name takes nothing from a wider pattern.
+    ) -> bool:
+        """Whether a rule allows the operation on a pattern which no denial covers, be there such a
+        resource or not. A denial of one name takes nothing from a wider pattern.
         """
-        allowed: list[Rule] = []
+        asked = _DENYING[operation]
+        allowed: list[tuple[PatternType, str]] = []
         denied: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}
-        for rule in self._concerning(principal, host, operation, kind):
-            if rule.permission is Permission.ALLOW:
-                allowed.append(rule)
-            else:
-                denied[rule.pattern].add(rule.resource_name)
-        if WILDCARD in denied[PatternType.LITERAL]:
-            return None
-        return next((rule for rule in allowed if not _is_covered(rule, denied)), None)
-
-    def _concerning(
-        self, principal: str, host: str, operation: Operation, kind: ResourceType
-    ) -> Iterator[Rule]:
-        by_principal = self._types[kind].by_principal
-        for whose in (principal, EVERYBODY):
-            for rule in by_principal.get(whose, ()):
-                if rule.host in {WILDCARD, host} and rule.operation in {operation, Operation.ALL}:
-                    yield rule
-
-
-def _is_covered(rule: Rule, denied: dict[PatternType, set[str]]) -> bool:
-    name = rule.resource_name
-    if rule.pattern is PatternType.LITERAL:
-        if name == WILDCARD:
+        for pattern, (name, where), (denies, allows) in self._owned_by(principal, kind):
+            if where in {WILDCARD, host}:
+                if denies & asked:
+                    denied[pattern].add(name)
+                if allows & asked:
+                    allowed.append((pattern, name))
+        literal, prefixed = denied[PatternType.LITERAL], denied[PatternType.PREFIXED]
+        if WILDCARD in literal:
             return False
-        if name in denied[PatternType.LITERAL]:
-            return True
-    prefixes = denied[PatternType.PREFIXED]
-    return bool(prefixes) and any(name[:end] in prefixes for end in range(1, len(name) + 1))
+        lengths = sorted(set(map(len, prefixed)))
+
+        def is_covered(pattern: PatternType, name: str) -> bool:
+            if pattern is PatternType.LITERAL:
+                if name == WILDCARD:
+                    return False
+                if name in literal:
+                    return True
+            return any(name[:end] in prefixed for end in lengths if end <= len(name))
+
+        return not all(is_covered(*one) for one in allowed)
+
+    def _owned_by(self, principal: str, kind: ResourceType) -> Iterator[_Matching]:
+        for whose in (principal, EVERYBODY):
+            owned = self._types[kind].owned.get(whose)
+            if owned is not None:
+                for place, bits in owned.literal.items():
+                    yield PatternType.LITERAL, place, bits
+                for place, bits in owned.prefixed.items():
+                    yield PatternType.PREFIXED, place, bits

@@ -25,8 +25,24 @@ _FINAL: Final = re.compile(
     re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"=(2C|3D|)")
-_SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SALT_LENGTH: Final = 26
+_SALT_CHARACTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_SALT_BYTES: Final = 26
+_TO_TEXT: Final = bytes(_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in range(256))
+
+
+class Look(NamedTuple):
+    """What a client is told of a credential before it has proved anything: by this it could tell
+    what is made up from what is stored.
+    """
+
+    iterations: int = ITERATIONS_MIN
+    salt_bytes: int = _SALT_BYTES
+    is_text: bool = True
+    """Whether the salt is of digits and small letters, as Kafka's tools and ours make it."""
+
+
+USUAL_LOOK: Final = Look()
+"""Where nothing is stored that something made up could look like."""
 
 
 class Credential(NamedTuple):
@@ -40,6 +56,12 @@ class Credential(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Credential(iterations={self.iterations})"
+
+    @property
+    def look(self) -> Look:
+        """What it looks like to who does not know the password."""
+        is_text = not self.salt.translate(None, _SALT_CHARACTERS)
+        return Look(self.iterations, len(self.salt), is_text)
 
 
 class ScramExchange:
@@ -113,15 +135,18 @@ class ScramExchange:
         return Done(f"v={verifier}".encode(), self.user)
 
 
-def made_up(
-    mechanism: str, name: str, secret: bytes, iterations: int = ITERATIONS_MIN
-) -> Credential:
-    """The credential of a user that there is not: always the same for a name and a `secret`."""
+def made_up(mechanism: str, name: str, secret: bytes, look: Look = USUAL_LOOK) -> Credential:
+    """The credential of a user that there is not: always the same for a name, a `secret` and a
+    `look`.
+    """
     hash_name = HASHES[mechanism]
     seed = hmac.digest(secret, f"{mechanism}\0{name}".encode(), "sha512")
-    salt = "".join(_SALT_CHARACTERS[byte % 36] for byte in seed[:_SALT_LENGTH]).encode()
+    salt = seed if look.salt_bytes <= len(seed) else hashlib.shake_256(seed).digest(look.salt_bytes)
+    salt = salt[: look.salt_bytes]
+    if look.is_text:
+        salt = salt.translate(_TO_TEXT)
     keys = hmac.digest(secret, seed, hash_name)
-    return Credential(salt, Keys(keys, keys[::-1]), iterations, is_made_up=True)
+    return Credential(salt, Keys(keys, keys[::-1]), look.iterations, is_made_up=True)
 
 
 def _unescaped(name: str) -> str:

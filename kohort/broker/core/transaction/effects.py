@@ -1,4 +1,4 @@
-"""What a step of a transactional id asks its shell to do. The core does nothing itself."""
+"""Effects: what a step of a transactional id asks its shell to do. The core does no I/O itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ class Append(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Append a marker to each of these partitions, and tell `on_marked` of each."""
+    """Append a marker to each of these partitions, and call `on_marked` for each."""
 
     record: TransactionRecord
-    """In Prepare*: says who ends what, and how."""
+    """A record in Prepare*, with the producer and the outcome."""
     partitions: tuple[TopicPartition, ...]
+    is_answered: bool = False
+    """Whether the request that ended the transaction is answered: no later request may find a
+    marker missing."""
 
 
 class Reply(NamedTuple):
@@ -33,14 +36,14 @@ class Reply(NamedTuple):
 
 
 class EndCause(Enum):
-    """What ended a transaction."""
+    """Causes of the end of a transaction."""
 
     CLIENT = "client"
     TIMEOUT = "timeout"
     FENCE = "fence"
-    """InitProducerId of another instance of the producer."""
+    """An InitProducerId of another instance of the producer."""
     START = "start"
-    """The broker stopped after the decision, and has completed it at its start."""
+    """The broker stopped after the decision, and completed it at the next start."""
 
 
 class Began(NamedTuple):
@@ -51,7 +54,7 @@ class Ended(NamedTuple):
     """For observers: all markers are written."""
 
     record: TransactionRecord
-    """In Prepare*, as it was decided."""
+    """The record in Prepare*."""
     cause: EndCause
 
 

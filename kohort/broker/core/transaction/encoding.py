@@ -1,5 +1,5 @@
-"""How a transactional id looks in __transaction_state, in Kafka's own layout, so that its tools and
-its coordinator read it.
+"""Records of transactional ids in __transaction_state, in Kafka's own layout, so that its tools and
+its coordinator can read them.
 
 Value version 1 is written, version 0 is read as well. The batch has one record, and no producer.
 """
@@ -30,18 +30,18 @@ _KEY: Final = codec(TransactionLogKey, _KEY_VERSION)
 _VALUES: Final = {
     _VALUE_VERSION.to_bytes(_VERSION_BYTES, "big"): codec(TransactionLogValue, _VALUE_VERSION)
 }
-"""By the bytes that say which: a start reads very many."""
+"""Layouts by the version bytes, because a start reads very many records."""
 
 
 def encode_key(record: DurableTransaction) -> bytes:
-    """The key under which compaction keeps the last record only."""
+    """Encode the key, under which compaction keeps only the last record."""
     return encode_versioned(
         TransactionLogKey(transactional_id=record.transactional_id), _KEY_VERSION
     )
 
 
 def encode_value(record: DurableTransaction) -> bytes | None:
-    """Returns the encoded value, None for a tombstone."""
+    """Encode the value; None for a tombstone."""
     if isinstance(record, TransactionTombstone):
         return None
     partitions = None
@@ -66,7 +66,7 @@ def encode_value(record: DurableTransaction) -> bytes | None:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The id that a key names; None for a type of record that is unknown and must be left alone.
+    """Return the id in a key; None for an unknown type of record, which must be left alone.
 
     Raises:
         DecodeError: the key is of the known type and does not parse.
@@ -77,13 +77,13 @@ def decode_key(key: bytes) -> str | None:
 
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
-    """The record under the key of an id.
+    """Decode the record of an id.
 
     Raises:
-        DecodeError: the value does not parse, or says what no coordinator writes.
+        DecodeError: the value does not parse, or no coordinator writes such a value.
     """
     layout = _VALUES.get(value[:_VERSION_BYTES])
-    # The other versions, with what is to be said of them.
+    # The other versions, and their errors.
     stored = layout.decode(value, _VERSION_BYTES)[0] if layout else _decode_rare(value)
     state = STORED_STATES.get(stored.transaction_status)
     if state is None:
@@ -115,12 +115,12 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionRecord:
 
 
 def _decode_rare(value: bytes) -> TransactionLogValue:
-    """Raises DecodeError."""
+    """Decode another version. Raises DecodeError."""
     return decode_versioned(TransactionLogValue, value)[0]
 
 
 def by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
-    """Partition indexes by topic, both in the order of their first mention."""
+    """Group partition indexes by topic, both in the order of first occurrence."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:
         found.setdefault(topic, []).append(index)

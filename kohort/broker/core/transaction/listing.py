@@ -1,4 +1,4 @@
-"""Which transactional ids a list is to have."""
+"""The filter of a list of transactional ids."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ STATE_NAMES = frozenset(state.value for state in TransactionState)
 
 
 class ListFilter(NamedTuple):
-    """All that is given must fit."""
+    """Conditions, all of which an id must meet."""
 
     states: Collection[str] = ()
-    """Names, in their own case; one that means nothing fits nothing."""
+    """Names of states, case-sensitive; an unknown name matches nothing."""
     producer_ids: Collection[int] = ()
     duration_ms: int = -1
-    """Listed is what began longer ago than this, though it may have ended, and what never began;
-    negative: all."""
+    """Minimum time since the last transaction began, whether or not it has ended; ids without one
+    match too. Negative: all."""
     pattern: Pattern | None = None
-    """For the whole of the id."""
+    """Must match the whole id."""
 
     def accepts(self, record: TransactionRecord, wall_ms: int) -> bool:
         """Whether the id is listed."""

@@ -1,5 +1,6 @@
-"""Regular expressions of clients, matched by RE2, which never backtracks: a text takes steps in
-proportion to its length times the pattern's, whatever the pattern is. Kafka uses RE2's Java twin.
+"""Regular expressions of clients, matched by RE2, which never backtracks: the time is proportional
+to the length of the text times that of the pattern, for any pattern. Kafka uses RE2/J, its Java
+port.
 """
 
 from __future__ import annotations
@@ -7,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 LENGTH_MAX: Final = 1_000
-"""Characters of a pattern."""
+"""Maximum characters of a pattern."""
 MEMORY_BYTES_MAX: Final = 1 << 18
-"""For one pattern: repetitions multiply what they repeat. It bounds the steps for each character to
-some ten thousand."""
+"""Limit for one compiled pattern, because repetitions multiply what they repeat. It limits the
+steps for each character to some ten thousand."""
 
 
 class PatternError(ValueError):
@@ -22,13 +23,13 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         """Raises PatternError."""
-        # Takes a few milliseconds, and few brokers are ever asked.
+        # The import takes a few milliseconds, and few brokers ever need it.
         import re2  # noqa: PLC0415
 
         if len(text) > LENGTH_MAX:
             raise PatternError(f"a pattern has at most {LENGTH_MAX} characters")
         options = re2.Options()
-        options.log_errors = False  # It writes to standard error by itself.
+        options.log_errors = False  # It would write to standard error.
         options.never_capture = True
         options.max_mem = MEMORY_BYTES_MAX
         try:
@@ -37,11 +38,11 @@ class Pattern:
             raise PatternError(_told(error)) from error
 
     def matches(self, text: str) -> bool:
-        """Whether all of the text fits."""
+        """Whether the whole text matches."""
         return self._compiled.fullmatch(text) is not None
 
 
 def _told(error: Exception) -> str:
-    """What RE2 says, which is bytes."""
+    """Return RE2's message, which is bytes."""
     (reason,) = error.args or ("it cannot be understood",)
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

@@ -1,8 +1,8 @@
-"""After a loss of power: what an open transaction in a partition means, and what ends it.
+"""Repair after a power failure: what to do about an open transaction in a partition.
 
-Each log may have lost its own end, so that the coordinator's and a partition's disagree. Kafka
-leaves that to replicas. One broker knows both sides; where it cannot tell what became of a
-transaction it aborts it there, because what may be undecided is never shown.
+Each log may have lost its end, so that the coordinator's log and a partition's disagree. Kafka
+leaves that to replicas. A single broker knows both sides; if it cannot tell the outcome of a
+transaction, it aborts it in that partition, because records that may be undecided are never shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort.protocol.records.control import ControlType
 
 
 class OpenInPartition(NamedTuple):
-    """A transaction that is open in a partition."""
+    """An open transaction in a partition."""
 
     topic: str
     partition: int
@@ -30,12 +30,12 @@ class OpenInPartition(NamedTuple):
 
     @property
     def place(self) -> TopicPartition:
-        """Where it is open."""
+        """The partition in which it is open."""
         return TopicPartition(self.topic, self.partition)
 
 
 class Leave(NamedTuple):
-    """Both sides agree, or the completion of what was decided will make them."""
+    """Do nothing: both sides agree, or will agree when the decided end is completed."""
 
 
 class AddLost(NamedTuple):
@@ -48,9 +48,10 @@ class WriteMarker(NamedTuple):
     result: ControlType
     producer_epoch: int
     client_version: ClientVersion
-    """Says which rule the marker is judged by."""
+    """Selects the rule by which the marker is checked."""
     is_guess: bool
-    """Whether the outcome is not known, so that the transaction may be torn."""
+    """Whether the outcome is unknown, so that the transaction may end differently in other
+    partitions."""
 
 
 Repair: TypeAlias = Leave | AddLost | WriteMarker
@@ -59,11 +60,11 @@ _COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
 def judge_open(record: TransactionRecord | None, found: OpenInPartition) -> Repair:
-    """What to do about a transaction that is open in a partition after an unclean stop.
+    """Decide what to do about a transaction that is open in a partition after an unclean stop.
 
     Args:
-        record: what is known of the id whose producer this is, or was until its epoch was
-            exhausted; None if there is none.
+        record: record of the id whose producer this is, or was until its epoch was exhausted; None
+            if there is none.
     """
     epoch = found.producer_epoch
     abort = WriteMarker(ControlType.ABORT, epoch, ClientVersion.V1, is_guess=True)
@@ -85,8 +86,8 @@ def judge_open(record: TransactionRecord | None, found: OpenInPartition) -> Repa
 
 
 def _is_prepared_for(record: TransactionRecord, found: OpenInPartition) -> bool:
-    """Whether what is open is of the transaction that was decided, as far as epochs tell: not of
-    one before it, whose marker was lost, nor of one after it, which the coordinator has lost.
+    """Whether the open transaction is the decided one, as far as epochs tell: not an earlier one,
+    whose marker was lost, nor a later one, which the coordinator has lost.
     """
     raised_by = int(record.client_version is ClientVersion.V2)
     own = record.producer_id, record.producer_epoch - raised_by
@@ -94,8 +95,8 @@ def _is_prepared_for(record: TransactionRecord, found: OpenInPartition) -> bool:
 
 
 def _marker_epoch(record: TransactionRecord, found: OpenInPartition) -> int | None:
-    """The epoch in the markers of the last transaction of an id that is complete; None if the
-    producer had another id by then.
+    """Return the epoch in the markers of an id's last complete transaction; None if the producer
+    had another id then.
     """
     if found.producer_id == record.producer_id:
         return record.producer_epoch

@@ -1,4 +1,4 @@
-"""What is asked of a transactional id and what it answers, free of wire versions."""
+"""Requests to a transactional id and their results, independent of wire versions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Ticket", "TopicPartition"]
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 EPOCH_MAX: Final = 32_767
-"""Only ever in markers: a client's last epoch is one less."""
+"""Used in markers only: a client's last epoch is one less."""
 EXHAUSTED_EPOCH: Final = EPOCH_MAX - 1
-"""From here on the next producer gets another id."""
+"""From this epoch on, the next producer gets a new id."""
 NEVER_TIMES_OUT_MS: Final = 2_147_483_647
 """Timeout of a record written for two-phase commit (KIP-939)."""
 ID_BYTES_MAX: Final = 32_767
-"""Bytes of UTF-8 that the key of a record has room for."""
+"""Maximum bytes of UTF-8 in the key of a record."""
 
 
 class ClientVersion(IntEnum):
-    """The flow of the request that wrote a record (KIP-890)."""
+    """The transaction version of the request that wrote a record (KIP-890)."""
 
     V1 = 0
     V2 = 2
@@ -32,14 +32,14 @@ class ClientVersion(IntEnum):
 
 
 class TransactionConfig(NamedTuple):
-    """What the rules read from the broker's configuration; defaults are Kafka's."""
+    """The part of the broker's configuration that the rules read; defaults are Kafka's."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
 
 
 class Client(NamedTuple):
-    """The sender of a request; for people, no rule looks at it."""
+    """The sender of a request; shown to people, and used by no rule."""
 
     client_id: str
     host: str
@@ -52,7 +52,7 @@ class InitRequest(NamedTuple):
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    """Both are -1 for a producer that has none yet."""
+    """The producer's id and epoch are both -1 if it has none yet."""
     client: Client | None = None
 
 
@@ -65,7 +65,7 @@ class InitResult(NamedTuple):
 
 
 class AddRequest(NamedTuple):
-    """Partitions that the transaction is to reach, none of them if it is only to begin."""
+    """Partitions to add to the transaction; empty if it should only begin."""
 
     producer_id: int
     producer_epoch: int
@@ -84,4 +84,5 @@ class EndRequest(NamedTuple):
 
 
 EndResult: TypeAlias = InitResult
-"""An error, or the id and epoch of the next transaction; only version 5 is told these."""
+"""An error, or the producer's id and epoch for the next transaction, which only version 5
+returns."""

@@ -1,6 +1,6 @@
-"""What each request is answered, as functions of what is known of the id.
+"""Rules for requests, as functions of the state of the id.
 
-The order of the checks is Kafka's and visible to clients: of two faults they are told the first.
+The checks are in Kafka's order, which clients can see: if two fail, the first error is returned.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from kohort.broker.core.transaction.records import TransactionRecord, is_exhausted
+from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.requests import (
     EXHAUSTED_EPOCH,
     ID_BYTES_MAX,
@@ -26,30 +26,30 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
 
 LATE_MARGIN_MS: Final = 300_000
-"""What Kafka adds to the longest timeout before it calls a transaction late."""
+"""Time that Kafka adds to the longest timeout before it calls a transaction late."""
 
 _S = TransactionState
 
 
 class Verdict(Enum):
-    """What becomes of a request that is not refused."""
+    """The action for a request that is not refused."""
 
     CREATE = auto()
     """InitProducerId: a new id."""
     FENCE = auto()
-    """InitProducerId: abort what the former instance has begun."""
+    """InitProducerId: abort the transaction of the previous instance."""
     ROTATE = auto()
-    """InitProducerId: another producer id, the epoch being exhausted."""
+    """InitProducerId: a new producer id, because the epoch is exhausted."""
     BUMP = auto()
     """InitProducerId: the next epoch."""
     REPEAT = auto()
-    """InitProducerId or EndTxn: was done before, and its answer was lost."""
+    """InitProducerId or EndTxn: a retry of a request that was executed."""
     PREPARE = auto()
-    """EndTxn: decide."""
+    """EndTxn: write the decision."""
     NOTHING_TO_WRITE = auto()
-    """Additions: all partitions are in."""
+    """Additions: all partitions are already in the transaction."""
     ADD = auto()
-    """Additions: write them down."""
+    """Additions: write a record with them."""
 
 
 _Answers: TypeAlias = Mapping[TransactionState, Mapping[ControlType, Verdict | ErrorCode]]
@@ -68,7 +68,7 @@ _END: Final[_Answers] = {
     _S.COMPLETE_COMMIT: _row(Verdict.REPEAT, _WRONG),
     _S.COMPLETE_ABORT: _row(_WRONG, Verdict.REPEAT),
 }
-"""EndTxn up to version 4, by the right producer."""
+"""EndTxn up to version 4, from the current producer."""
 
 _END_WITH_BUMP: Final[_Answers] = {
     _S.EMPTY: _row(_WRONG, Verdict.PREPARE),
@@ -76,8 +76,8 @@ _END_WITH_BUMP: Final[_Answers] = {
     _S.COMPLETE_COMMIT: _row(_WRONG, Verdict.PREPARE),
     _S.COMPLETE_ABORT: _row(_WRONG, Verdict.PREPARE),
 }
-"""EndTxn v5 with the present epoch. An abort raises the epoch also where nothing is to abort: the
-producer may not know whether its additions were accepted."""
+"""EndTxn v5 with the current epoch. An abort raises the epoch even without a transaction, because
+the producer may not know whether its additions were accepted."""
 
 _END_AGAIN: Final[_Answers] = {
     _S.EMPTY: _row(_FENCED, _FENCED),
@@ -85,13 +85,13 @@ _END_AGAIN: Final[_Answers] = {
     _S.COMPLETE_COMMIT: _row(Verdict.REPEAT, _WRONG),
     _S.COMPLETE_ABORT: _row(_WRONG, Verdict.REPEAT),
 }
-"""EndTxn v5 with the epoch before that."""
+"""EndTxn v5 with the previous epoch."""
 
 
 def check_init(
     transactional_id: str | None, request: InitRequest, config: TransactionConfig
 ) -> ErrorCode:
-    """Whether an InitProducerId is refused whatever is known of its id."""
+    """Check an InitProducerId, independently of the state of its id."""
     has_id = request.producer_id != NO_PRODUCER_ID
     if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -107,7 +107,7 @@ def check_init(
 def judge_init(
     record: TransactionRecord | None, last_epoch: int, request: InitRequest, *, is_pending: bool
 ) -> Verdict | ErrorCode:
-    """InitProducerId."""
+    """Judge an InitProducerId."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if record is None:
@@ -129,16 +129,16 @@ def judge_init(
 def _judge_next_epoch(
     record: TransactionRecord, last_epoch: int, sent_epoch: int
 ) -> Verdict | ErrorCode:
-    """InitProducerId where there is no transaction."""
+    """Judge an InitProducerId without an open transaction."""
     if sent_epoch in {NO_PRODUCER_EPOCH, record.producer_epoch}:
-        return Verdict.ROTATE if is_exhausted(record) else Verdict.BUMP
+        return Verdict.ROTATE if record.is_exhausted else Verdict.BUMP
     return Verdict.REPEAT if sent_epoch == last_epoch else ErrorCode.PRODUCER_FENCED
 
 
 def check_producer(
     record: TransactionRecord | None, producer_id: int, producer_epoch: int
 ) -> ErrorCode:
-    """Whether the producer is the one that has the id now."""
+    """Check that the producer is the id's current one."""
     if record is None or record.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if record.producer_epoch != producer_epoch:
@@ -154,7 +154,7 @@ def judge_add(
     is_pending: bool,
     are_all_in: bool,
 ) -> Verdict | ErrorCode:
-    """AddPartitionsToTxn and AddOffsetsToTxn, and what Produce and TxnOffsetCommit add."""
+    """Judge AddPartitionsToTxn, AddOffsetsToTxn, and additions by Produce and TxnOffsetCommit."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     error = check_producer(record, producer_id, producer_epoch)
@@ -167,10 +167,36 @@ def judge_add(
     return Verdict.ADD
 
 
+def judge_batch(
+    record: TransactionRecord | None,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    adds: bool,
+    are_in: bool,
+    is_changing: bool,
+) -> ErrorCode:
+    """Check whether a batch of a transaction may be appended to some partitions.
+
+    Args:
+        adds: whether the caller adds missing partitions before it appends.
+        are_in: whether the transaction has all of the partitions.
+        is_changing: whether the record being written decides about that.
+    """
+    if adds and is_changing:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    error = check_producer(record, producer_id, producer_epoch)
+    if error or record is None:
+        return error
+    if is_changing or record.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.NONE if adds or are_in else ErrorCode.TRANSACTION_ABORTABLE
+
+
 def judge_end(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
 ) -> Verdict | ErrorCode:
-    """EndTxn of any version."""
+    """Judge an EndTxn of any version."""
     if request.client_version is ClientVersion.V2:
         return _judge_end_with_bump(record, request, is_pending=is_pending)
     error = check_producer(record, request.producer_id, request.producer_epoch)
@@ -197,7 +223,7 @@ def _judge_end_with_bump(
 
 
 def _is_retry_of_end(record: TransactionRecord, request: EndRequest) -> bool:
-    """Whether the producer has the epoch from before the last end."""
+    """Whether the producer has the epoch from before the last end of a transaction."""
     if request.producer_id == record.producer_id:
         return request.producer_epoch == record.producer_epoch - 1
     return (
@@ -226,5 +252,5 @@ def late_before_ms(config: TransactionConfig, wall_ms: int) -> int:
 
 
 def is_expired(record: TransactionRecord, config: TransactionConfig, wall_ms: int) -> bool:
-    """Whether the id was of no use for so long that it is to be forgotten."""
+    """Whether the id was unused for so long that it expires."""
     return record.state.is_idle and record.last_update_ms <= wall_ms - config.id_expiration_ms

@@ -1,7 +1,7 @@
-"""The states of a transactional id, and which moves between them are legal.
+"""The states of a transactional id, and the legal transitions between them.
 
-Prepare* is the decision: once its record is durable the outcome stands, whatever crashes. Complete*
-says that every partition has its marker.
+Prepare* is the decision: once its record is durable the outcome is final, whatever crashes.
+Complete* means that every partition has its marker.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, Self
 class TransactionState(Enum):
     """`value` is the name on the wire, `code` the number in the log.
 
-    Answers below are for requests with the right producer id and epoch, while nothing is being
-    written.
+    The answers below are for requests with the current producer id and epoch, while no record is
+    being written.
     """
 
     code: int
 
     def __new__(cls, name: str, code: int) -> Self:
-        """A member with both."""
+        """Make a member with both."""
         state = object.__new__(cls)
         state._value_ = name
         state.code = code
@@ -32,12 +32,12 @@ class TransactionState(Enum):
     """The producer has its id and epoch, and no transaction.
 
     InitProducerId: the next epoch. Additions begin a transaction. EndTxn: INVALID_TXN_STATE, but an
-    abort of version 5 is done. May expire.
+    abort of version 5 is executed. May expire.
 
     Ways out: Ongoing; PrepareAbort by EndTxn v5; Dead.
     """
     ONGOING = "Ongoing", 1
-    """At least one addition was accepted; there may be no partition all the same.
+    """At least one addition was accepted, though there may be no partition.
 
     InitProducerId: aborts the transaction (a fence). Additions: accepted. EndTxn: decides.
 
@@ -49,22 +49,21 @@ class TransactionState(Enum):
     Everything: CONCURRENT_TRANSACTIONS. Way out: CompleteCommit.
     """
     PREPARE_ABORT = "PrepareAbort", 3
-    """The transaction is aborted, and markers are being written; else like PrepareCommit. Way out:
-    CompleteAbort.
-    """
+    """The transaction is aborted, and markers are being written; otherwise like PrepareCommit. Way
+    out: CompleteAbort."""
     COMPLETE_COMMIT = "CompleteCommit", 4
     """All markers are written. Like Empty, but EndTxn of the same outcome may be a retry."""
     COMPLETE_ABORT = "CompleteAbort", 5
     """Like CompleteCommit."""
     DEAD = "Dead", 6
-    """The id is being forgotten; never in the log, and never listed."""
+    """The id is being removed; never in the log, and never listed."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence", 7
-    """The epoch is being raised to abort the transaction of a producer that has been replaced, or
-    was silent for too long. Only ever a transition that is being written; never in the log.
-    """
+    """The epoch is being raised to abort the transaction of a producer that was replaced, or was
+    silent for too long. Only during a transition that is being written; never in the log."""
 
     __hash__ = object.__hash__
-    """By identity, as members are compared: tables of states are looked into for every record."""
+    """Hashed by identity, as members are compared, because tables of states are used for every
+    record."""
 
     @property
     def is_idle(self) -> bool:
@@ -73,7 +72,7 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome stands and markers are missing."""
+        """Whether the outcome is final and markers are missing."""
         return self is _S.PREPARE_COMMIT or self is _S.PREPARE_ABORT
 
 
@@ -95,7 +94,7 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState | Non
         }
     )
 )
-"""From which states each may be entered; None is an id that is new."""
+"""States from which each may be entered; None means a new id."""
 
 STORED_STATES: Final[Mapping[int, TransactionState]] = MappingProxyType(
     {state.code: state for state in _S if state not in {_S.DEAD, _S.PREPARE_EPOCH_FENCE}}

@@ -1,12 +1,13 @@
 """One transactional id: its producer, its transaction, and the record that is being written.
 
-A step judges a request by what is durable, and asks for one append; while that is under way every
-request that would change the id is told CONCURRENT_TRANSACTIONS. State changes in `apply` alone,
-when its record is durable. If the append fails, nothing has happened.
+A step judges a request by the durable state, and asks for one append; meanwhile every request that
+would change the id is answered CONCURRENT_TRANSACTIONS. State changes in `apply` alone, when its
+record is durable. If the append fails, nothing has happened.
 
 The end of a transaction is three such changes: Prepare*, which is the decision; a marker in every
-partition; Complete*. The request for the end is answered when all markers are durable, or at
-once after the decision if a partition cannot take its marker.
+partition; Complete*. The request for the end is answered when all markers are durable; or right
+after the decision, if the markers are certain to be durable before any later request is executed,
+or if one of them cannot be written.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kohort.broker.core.transaction import records
+from kohort.broker.core.transaction import transitions
 from kohort.broker.core.transaction.effects import (
     Append,
     Began,
@@ -33,9 +34,7 @@ from kohort.broker.core.transaction.records import (
     last_epoch_of,
 )
 from kohort.broker.core.transaction.requests import (
-    EXHAUSTED_EPOCH,
     NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     AddRequest,
     Client,
     ClientVersion,
@@ -49,20 +48,21 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.core.transaction.rules import (
     Verdict,
-    check_producer,
     deadline_ms,
     is_expired,
     is_overdue,
     judge_add,
+    judge_batch,
     judge_end,
     judge_init,
 )
 from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, TransactionState
+from kohort.broker.core.transaction.transitions import Transition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""Tells a client to try again: the log could not be written."""
+"""Answer that makes a client try again: the log could not be written."""
 
 _MARKED: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """The partition has its marker, or is gone."""
@@ -75,29 +75,31 @@ class _Pending(NamedTuple):
     """A transition that is being written."""
 
     state: TransactionState
-    """Where it leads, or PREPARE_EPOCH_FENCE on the way to PREPARE_ABORT."""
+    """The next state, or PREPARE_EPOCH_FENCE on the way to PREPARE_ABORT."""
     record: DurableTransaction
     last_epoch: int = NO_PRODUCER_EPOCH
     ticket: Ticket | None = None
-    """Waits for this record."""
+    """The request that waits for this record."""
 
 
 class _Ending(NamedTuple):
-    """A request that the transaction ends, or the broker's own decision that it does."""
+    """A request to end the transaction, or the broker's own decision to end it."""
 
     cause: EndCause
     ticket: Ticket | None = None
-    """Waits for the end; given back as soon as it is answered."""
+    """The request that waits for the end; None once it is answered."""
     request: InitRequest | None = None
-    """What the ticket wants in truth: the fence is only on the way to it."""
+    """The InitProducerId of the ticket, for which the transaction is fenced first."""
 
 
 _UNASKED: Final = _Ending(EndCause.START)
-"""No request ends the transaction. One that ends all the same was decided before the start."""
+"""No request ends the transaction. If it ends anyway, that was decided before the start."""
 
 
 class TransactionalId:
-    """See the module. All times are wall time, because deadlines have to survive restarts."""
+    """State machine of one id; see the module. All times are wall time, because deadlines have to
+    survive restarts.
+    """
 
     __slots__ = (
         "_awaited",
@@ -117,32 +119,34 @@ class TransactionalId:
     def __init__(
         self, transactional_id: str, new_producer_id: Callable[[], int], *, log_partition: int = 0
     ) -> None:
-        """`new_producer_id` gives every id once, and may raise KafkaError."""
+        """`new_producer_id` allocates every id once, and may raise KafkaError."""
         self.transactional_id = transactional_id
         self.log_partition = log_partition
-        """Partition of the transactions' log that the id lives in: noted for the shell."""
+        """Partition of the transactions' log that stores the id, kept for the shell."""
         self.record: TransactionRecord | None = None
-        """What is durable; None before the first record and after the tombstone."""
+        """The durable record; None before the first record and after the tombstone."""
         self.last_epoch = NO_PRODUCER_EPOCH
-        """The producer's epoch before this one, with which it may still ask for this one."""
+        """The producer's previous epoch, with which it may still request the current one."""
         self.client: Client | None = None
-        """The last to initialize the id or add to its transaction; None: no one since the start."""
+        """The last client that initialized the id or added to its transaction; None if there was
+        none since the start."""
         self._new_producer_id = new_producer_id
         self._partitions: frozenset[TopicPartition] = frozenset()
-        """What `record` lists, to look one up."""
+        """Partitions of `record`, for lookups."""
         self._pending: _Pending | None = None
         self._ending = _UNASKED
         self._unmarked: dict[TopicPartition, None] | None = None
-        """Partitions that have no marker yet, in Prepare*; else None."""
+        """Partitions without a marker, in Prepare*; otherwise None."""
         self._awaited = 0
-        """Markers that have been asked for, and whose outcome is open."""
+        """Number of requested markers whose outcome is open."""
         self._effects: list[Effect] | None = None
-        """An empty list would cost each of very many ids more than None does."""
+        """Effects to take; None instead of an empty list, to save memory for each of very many
+        ids."""
 
     # State.
 
     def apply(self, record: DurableTransaction) -> None:
-        """The record is durable: the only way in which state changes, live and on replay."""
+        """Apply a durable record: the only way in which state changes, live and on replay."""
         if isinstance(record, TransactionTombstone):
             self.record = None
             self._partitions = frozenset()
@@ -160,27 +164,27 @@ class TransactionalId:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is on its way that ends by itself: a record, or markers."""
+        """Whether a record or markers are being written."""
         return self._pending is not None or self._awaited > 0
 
     @property
     def is_adding(self) -> bool:
-        """Whether what is being written adds partitions, and the transaction goes on."""
+        """Whether the record being written adds partitions to an open transaction."""
         return self._pending is not None and self._pending.state is TransactionState.ONGOING
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is known of the id and nothing is on its way."""
+        """Whether the id has no state and nothing is being written."""
         return self.record is None and self._pending is None
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a transaction, or one of which markers are missing."""
+        """Whether it has an open transaction, or one with missing markers."""
         return self.record is not None and not self.record.state.is_idle
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may be forgotten."""
+        """Whether it may be removed."""
         return self.record is not None and self.record.state.is_idle and self._pending is None
 
     @property
@@ -197,18 +201,18 @@ class TransactionalId:
 
     @property
     def has_effects(self) -> bool:
-        """Is there something to take?"""
+        """Whether there are effects to take."""
         return self._effects is not None
 
     def take_effects(self) -> list[Effect]:
-        """What the steps since the last call ask for, in order."""
+        """Return the effects of the steps since the last call, in order."""
         effects, self._effects = self._effects or [], None
         return effects
 
     # Requests. Each ticket is answered by one Reply, now or later.
 
     def init_producer_id(self, request: InitRequest, ticket: Ticket, wall_ms: int) -> None:
-        """InitProducerId that `check_init` has passed; answered with an `InitResult`."""
+        """Handle an InitProducerId that has passed `check_init`; answered with an `InitResult`."""
         verdict = judge_init(self.record, self.last_epoch, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, InitResult(verdict))
@@ -218,7 +222,7 @@ class TransactionalId:
             self._initialize(verdict, request, ticket, wall_ms)
 
     def add(self, request: AddRequest, ticket: Ticket, wall_ms: int) -> None:
-        """Additions of any kind; answered with an `ErrorCode`."""
+        """Handle additions of any kind; answered with an `ErrorCode`."""
         verdict = judge_add(
             self.record,
             request.producer_id,
@@ -233,8 +237,13 @@ class TransactionalId:
         else:
             assert self.record is not None
             self.client = request.client
-            record = records.added(self.record, request.partitions, request.client_version, wall_ms)
-            self._write(record, self.last_epoch, ticket)
+            partitions, client_version = request.partitions, request.client_version
+            self._write(
+                transitions.added(
+                    self.record, self.last_epoch, partitions, client_version, wall_ms
+                ),
+                ticket,
+            )
 
     def verify(
         self,
@@ -244,40 +253,37 @@ class TransactionalId:
         *,
         adds: bool,
     ) -> ErrorCode:
-        """Whether a batch may be appended to these partitions.
+        """Check whether a batch may be appended to these partitions.
 
         Args:
-            adds: the caller adds what is missing before it appends.
+            adds: whether the caller adds missing partitions before it appends.
 
         Returns:
-            TRANSACTION_ABORTABLE where a partition is missing and is not added;
-            CONCURRENT_TRANSACTIONS while the transaction ends, or while what is being written
+            TRANSACTION_ABORTABLE if a partition is missing and is not added;
+            CONCURRENT_TRANSACTIONS while the transaction ends, or while the record being written
             decides whether the partition is in.
         """
         are_in = self._partitions.issuperset(partitions)
-        is_changing = self.is_pending and not (self.is_adding and are_in)
-        if adds and is_changing:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        error = check_producer(self.record, producer_id, producer_epoch)
-        if error or self.record is None:
-            return error
-        if is_changing or self.record.state.is_prepared:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.NONE if adds or are_in else ErrorCode.TRANSACTION_ABORTABLE
+        return judge_batch(
+            self.record,
+            producer_id,
+            producer_epoch,
+            adds=adds,
+            are_in=are_in,
+            is_changing=self.is_pending and not (self.is_adding and are_in),
+        )
 
     def verify_only(
         self, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> ErrorCode:
-        """AddPartitionsToTxn that adds nothing: whether the partition is durably in."""
-        error = check_producer(self.record, producer_id, producer_epoch)
-        if error or self.record is None:
-            return error
-        if self.record.state.is_prepared:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.NONE if partition in self._partitions else ErrorCode.TRANSACTION_ABORTABLE
+        """Handle an AddPartitionsToTxn that only verifies: whether the partition is durably in."""
+        is_in = partition in self._partitions
+        return judge_batch(
+            self.record, producer_id, producer_epoch, adds=False, are_in=is_in, is_changing=False
+        )
 
     def end(self, request: EndRequest, ticket: Ticket, wall_ms: int) -> None:
-        """EndTxn; answered with an `EndResult`."""
+        """Handle an EndTxn; answered with an `EndResult`."""
         verdict = judge_end(self.record, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, EndResult(verdict))
@@ -293,60 +299,63 @@ class TransactionalId:
         except KafkaError:
             self._reply(ticket, EndResult(UNAVAILABLE))
 
-    # Without a request.
+    # Steps without a request.
 
     def abort_overdue(self, wall_ms: int) -> None:
-        """Abort a transaction whose time is up; not while something is being written."""
+        """Abort a transaction that exceeded its timeout, unless a record is being written."""
         if self._pending is None and self.record is not None and is_overdue(self.record, wall_ms):
             self._fence(_Ending(EndCause.TIMEOUT), wall_ms)
 
     def forget(self) -> None:
         """Write the tombstone of an id that is idle."""
         assert self.is_idle
-        self._write(TransactionTombstone(self.transactional_id), NO_PRODUCER_EPOCH, None)
+        self._write(transitions.forgotten(self.transactional_id))
 
     def is_expired(self, config: TransactionConfig, wall_ms: int) -> bool:
-        """Whether it is idle, and has been for so long that it is to be forgotten."""
+        """Whether it has been idle for so long that it expires."""
         return self.is_idle and self.record is not None and is_expired(self.record, config, wall_ms)
 
     def complete(self, wall_ms: int) -> None:
-        """Go on with what was decided before the broker stopped, if something was."""
+        """Complete an end that was decided before the broker stopped, if any."""
         if self.record is not None and self.record.state.is_prepared:
             self._mark(self.record, wall_ms)
 
     def add_lost(self, partition: TopicPartition, wall_ms: int) -> None:
-        """Add a partition in which the transaction is open, and whose record was lost."""
-        assert self.record is not None
-        assert self.record.state is TransactionState.ONGOING
-        record = records.added(self.record, (partition,), self.record.client_version, wall_ms)
-        self._write(record, self.last_epoch, None)
+        """Add a partition in which the transaction is open, but whose record was lost."""
+        record = self.record
+        assert record is not None
+        assert record.state is TransactionState.ONGOING
+        self._write(
+            transitions.added(record, self.last_epoch, (partition,), record.client_version, wall_ms)
+        )
 
     def fence(self, epoch: int, wall_ms: int) -> None:
-        """Let nobody go on with an epoch below this one, which a loss of power made doubtful.
+        """Fence all epochs below this one, which a power failure made doubtful.
 
-        An open transaction is aborted first; call it again when that is done.
+        An open transaction is aborted first; call this again when that is done.
         """
         record = self.record
         assert record is not None
         if record.state is TransactionState.ONGOING:
             self._fence(_UNASKED, wall_ms)
-            return
-        producer = record.producer_id, min(epoch, EXHAUSTED_EPOCH)
-        request = InitRequest(record.timeout_ms)
-        self._write(
-            records.initialized(record, request, producer, wall_ms), NO_PRODUCER_EPOCH, None
-        )
+        else:
+            self._write(transitions.fenced(record, epoch, wall_ms))
 
     def retry(self, wall_ms: int) -> None:
-        """Try again what was reported as `Stuck`."""
+        """Retry the markers that were reported as `Stuck`."""
         record = self.record
         if record is not None and record.state.is_prepared and not (self._pending or self._awaited):
             self._mark(record, wall_ms)
 
-    # What became of what was asked for.
+    # Outcomes of effects.
 
-    def on_appended(self, wall_ms: int) -> None:
-        """The record is durable."""
+    def on_appended(self, wall_ms: int, *, answers_first: bool = False) -> None:
+        """Note that the record is durable.
+
+        Args:
+            answers_first: whether the requested markers are written before any later request is
+                executed, so that the answer need not wait for them.
+        """
         pending, self._pending = self._pending, None
         assert pending is not None
         previous, record = self.record, pending.record
@@ -365,18 +374,19 @@ class TransactionalId:
                     self._ask_for(Began())
                 self._reply(pending.ticket, ErrorCode.NONE)
             case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
-                self._mark(record, wall_ms)
+                is_answered = answers_first and self._answer_client()
+                self._mark(record, wall_ms, is_answered=is_answered)
             case _:
                 assert previous is not None
                 self._ask_for(Ended(previous, self._ending.cause))
                 self._go_on(wall_ms)
 
     def on_append_failed(self) -> None:
-        """It is not in the log and never will be."""
+        """Note that the record is not in the log and never will be."""
         pending, self._pending = self._pending, None
         assert pending is not None
         if self.record is not None and self.record.state.is_prepared:
-            # Complete* could not be written; what it says is true all the same.
+            # Complete* could not be written, but the transaction is complete.
             self._release_ending()
             self._ask_for(Stuck(()))
             return
@@ -386,7 +396,7 @@ class TransactionalId:
         self._reply(ending.ticket, InitResult(UNAVAILABLE))
 
     def on_marked(self, partition: TopicPartition, error: ErrorCode, wall_ms: int) -> None:
-        """A marker is durable in its partition (NONE), or could not be written."""
+        """Note that a marker is durable in its partition (NONE), or could not be written."""
         record = self.record
         assert record is not None
         assert record.state.is_prepared
@@ -405,7 +415,7 @@ class TransactionalId:
             self._complete(record, wall_ms)
 
     def on_waiting(self) -> None:
-        """Something that was asked for has to be waited for: a fence need not be."""
+        """Note that an effect takes longer: a request that fences need not wait for it."""
         ending = self._ending
         if ending.request is not None:
             self._reply(ending.ticket, InitResult(ErrorCode.CONCURRENT_TRANSACTIONS))
@@ -424,14 +434,14 @@ class TransactionalId:
 
     def _write(
         self,
-        record: DurableTransaction,
-        last_epoch: int,
-        ticket: Ticket | None,
+        transition: Transition,
+        ticket: Ticket | None = None,
         *,
         via: TransactionState | None = None,
     ) -> None:
-        """Ask for an append; `via` is a state that is passed through on the way."""
+        """Ask for an append; `via` is an intermediate state."""
         assert self._pending is None, "two transitions at once"
+        record, last_epoch = transition
         state = TransactionState.DEAD
         if isinstance(record, TransactionRecord):
             state = record.state
@@ -445,28 +455,21 @@ class TransactionalId:
     def _initialize(
         self, verdict: Verdict, request: InitRequest, ticket: Ticket, wall_ms: int
     ) -> None:
-        record, last_epoch = self.record, NO_PRODUCER_EPOCH
+        record = self.record
         try:
             if verdict is Verdict.CREATE or record is None:
-                record = records.created(
+                transition = transitions.created(
                     self.transactional_id, self._new_producer_id(), request.timeout_ms, wall_ms
                 )
-            elif verdict is Verdict.REPEAT:
-                last_epoch = self.last_epoch
-                producer = record.producer_id, record.producer_epoch
-                record = records.initialized(record, request, producer, wall_ms)
             else:
-                if request.producer_epoch != NO_PRODUCER_EPOCH:
-                    last_epoch = record.producer_epoch
-                producer = record.producer_id, record.producer_epoch + 1
-                if verdict is Verdict.ROTATE:
-                    producer = self._new_producer_id(), 0
-                record = records.initialized(record, request, producer, wall_ms)
+                transition = transitions.initialized(
+                    record, self.last_epoch, verdict, request, self._new_producer_id, wall_ms
+                )
         except KafkaError:
             self._reply(ticket, InitResult(UNAVAILABLE))
             return
         self.client = request.client
-        self._write(record, last_epoch, ticket)
+        self._write(transition, ticket)
 
     def _fence(self, ending: _Ending, wall_ms: int) -> None:
         """Abort on behalf of another client: the epoch rises whichever flow the producer uses."""
@@ -485,38 +488,44 @@ class TransactionalId:
         *,
         via: TransactionState | None = None,
     ) -> None:
-        """Raises KafkaError: the epoch is exhausted, and there is no new producer id."""
+        """Write the decision. Raises KafkaError if the epoch is exhausted and there is no new
+        producer id.
+        """
         record = self.record
         assert record is not None
-        last_epoch, next_producer_id = self.last_epoch, NO_PRODUCER_ID
-        if client_version is ClientVersion.V2:
-            last_epoch = record.producer_epoch
-            if records.is_exhausted(record):
-                next_producer_id = self._new_producer_id()
+        transition = transitions.prepared(
+            record, self.last_epoch, result, client_version, self._new_producer_id, wall_ms
+        )
         self._ending = ending
-        prepared = records.prepared(record, result, client_version, next_producer_id, wall_ms)
-        self._write(prepared, last_epoch, None, via=via)
+        self._write(transition, via=via)
 
-    def _mark(self, record: TransactionRecord, wall_ms: int) -> None:
-        """Go on from Prepare*: ask for the markers, or complete it where none is missing."""
+    def _mark(self, record: TransactionRecord, wall_ms: int, *, is_answered: bool = False) -> None:
+        """Continue from Prepare*: ask for the markers, or complete it if none is missing."""
         if self._unmarked:
             self._awaited = len(self._unmarked)
-            self._ask_for(Mark(record, tuple(self._unmarked)))
+            self._ask_for(Mark(record, tuple(self._unmarked), is_answered))
         else:
             self._complete(record, wall_ms)
 
     def _complete(self, record: TransactionRecord, wall_ms: int) -> None:
-        """All markers are there: write that down, and answer the request for it.
+        """Write that all markers are durable, and answer the request for the end.
 
-        The answer comes behind the append, which changes nothing any more that a client could see,
-        but that it may go on at once where nothing has to be waited for.
+        The answer comes after the append, which changes nothing that a client can see, except that
+        the client may continue at once if nothing has to be waited for.
         """
-        self._write(records.completed(record, wall_ms), self.last_epoch, None)
+        self._write(transitions.completed(record, self.last_epoch, wall_ms))
         if self._ending.request is None:
             self._release_ending()
 
+    def _answer_client(self) -> bool:
+        """Answer a client's own request for the end; False if there is none."""
+        is_there = self._ending.ticket is not None and self._ending.request is None
+        if is_there:
+            self._release_ending()
+        return is_there
+
     def _release_ending(self) -> None:
-        """Answer the request for the end: it is decided. The cause is kept for `Ended`."""
+        """Answer the request for the end, which is decided. The cause is kept for `Ended`."""
         ending = self._ending
         self._ending = _Ending(ending.cause)
         if ending.request is not None:
@@ -526,7 +535,7 @@ class TransactionalId:
             self._reply(ending.ticket, InitResult(ErrorCode.NONE, *self.record.next_producer))
 
     def _go_on(self, wall_ms: int) -> None:
-        """The transaction has ended: do what it was aborted for, if that still waits."""
+        """Execute the request for which the transaction was aborted, if it still waits."""
         ending, self._ending = self._ending, _UNASKED
         if ending.request is not None and ending.ticket is not None:
             self.init_producer_id(ending.request, ending.ticket, wall_ms)

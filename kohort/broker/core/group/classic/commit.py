@@ -1,4 +1,4 @@
-"""Permission to commit positions for a classic group: its members have it, in their generation."""
+"""Permission to commit offsets for a classic group: members have it, in the current generation."""
 
 from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
@@ -10,18 +10,19 @@ from kohort.protocol.errors import ErrorCode
 def commit_error(
     group: GroupData, request: CommitRequest, now: Now, *, transactional: bool
 ) -> ErrorCode:
-    """Whether who commits may: NONE, or why not. A member that may lives for another session.
+    """Return whether the sender may commit: NONE, or the error. Committing restarts a member's
+    session.
 
     Args:
-        transactional: TxnOffsetCommit, whose producer may know nothing of members.
+        transactional: TxnOffsetCommit, whose producer may not know the member id.
     """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if request.generation < 0 and not request.member_id and request.instance_id is None:
-        # A client from outside; only members commit for a group that has some. Producers that know
-        # nothing of members (before KIP-447) are let in.
+        # A commit from outside: a group that has members accepts only theirs. Transactional
+        # producers that send no member id (before KIP-447) are accepted.
         return ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
     found = group.find_member_of(request.member_id, request.instance_id, request.generation)
     if isinstance(found, ErrorCode):

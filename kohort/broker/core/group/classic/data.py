@@ -1,19 +1,19 @@
-"""The data of a classic group, and the few moves that all its rules are made of.
+"""The data of a classic group, and the basic operations that all its rules use.
 
-What rests on what:
+How changes become durable:
 
 - *Durable state* (generation, protocol, members with their assignments, offsets) is what
-  `durable.apply` makes of the records in the log. A change takes the road step -> `Outbox.stage` ->
-  Append -> `on_appended` -> `apply`, and only then is it answered. Two exceptions are in force from
-  the step on and are undone or stand if the append fails: the new id of a static member that
-  replaces another (undone), and an empty group's generation (stands; no member is there to notice).
-- *Passing state* (who is parked, ids not used yet, timers, the state machine before Stable) lives
-  here only and is lost with the process, as in Kafka.
+  `durable.apply` makes of the records in the log. A change goes from the step to `Outbox.stage`,
+  Append, `on_appended` and `apply`, and is answered only then. Two changes take effect immediately,
+  and are undone or kept if the append fails: the new id of a static member that replaces another
+  (undone), and an empty group's generation (kept; no member could notice).
+- *Volatile state* (parked requests, unused ids, timers, the state machine before Stable) exists
+  only here and is lost with the process, as in Kafka.
 
 A failed append is known not to be in the log (storage undoes it or closes the partition for good),
-so compensating in memory leaves exactly what a replay would, plus the passing state; see each
-write's `on_failed`. A step that raises is another matter: then nothing in memory can be trusted,
-and the shell drops the group and replays it.
+so compensating in memory gives the same result as a replay, plus the volatile state; see each
+write's `on_failed`. If a step raises, nothing in memory can be trusted, and the shell discards the
+group and replays it.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,38 +39,38 @@ from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
 from kohort.protocol.errors import ErrorCode
 
 NewMemberId = Callable[[str], str]
-"""Makes an id that was never used before, beginning with the given text."""
+"""Creates an id that was never used before and begins with the given text."""
 
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
-"""The most bytes of a client or instance id that a member id begins with. Kafka takes all of it, up
-to the 32,767 bytes that a text on the wire can have; beyond it refuses the join."""
+"""Maximum length of the client or instance id at the beginning of a member id. Kafka uses all of
+it, up to the 32,767 bytes of a protocol string, and refuses the join beyond that."""
 
 
 @dataclass(slots=True, eq=False)
 class InitialDelay:
-    """The state of an initial rebalance, which waits for members instead of for joins (KIP-134)."""
+    """The state of an initial rebalance, which waits for a delay instead of for joins (KIP-134)."""
 
     window_ms: int
-    """Length of the window that runs."""
+    """Length of the current window."""
     remaining_ms: int
-    """What may follow it."""
+    """Time left for further windows."""
     member_added: bool = False
-    """A member came during this window."""
+    """Whether a member joined during this window."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldJoin:
-    """A static member under a new id, not to be answered before that id is durable."""
+    """A returned static member whose response waits until its new member id is durable."""
 
     previous: Member
-    """The member that takes the place back if the new id never becomes durable."""
+    """The member to restore if the new id does not become durable."""
     ticket: Ticket | None
     """Ticket of the join; None once answered."""
     result: JoinResult
 
 
 class GroupData:
-    """See the module; `ClassicGroup` is what a shell sees."""
+    """See the module docstring; `ClassicGroup` is the interface for shells."""
 
     __slots__ = (
         "_make_member_id",
@@ -109,9 +109,9 @@ class GroupData:
         partition_count: PartitionCount | None = None,
         grown_since: GrownSince | None = None,
     ) -> None:
-        """`partition_count` answers for the topics of this broker; without it, no check is made of
-        whether they changed while a leader was away. `grown_since` tells the history which were
-        given more partitions.
+        """`partition_count` answers for the topics of this broker; without it there is no check
+        whether they changed while a leader was away. `grown_since` tells the history which topics
+        got more partitions.
         """
         self.group_id = group_id
         self.config = config
@@ -121,7 +121,7 @@ class GroupData:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_timestamp_ms = -1
-        """Wall time; -1 for a group that has never moved."""
+        """Wall-clock time; -1 if the group has never changed state."""
         self.generation = 0
         self.protocol_type: str | None = None
         """The group's protocol type; None if only offsets were committed to it ("simple")."""
@@ -130,17 +130,18 @@ class GroupData:
         self.pending_sync: dict[str, None] = {}
         """Members that have not synced in this generation, in order."""
         self.initial: InitialDelay | None = None
-        """While the first members of an empty group are collected."""
+        """The initial delay, while the first members of an empty group are collected."""
         self.held: dict[str, HeldJoin] = {}
-        """Replacements whose answer waits for the append, by the new member id."""
+        """Replacements whose response waits for the append, by the new member id."""
         self.assignment_on_its_way: int | None = None
-        """The generation whose assignment the leader has handed in; it does so once."""
+        """The generation whose assignment the leader has submitted; it does so once."""
         self.topics_hash: bytes | None = None
-        """Hash of the topics as of the assignment; see `protocols.hash_partition_counts`."""
+        """Hash of the topics at the time of the assignment; see
+        `protocols.hash_partition_counts`."""
         self.begun: bytes | None = None
-        """How the last rebalance began, as it is stored with its generation; see `begun`."""
+        """How the last rebalance began, as stored with its generation; see `begun`."""
         self.is_stored = False
-        """Is there a group record in the log, or on its way?"""
+        """Whether there is a group record in the log, or in an append in progress."""
         self.offsets = OffsetTable()
         self.deadlines: dict[TimerKey, int] = {}
         """Deadlines of the join, sync and pending timers; members keep their own."""
@@ -161,7 +162,9 @@ class GroupData:
             self.outbox.emit(Cancel(key))
 
     def take_due(self, key: TimerKey, now_ms: int) -> bool:
-        """Is an expiry of `key` still meant? It may have been overtaken on its way here."""
+        """Whether an expiry of `key` is still valid: its timer may have been moved after it was
+        queued.
+        """
         deadline_ms = self.deadlines.get(key)
         if deadline_ms is None or deadline_ms > now_ms:
             return False
@@ -169,7 +172,7 @@ class GroupData:
         return True
 
     def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
-        """The session of `member` lasts its timeout (or `timeout_ms`) from now.
+        """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
 
         The timer is left where it is unless it would look too late: a heartbeat is one assignment.
         """
@@ -182,7 +185,7 @@ class GroupData:
             self.outbox.emit(Schedule(member.session_key, deadline_ms))
 
     def start_sessions(self, now_ms: int) -> None:
-        """Starts the sessions of all members, from now on."""
+        """Restart the sessions of all members now."""
         moved: dict[TimerKey, int] = {}
         for member in self.roster:
             deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
@@ -197,11 +200,11 @@ class GroupData:
             member.session_timer_ms = None
             self.outbox.emit(Cancel(member.session_key))
 
-    # Moves.
+    # State changes.
 
     def new_member_id(self, prefix: str) -> str:
-        """An id that was never used before, beginning with the client or instance id, or with as
-        much of it as leaves the id short: it is stored, and sent to all kinds of clients.
+        """Create a unique id that begins with the client or instance id, shortened if necessary:
+        the member id is stored, and sent to all kinds of clients.
         """
         return self._make_member_id(cut_text(prefix, MEMBER_ID_PREFIX_BYTES_MAX))
 
@@ -211,14 +214,16 @@ class GroupData:
         self.state_timestamp_ms = now.wall_ms
 
     def note_subscriptions(self) -> Sequence[Protocols]:
-        """A generation begins, or is restored; returns what its members offer, in their order."""
+        """Remember what members offer when a generation begins or is restored; return it in their
+        order.
+        """
         self._offers = [member.protocols for member in self.roster]
         self._topics_are_parsed = not self._offers
         self._topics = frozenset()
         return self._offers
 
     def find_member(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
-        """The member a request speaks for, or the error it is answered."""
+        """Return the member that sent a request, or the error."""
         found = self.roster.find(member_id, instance_id)
         if found is ErrorCode.FENCED_INSTANCE_ID:
             assert instance_id is not None
@@ -228,7 +233,7 @@ class GroupData:
     def find_member_of(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> Member | ErrorCode:
-        """Finds a member like `find_member`, if the request speaks of the current generation."""
+        """Return the member as `find_member` does, if the request is of the current generation."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = self.find_member(member_id, instance_id)
@@ -237,7 +242,7 @@ class GroupData:
         return found
 
     def tell_to_rejoin(self, member: Member) -> None:
-        """`member` is being answered REBALANCE_IN_PROGRESS; the history wants the first time."""
+        """Record that `member` is answered REBALANCE_IN_PROGRESS; the first time is an event."""
         if not member.told_to_rejoin:
             member.told_to_rejoin = True
             self.outbox.note(MemberTold(member.member_id))
@@ -264,9 +269,9 @@ class GroupData:
         error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
         text: str | None = None,
     ) -> None:
-        """Forget `member` and its timer; what it has parked is answered `error`.
+        """Remove `member` and its timer; its parked requests are answered with `error`.
 
-        The caller sees to what follows for the group.
+        The caller handles the consequences for the group.
         """
         if member.join_ticket is not None:
             self.answer_join(member, JoinResult(error))
@@ -281,24 +286,27 @@ class GroupData:
         self.outbox.note(MemberRemoved(member.ref, fate, text))
 
     def forget_pending_sync(self, member: Member) -> None:
-        """`member` has synced or is gone; with the last one the sync timer ends."""
+        """Record that `member` has synced or is gone; with the last one the sync timer is
+        cancelled.
+        """
         if member.member_id in self.pending_sync:
             del self.pending_sync[member.member_id]
             if not self.pending_sync:
                 self.cancel(SYNC_TIMER)
 
     def forget_pending_id(self, member_id: str) -> None:
-        """An id that was handed out is used, given back or expired."""
+        """Forget a handed-out id that has been used, given back or has expired."""
         del self.roster.pending[member_id]
         self.cancel(TimerKey("pending", member_id))
 
     # Reads.
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What the members of the generation want; None for unknown, to be read as everything.
+        """The topics that the members of the generation subscribe to; None if unknown, to be
+        treated as all topics.
 
-        Parsed when asked for, but from what the members said when the generation began: what
-        they say for the next one does not take away what they read now.
+        Parsed on demand, but from the subscriptions at the beginning of the generation: a
+        subscription for the next generation does not change what is read now.
         """
         if not self._topics_are_parsed:
             name = self.protocol_name

@@ -1,8 +1,9 @@
-"""Does a join make the group rebalance? The decision table of joins, row by row.
+"""Decides whether a join causes a rebalance: the decision table of joins, row by row.
 
-Rows 1 to 4 need no reason and are not looked up here: one that is not a member is refused, an empty
-group begins its initial rebalance, a first join without an identity gets its id, and a rebalance
-that is collecting joins takes one more. The rest is `decide`; the first matching row wins.
+Rows 1 to 4 need no reason and are not looked up here: a request with an unknown member id is
+refused, an empty group begins its initial rebalance, a first join without an identity gets an id,
+and a rebalance that is collecting joins adds one more. `decide` does the rest; the first matching
+row wins.
 
 | # | State | Member | Reason | Rebalance |
 |---|---|---|---|---|
@@ -32,15 +33,15 @@ class Joiner(Enum):
     """The kinds of joining members that the table distinguishes."""
 
     NEW = auto()
-    """Comes with an unused id, or with an instance id that no member holds."""
+    """Joins with an unused id, or with an instance id that no member holds."""
     KNOWN = auto()
-    """A member under its own id."""
+    """A member that rejoins under its own id."""
     REPLACEMENT = auto()
-    """No id, but the instance id of a member (KIP-345)."""
+    """Has no member id, but the instance id of a member (KIP-345)."""
 
 
 class Decision(NamedTuple):
-    """What a row says."""
+    """The result of a row."""
 
     row: int
     rebalance: bool
@@ -54,9 +55,9 @@ def decide(  # noqa: PLR0911 - one return per row.
     Args:
         state: CompletingRebalance or Stable.
         reason: the decisive one, see `StatedReason`.
-        differs: a known member's protocols are not what it joined with before, byte for byte; for
-            a replacement, that the group would choose another protocol.
-        leads: the member, or the one it replaces, is the leader.
+        differs: for a known member, that its protocols differ from its previous join, byte for
+            byte; for a replacement, that the group would choose another protocol.
+        leads: whether the member, or the one it replaces, is the leader.
     """
     if joiner is Joiner.NEW:
         return Decision(5, rebalance=True)

@@ -1,7 +1,7 @@
-"""The durable state of a group: how it is written down, and the one place where it changes.
+"""The durable state of a group: how it is encoded, and the only place where it changes.
 
 `apply` is used live, when an append is known to be in the log, and on replay. On replay only the
-last record of each key matters, so a group is made from at most one group record.
+last record of each key matters, so a group is restored from at most one group record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def apply(group: GroupData, record: DurableRecord, now: Now) -> None:
-    """Let the group be what `record` says."""
+    """Change the group to the state that `record` describes."""
     assert record.group_id == group.group_id
     match record:
         case OffsetRecord() | PendingOffset() | OffsetTombstone():
@@ -47,7 +47,7 @@ def group_record(
     topics_hash: bytes | None = None,
     state_timestamp_ms: int | None = None,
 ) -> GroupRecord:
-    """The group as it stands, or as it will be with these assignments."""
+    """Create the record of the group's present state, or of its state with these assignments."""
     name = group.protocol_name
     members = [
         StoredMember(
@@ -80,9 +80,9 @@ def group_record(
 
 
 def _hash_for_restored(group: GroupData, members: Sequence[StoredMember]) -> bytes | None:
-    """The fingerprint of the assignment's topics, made out to what a restored group will want.
+    """The hash of the assignment's topics, for the subscriptions that a restored group will have.
 
-    That differs from what the group wants now if a static member has returned with other topics.
+    They differ from the present ones if a static member has returned with other topics.
     """
     ours = group.topics_hash
     if ours is None:
@@ -91,13 +91,13 @@ def _hash_for_restored(group: GroupData, members: Sequence[StoredMember]) -> byt
     if wanted == group.subscribed_topics():
         return ours
     if ours != hash_partition_counts(group.subscribed_topics(), group.partition_count):
-        return ours  # They have changed already, and it is equal to nothing.
+        return ours  # They have changed already, and the hash will match nothing.
     return hash_partition_counts(wanted, group.partition_count)
 
 
 def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
-    """Members that are there already only get their assignment: what else the log knows of them is
-    less than we do (one of their protocols instead of all).
+    """Apply a generation. Members that exist already only get their assignment: otherwise the log
+    knows less about them (one of their protocols instead of all).
     """
     restoring = group.state is GroupState.EMPTY
     group.is_stored = True
@@ -117,7 +117,8 @@ def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
     if restoring:
         group.state = state
         group.note_subscriptions()
-        # The stored leader may be missing in a topic that others have written to; the first leads.
+        # If others have written the topic, the leader may be missing from the members; the first
+        # one leads then.
         if record.leader_id is not None and record.leader_id in group.roster:
             group.roster.leader_id = record.leader_id
     else:
@@ -142,8 +143,8 @@ def _restored(stored: StoredMember, protocol_name: str | None) -> Member:
 
 @dataclass(slots=True, eq=False)
 class EmptyWrite:
-    """A group without members: a new one, or one whose last member went. In force already; if it
-    cannot be stored, a restart finds no group, or members whose sessions then end.
+    """The record of a group without members: a new one, or one whose last member left. Already in
+    effect; if it cannot be stored, a restart finds no group, or members whose sessions then expire.
     """
 
     group: GroupData
@@ -153,26 +154,26 @@ class EmptyWrite:
         return (self.record,)
 
     def on_durable(self, now: Now) -> None:
-        """Nothing waits for this."""
+        """Do nothing: no request waits for this."""
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nothing waits for this."""
+        """Note that the group is not stored; no request waits for this."""
         del error, now
         self.group.is_stored = False
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Nothing waits for this."""
+        """Do nothing: no request waits for this."""
 
 
 def store_created(group: GroupData, now: Now) -> None:
-    """Write down that a join has created the group; its members come with their assignment."""
+    """Store that a join has created the group; its members are stored with their assignment."""
     record = GroupRecord(group.group_id, None, 0, None, None, now.wall_ms, ())
     group.is_stored = True
     group.outbox.stage(EmptyWrite(group, record))
 
 
 def store_emptied(group: GroupData) -> None:
-    """Write down that the last member is gone."""
+    """Store that the last member has left."""
     assert not len(group.roster)
     group.is_stored = True
     group.outbox.stage(EmptyWrite(group, group_record(group)))
@@ -180,16 +181,16 @@ def store_emptied(group: GroupData) -> None:
 
 @dataclass(slots=True, eq=False)
 class ReplacementWrite:
-    """Static members under new ids, all that came in one step; see `GroupData.held`.
+    """Static members under new ids, of all joins in one step; see `GroupData.held`.
 
-    The ids are in force already, so that a member with an old one is fenced. If they cannot be
-    stored the old ones are put back, with their protocols and timeouts.
+    The ids are already in effect, so that a member with an old one is fenced. If they cannot be
+    stored the old ones are restored, with their protocols and timeouts.
     """
 
     group: GroupData
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Nothing if a rebalance has begun since and took the held joins along."""
+        """Return nothing if a rebalance has begun since and absorbed the held joins."""
         if not self.group.held:
             return ()
         assert self.group.state is GroupState.STABLE
@@ -203,7 +204,7 @@ class ReplacementWrite:
             self._answer(join, join.result)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Put the previous members back."""
+        """Restore the previous members."""
         held, self.group.held = self.group.held, {}
         for member_id, join in held.items():
             member = self.group.roster.get(member_id)
@@ -214,7 +215,7 @@ class ReplacementWrite:
             self._answer(join, JoinResult(error))
 
     def answer_early(self, error: ErrorCode) -> None:
-        """The client comes again with its instance id, and replaces itself."""
+        """Answer with the error; the client will retry with its instance id, and replace itself."""
         for join in self.group.held.values():
             self._answer(join, JoinResult(error))
 
@@ -225,8 +226,8 @@ class ReplacementWrite:
 
 
 def swap(group: GroupData, old: Member, new: Member) -> None:
-    """`new` takes over what `old` has: leadership, assignment, its place among those that have not
-    synced. `old` must have nothing parked.
+    """Transfer the leadership, the assignment and the pending sync of `old` to `new`. `old` must
+    have nothing parked.
     """
     group.stop_session(old)
     new.assignment = old.assignment

@@ -1,8 +1,8 @@
-"""Deadlines that have come: silent members, unused ids, the join and the sync phase.
+"""Handles expired timers: silent members, unused ids, the join and the sync phase.
 
-Keys that come due together are handled together, so that a thousand members that die at once make
-one rebalance. Every key is checked against the deadline it has now, because an expiry may have been
-overtaken by a heartbeat, an answer or a new rebalance on its way here.
+Keys that expire together are handled together, so that a thousand members that fail at once cause
+one rebalance. Every key is checked against its present deadline, because a heartbeat, a response or
+a new rebalance may have moved it after the expiry was queued.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from kohort.broker.core.group.states import GroupState
 
 
 def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
-    """Deal with all keys, first the members, then the phase that may end for lack of them."""
+    """Handle all keys, first those of members, then that of the phase that they may complete."""
     if group.state is GroupState.DEAD:
         return
     triggers: list[Trigger] = []
@@ -40,7 +40,7 @@ def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
         rebalance.cause_all(group, triggers, now)
     else:
         rebalance.try_complete(group, now)
-    # What has just been begun or completed has re-armed or cancelled these; take_due tells.
+    # The steps above may have re-armed or cancelled these; take_due checks.
     for key in phases:
         if group.take_due(key, now.ms):
             _end_phase(group, key, now)
@@ -55,11 +55,12 @@ def _end_phase(group: GroupData, key: TimerKey, now: Now) -> None:
 
 
 def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
-    """Look at a session whose timer has come; if it goes on, so does the timer: see `moved`.
+    """Check a session whose timer has fired; if the session continues, so does the timer: see
+    `moved`.
 
-    A member that waits for our answer cannot be blamed for its silence, and has its session
-    restarted with that answer. Only a member that never completed a join has no such privilege:
-    its process may be gone, and its connection with it.
+    A member that waits for a response cannot be blamed for its silence, and has its session
+    restarted with that response. The exception is a member that has never completed a join: its
+    process may be gone, and its connection with it.
     """
     if member.session_timer_ms is None or member.session_timer_ms > now.ms:
         return False
@@ -85,9 +86,9 @@ def _expire(group: GroupData, member: Member) -> Trigger:
 
 
 def _remove_silent(group: GroupData, now: Now) -> None:
-    """The sync phase is over: members that have not synced are removed, static or not.
+    """End the sync phase: members that have not synced are removed, static or not.
 
-    The timer is cancelled when a rebalance begins, so the generation is still the one it was for.
+    The timer is cancelled when a rebalance begins, so it belongs to the present generation.
     """
     silent = [member for member in group.roster if member.member_id in group.pending_sync]
     if not silent:

@@ -1,8 +1,8 @@
 """A classic group: events in, effects out, time as an argument.
 
-This is the whole of what a shell sees. Every method is one atomic step, but for `leave_steps`;
-after one or several of them `take_effects` tells what to do. Nothing here waits, keeps a clock or
-makes anything random.
+This is the complete interface for a shell. Every method is one atomic step, except `leave_steps`;
+after one or several of them `take_effects` says what to do. Nothing here waits, keeps a clock or
+uses randomness.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,16 +76,18 @@ _BLAME_THE_RECORDS: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
-"""Errors of an append that others in it need not share."""
+"""Errors of an append that were caused by one of its writes, and need not affect the others."""
 
 
 def client_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told of an append that failed with `error`: what it can act upon."""
+    """Return the error that clients get for a failed append: one that they can handle."""
     return _APPEND_ERRORS.get(error, error)
 
 
 class ClassicGroup:
-    """Steps take effect at once, except for what must be durable first; see `GroupData`."""
+    """A group. Steps take effect at once, except for what must be durable first;
+    see `GroupData`.
+    """
 
     __slots__ = ("data", "group_id", "offsets", "outbox", "roster")
 
@@ -98,7 +100,7 @@ class ClassicGroup:
         partition_count: PartitionCount | None = None,
         grown_since: GrownSince | None = None,
     ) -> None:
-        """Takes the arguments of `GroupData`, whose parts are shown here."""
+        """Takes the arguments of `GroupData`."""
         self.data = data = GroupData(
             group_id,
             config,
@@ -121,7 +123,7 @@ class ClassicGroup:
 
     @property
     def state_timestamp_ms(self) -> int:
-        """Wall time; -1 for a group that has never moved."""
+        """Wall-clock time; -1 if the group has never changed state."""
         return self.data.state_timestamp_ms
 
     @property
@@ -139,7 +141,7 @@ class ClassicGroup:
 
     @property
     def phase(self) -> str:
-        """What has to happen next: as GET /groups names it."""
+        """What has to happen next, as named by GET /groups."""
         data = self.data
         if data.state is GroupState.PREPARING_REBALANCE:
             return "join" if data.initial is None else "initial_delay"
@@ -149,7 +151,7 @@ class ClassicGroup:
 
     @property
     def has_unused_ids(self) -> bool:
-        """Whether a client was given an id, and will join with it."""
+        """Whether a client was given an id that it has not joined with yet."""
         return bool(self.roster.pending)
 
     def subscribed_topics(self) -> frozenset[str] | None:
@@ -159,7 +161,7 @@ class ClassicGroup:
     # Requests.
 
     def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-        """JoinGroup, of a request that `join.check_request` has passed. Answer: JoinResult."""
+        """Execute a JoinGroup that `join.check_request` has accepted. Answer: JoinResult."""
         is_fresh = (
             self.state is GroupState.EMPTY and not self.generation and not self.data.is_stored
         )
@@ -168,15 +170,15 @@ class ClassicGroup:
             durable.store_created(self.data, now)
 
     def sync(self, request: SyncRequest, ticket: Ticket, now: Now) -> None:
-        """SyncGroup. Answer: SyncResult."""
+        """Execute a SyncGroup. Answer: SyncResult."""
         sync.sync(self.data, request, ticket, now)
 
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Heartbeat, answered on the spot; may be called while an append is under way.
+        """Execute a Heartbeat; may be called while an append is in progress.
 
-        In the ordinary case it has no effects: it moves the end of the session, not its timer.
+        Normally it has no effects: it moves the end of the session, not its timer.
         """
         found = self.data.find_member_of(member_id, instance_id, generation)
         if not isinstance(found, Member):
@@ -188,17 +190,17 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def leave(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> None:
-        """LeaveGroup. Answer: LeaveResult."""
+        """Execute a LeaveGroup. Answer: LeaveResult."""
         at_once(self.leave_steps(entries, ticket, now))
 
     def leave_steps(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> Steps[None]:
-        """Handles LeaveGroup like `leave`, in steps. Until the last one nothing but heartbeats and
-        reads may come in between; effects may be taken after each.
+        """Execute a LeaveGroup as `leave` does, in steps. Until the last step only heartbeats and
+        reads may be interleaved; effects may be taken after each step.
         """
         return leave.leave_steps(self.data, entries, ticket, now)
 
     def commit(self, request: CommitRequest, ticket: Ticket, now: Now) -> None:
-        """OffsetCommit. Answer: CommitResult."""
+        """Execute an OffsetCommit. Answer: CommitResult."""
         error = commit_error(self.data, request, now, transactional=False)
         if error:
             self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
@@ -208,7 +210,7 @@ class ClassicGroup:
     def commit_in_transaction(
         self, request: CommitRequest, transaction: EnclosingTransaction, ticket: Ticket, now: Now
     ) -> None:
-        """TxnOffsetCommit. Answer: CommitResult."""
+        """Execute a TxnOffsetCommit. Answer: CommitResult."""
         error = commit_error(self.data, request, now, transactional=True)
         if error:
             self.outbox.note(CommitFenced(error))
@@ -217,76 +219,76 @@ class ClassicGroup:
             offsets.store(self, request, ticket, now, transaction)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of the producer's transaction is in the log. May be called at any time."""
+        """Apply a transaction marker that is in the log. May be called at any time."""
         pending.end_transaction(self, producer_id, commit=commit)
 
-    # Removal. Each wants a step of its own, with nothing on its way to the log.
+    # Removal. Each operation needs a step of its own, with no append in progress.
 
     def delete(self, ticket: Ticket) -> None:
-        """DeleteGroups. Answer: ErrorCode."""
+        """Delete the group (DeleteGroups). Answer: ErrorCode."""
         removal.delete_group(self, ticket)
 
     def delete_offsets(self, partitions: Sequence[TopicPartition], ticket: Ticket) -> None:
-        """OffsetDelete. Answer: DeleteOffsetsResult."""
+        """Execute an OffsetDelete. Answer: DeleteOffsetsResult."""
         removal.delete_offsets(self, partitions, ticket)
 
     def forget_topics(self, topics: Mapping[str, bytes | None]) -> None:
-        """Topics were deleted; each with the id of the topic that has its name now."""
+        """Drop offsets of deleted topics; each name with the id of the topic that has it now."""
         removal.forget_topics(self, topics)
 
     def expire_offsets(self, now: Now) -> None:
-        """The sweep."""
+        """Drop expired offsets; called by the sweep."""
         removal.expire(self, now)
 
     def end(self, now: Now) -> None:
-        """The group's tombstone is durable: it is gone."""
+        """Move to DEAD: the group's tombstone is durable."""
         self.data.move_to(GroupState.DEAD, now)
 
-    # What the shell reports.
+    # Reports from the shell.
 
     def on_deadlines(self, keys: Iterable[TimerKey], now: Now) -> None:
-        """Deadlines that were asked for with Schedule have come, all in one turn."""
+        """Handle timers set with Schedule that have expired in one turn."""
         expiry.on_deadlines(self.data, keys, now)
 
     def on_appended(self, now: Now) -> None:
-        """The records of the last Append are durable."""
+        """Process the success of the last Append."""
         writes, self.outbox.in_flight = self.outbox.in_flight, []
         for write in writes:
             write.on_durable(now)
 
     def on_append_failed(self, error: ErrorCode, now: Now) -> None:
-        """They are not, and never will be: `error` says why."""
+        """Process the failure of the last Append, whose records will never be in the log."""
         if error in _BLAME_THE_RECORDS and self.outbox.append_singly():
             return
         for write in self.outbox.finish_append():
             write.on_failed(client_error(error), now)
 
     def on_append_late(self) -> None:
-        """The outcome is still open, but clients have waited for it long enough."""
+        """Answer waiting clients although the result of the append is still unknown."""
         for write in self.outbox.unfinished:
             write.answer_early(UNAVAILABLE)
 
     @property
     def has_effects(self) -> bool:
-        """Is there something to take?"""
+        """Whether there are effects to take."""
         return self.outbox.has_effects
 
     def take_effects(self) -> list[Effect]:
-        """What the steps since the last call ask for, in order; an Append comes last. Not to be
-        called while an append is under way; see `Outbox.take_ready_effects`.
+        """Return the effects of the steps since the last call, in order; an Append comes last. Not
+        to be called while an append is in progress; see `Outbox.take_ready_effects`.
         """
         return self.outbox.collect()
 
-    # Beginning and end.
+    # Loading and unloading.
 
     def restore(
         self, records: Iterable[DurableRecord], now: Now, earlier: Iterable[GroupRecord] = ()
     ) -> None:
-        """Become what the log says; call it on a fresh group, with the last record of each key.
-        `earlier` are generations that came before, for the observers.
+        """Restore the group from its log; call it on a fresh group, with the last record of each
+        key. `earlier` are previous generations, for observers.
 
-        All sessions start again. What was in memory alone is lost: parked requests,
-        unused ids, and a rebalance whose assignment had not been stored.
+        All sessions restart. Volatile state is lost: parked requests, unused ids, and a rebalance
+        whose assignment had not been stored.
         """
         generations = [*earlier]
         for record in records:
@@ -305,9 +307,10 @@ class ClassicGroup:
             rebalance.proceed(self.data, now)
 
     def unload(self, error: ErrorCode, now: Now) -> None:
-        """Leave the group to its next coordinator: it is Dead, parked requests are told `error`.
+        """Hand the group over to its next coordinator: it is Dead, parked requests are answered
+        `error`.
 
-        What is on its way to the log is answered with `error` too, whatever becomes of it.
+        Requests whose append is in progress are answered `error` too, whatever its result.
         """
         for write in self.outbox.unfinished:
             write.answer_early(error)
@@ -328,7 +331,7 @@ class ClassicGroup:
     def committed(
         self, topic: str, partition: int, topic_id: bytes = ZERO_UUID
     ) -> CommittedOffset | None:
-        """The durable position of a partition, if it is one of the topic with this id."""
+        """Return the durable offset of a partition, if it belongs to the topic with this id."""
         found = None if self.state is GroupState.DEAD else self.offsets.get(topic, partition)
         return found if found is not None and found.is_of(topic_id) else None
 
@@ -338,28 +341,28 @@ class ClassicGroup:
 
     @property
     def unused_id_count(self) -> int:
-        """Ids that were handed out and that no member has joined with."""
+        """Ids that were handed out and not used to join yet."""
         return len(self.roster.pending)
 
     @property
     def parked_join_count(self) -> int:
-        """JoinGroup requests that wait for their answer."""
+        """JoinGroup requests that wait for their response."""
         return self.roster.parked_joins
 
     @property
     def parked_sync_count(self) -> int:
-        """SyncGroup requests that wait for their answer."""
+        """SyncGroup requests that wait for their response."""
         if self.state is not GroupState.COMPLETING_REBALANCE:
             return 0
         return sum(member.sync_ticket is not None for member in self.roster)
 
     @property
     def size(self) -> int:
-        """Members and positions: what work on the whole group grows with."""
+        """Number of members and offsets, which determines the cost of work on the whole group."""
         return len(self.roster) + self.offsets.count
 
     def describe(self) -> GroupDescription:
-        """What DescribeGroups shows: assignor and metadata only while the assignment holds."""
+        """The group as DescribeGroups shows it: assignor and metadata only while Stable."""
         name = self.protocol_name if self.state is GroupState.STABLE else None
         return GroupDescription(
             state=self.state.value,
@@ -379,10 +382,10 @@ class ClassicGroup:
         )
 
     def waiting_for(self) -> tuple[tuple[str, ...], int | None]:
-        """Ids that the group waits for just now, and until when (monotonic).
+        """Ids that the group is waiting for, and until when (monotonic).
 
-        Members and unused ids in the join phase, members in the sync phase; no ids and None
-        otherwise. During the initial delay it waits for time only.
+        Members and unused ids in the join phase, members in the sync phase; otherwise no ids and
+        None. During the initial delay it waits only for time.
         """
         if self.state is GroupState.PREPARING_REBALANCE:
             missing = [m.member_id for m in self.roster if m.join_ticket is None]

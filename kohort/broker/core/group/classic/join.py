@@ -1,8 +1,8 @@
-"""JoinGroup: who may come in, under which id, and whether the others have to move.
+"""JoinGroup: who may join, under which id, and whether the group has to rebalance.
 
-Checks come in this order, and the first that fails answers: group id and session timeout (before
-the group is even looked up, `check_request`), size, Dead, protocols, identity. So a newcomer with
-the wrong assignor learns just that and gets no member id.
+The checks come in this order, and the first that fails answers: group id and session timeout
+(before the group is looked up, `check_request`), size, Dead, protocols, identity. So a new client
+with the wrong assignor learns only that, and gets no member id.
 """
 
 from kohort.broker.core.group.classic import rebalance, replacement
@@ -27,7 +27,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def check_request(group_id: str, request: JoinRequest, config: GroupConfig) -> ErrorCode:
-    """What can be said of a join without its group; NONE if nothing is wrong."""
+    """Check a join as far as possible without its group; NONE if nothing is wrong."""
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     timeout_ms = request.session_timeout_ms
@@ -60,10 +60,11 @@ def _fail(group: GroupData, request: JoinRequest, ticket: Ticket, error: ErrorCo
 
 
 def _has_room(group: GroupData, request: JoinRequest) -> bool:
-    """A member that is there already does not make the group larger, nor does one that replaces it.
+    """Whether the group has room. An existing member does not make the group larger, nor does its
+    replacement.
 
-    While joins are collected, only those that have come count: if the limit was lowered, the last
-    ones to rejoin are thrown out.
+    While joins are collected, only members that have rejoined count: if the limit was lowered, the
+    last ones to rejoin are removed.
     """
     roster, size_max = group.roster, group.config.max_size
     member = roster.get(request.member_id) or roster.holder_of(request.instance_id)
@@ -105,7 +106,9 @@ def _refuse(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) ->
 
 
 def _is_compatible(group: GroupData, request: JoinRequest) -> bool:
-    """The sender's own earlier list counts too: even alone it cannot switch to a disjoint one."""
+    """Whether the protocols are compatible. The sender's own earlier list counts too: even alone it
+    cannot switch to a disjoint one.
+    """
     if group.state is GroupState.EMPTY:
         return bool(request.protocol_type and request.protocols)
     if request.protocol_type != group.protocol_type:
@@ -114,7 +117,7 @@ def _is_compatible(group: GroupData, request: JoinRequest) -> bool:
 
 
 def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-    """KIP-394: a client that never comes back leaves an id behind, not a member."""
+    """Assign a member id (KIP-394): a client that never returns leaves only an id behind."""
     roster = group.roster
     if len(roster.pending) >= group.config.pending_ids_max:
         oldest = next(iter(roster.pending))
@@ -151,7 +154,9 @@ def _join_with_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: N
 
 
 def _join_reasons(first: StatedReason, second: StatedReason) -> StatedReason:
-    """What both legs of a first join said: a stated reason outranks a guess from a text."""
+    """Combine the reasons of both requests of a first join: a stated one outranks one inferred from
+    text.
+    """
     if second.source is ReasonSource.TAG or first.source is not ReasonSource.TAG:
         return second
     return first._replace(text=second.text or first.text)
@@ -199,7 +204,7 @@ def _add_member(
 def _rejoin(
     group: GroupData, member: Member, request: JoinRequest, ticket: Ticket, now: Now
 ) -> None:
-    """A member joins again while the group is in CompletingRebalance or Stable."""
+    """Process a rejoin in CompletingRebalance or Stable."""
     leads = group.roster.leader_id == member.member_id
     differs = member.protocols != request.protocols
     decision = decide(
@@ -243,7 +248,7 @@ _KIND_BY_ROW = {
     12: TriggerKind.FORCED_BY_REASON,
     16: TriggerKind.FOLLOWER_REJOINED,
 }
-"""What a known member's rejoin would be, or is, the cause of."""
+"""The trigger that a known member's rejoin is, or would be."""
 
 
 def _welcome_back(
@@ -251,7 +256,7 @@ def _welcome_back(
 ) -> None:
     """Row 13: the leader has restarted and keeps its assignment.
 
-    Clients that cannot be told to skip the assignment must not think that they lead.
+    Clients that cannot be told to skip the assignment must not be told that they lead.
     """
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)
@@ -264,7 +269,7 @@ def _welcome_back(
 
 
 def _update(group: GroupData, member: Member, request: JoinRequest) -> None:
-    """What a member says with a join that takes part in a rebalance."""
+    """Take over the protocols and timeouts of a join that takes part in a rebalance."""
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 0)
     member.reason = request.reason

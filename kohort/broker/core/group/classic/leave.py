@@ -1,7 +1,7 @@
-"""LeaveGroup: members that go, and members that an administrator removes.
+"""LeaveGroup: members that leave, and members that an administrator removes.
 
-An administrator may remove thousands with one request, so it is dealt with in steps. Between two of
-them the group must not be stepped otherwise: the rebalance comes with the last.
+An administrator may remove thousands of members with one request, so it is executed in steps.
+Between them the group must not be stepped otherwise: the rebalance begins with the last step.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,18 @@ from kohort.broker.core.steps import Steps
 from kohort.protocol.errors import ErrorCode
 
 ADMIN_REASON = "removed by an admin"
-"""In the reason text of Kafka's admin clients, which remove dynamic members by their own id."""
+"""Part of the reason sent by Kafka's admin clients, which remove dynamic members by their own
+id."""
 
 
 ENTRIES_PER_STEP: Final = 100
-"""Two milliseconds or so, with what the history and the metrics are told."""
+"""About two milliseconds, including events for the history and the metrics."""
 
 
 def leave_steps(
     group: GroupData, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
 ) -> Steps[None]:
-    """Remove those that can be, answer, and let the group take one step for all of them at once."""
+    """Remove the given members, answer, and start one rebalance for all of them."""
     if group.state is GroupState.DEAD:
         group.outbox.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
@@ -51,24 +52,26 @@ def leave_steps(
     if triggers:
         rebalance.cause_all(group, triggers, now)
     else:
-        # An id that was given back may be the last that a rebalance waited for. It is no reason to
-        # begin one, which Kafka does in a Stable group.
+        # An id that was given back may be the last that a rebalance waited for. It does not start a
+        # rebalance, as it does in Kafka for a Stable group.
         rebalance.try_complete(group, now)
 
 
 def _find(group: GroupData, entry: LeaveEntry) -> Member | ErrorCode:
     if not entry.member_id:
-        # An administrator knows the instance, not the id of the process that holds it.
+        # An administrator knows the instance, not the member id of its process.
         return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
     return group.find_member(entry.member_id, entry.instance_id)
 
 
 UNFETCHED_LEAST_MS: Final = 10_000
-"""Clients that read fetch every half second, unless they are told to wait for longer."""
+"""Clients that read fetch every half second, unless configured otherwise."""
 
 
 def _unfetched_ms(group: GroupData, entry: LeaveEntry, now: Now) -> int | None:
-    """What is worth telling: it has fetched since the group is Stable, and then no more."""
+    """How long the member has not fetched, if it fetched since the group became Stable and then
+    stopped.
+    """
     unfetched_ms = entry.unfetched_ms
     if unfetched_ms is None or unfetched_ms < UNFETCHED_LEAST_MS:
         return None

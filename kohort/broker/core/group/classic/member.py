@@ -1,4 +1,4 @@
-"""One member of a classic group, and an id that may become one."""
+"""A member of a classic group, and an id that may become one."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A participant of the group under one member id."""
+    """A member of the group, identified by its member id."""
 
     member_id: str
     instance_id: str | None
@@ -25,49 +25,51 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Has never completed a join. Its session ends even while it is parked."""
+    """Whether it has never completed a join. Then its session expires even while it is parked."""
     join_ticket: Ticket | None = None
-    """The parked join."""
+    """Ticket of the parked join."""
     sync_ticket: Ticket | None = None
-    """The parked sync."""
+    """Ticket of the parked sync."""
     session_deadline_ms: int = 0
-    """When the session ends. A heartbeat moves only this number."""
+    """When the session expires. A heartbeat changes only this number."""
     session_timer_ms: int | None = None
-    """When the timer looks at the session next: at or before its end, None while no timer runs."""
+    """When the timer will check the session: at or before its end; None while no timer runs."""
     told_to_rejoin: bool = False
-    """Has had a REBALANCE_IN_PROGRESS since the rebalance began."""
+    """Whether it got a REBALANCE_IN_PROGRESS since the rebalance began."""
     reason: StatedReason = field(default=NO_REASON)
-    """What its last join said."""
+    """The reason in its last join."""
     _ref: MemberRef | None = None
     _session_key: TimerKey | None = None
 
     @property
     def is_static(self) -> bool:
-        """Has an identity that outlives its process (KIP-345)."""
+        """Whether it has an identity that survives its process (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def is_parked(self) -> bool:
-        """Waits for an answer, so its silence means nothing."""
+        """Whether it waits for a response, so that its silence means nothing."""
         return self.join_ticket is not None or self.sync_ticket is not None
 
     @property
     def metadata_bytes(self) -> int:
-        """Size of what it offers, and of its names."""
+        """Size of its protocols and its names."""
         return size_of(self.protocols) + size_of_ids(self.client_id, self.instance_id)
 
     @property
     def protocol_names(self) -> tuple[str, ...]:
-        """In order of preference."""
+        """Protocol names in order of preference."""
         return tuple([name for name, _ in self.protocols])
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it told the assignor `protocol_name`; empty if it does not offer it."""
+        """Return its metadata for the assignor `protocol_name`; empty if it does not offer that."""
         return metadata_for(protocol_name, self.protocols)
 
     @property
     def ref(self) -> MemberRef:
-        """Its identity, for the history. Kept, because every rebalance names all members twice."""
+        """Its identity, for the history. Cached, because every rebalance names all members
+        twice.
+        """
         ref = self._ref
         if ref is None:
             ref = self._ref = MemberRef(
@@ -77,7 +79,7 @@ class Member:
 
     @property
     def session_key(self) -> TimerKey:
-        """Key of its session's timer. Kept, because thousands of sessions start together."""
+        """Key of its session timer. Cached, because thousands of sessions restart together."""
         key = self._session_key
         if key is None:
             key = self._session_key = TimerKey("session", self.member_id)
@@ -85,7 +87,7 @@ class Member:
 
 
 def size_of(protocols: Protocols) -> int:
-    """What it takes to keep them, names included."""
+    """Return the memory that protocols take, names included."""
     size = 0
     for name, data in protocols:
         size += len(name) + len(data)
@@ -93,19 +95,19 @@ def size_of(protocols: Protocols) -> int:
 
 
 def size_of_ids(client_id: str, instance_id: str | None) -> int:
-    """What a member chose to be called; it may be a hundred times as long as what is usual."""
+    """Return the length of a member's names, which may be a hundred times as long as usual."""
     return len(client_id) + (0 if instance_id is None else len(instance_id))
 
 
 def cut_text(text: str, bytes_max: int) -> str:
-    """The longest beginning of `text` that `bytes_max` bytes hold in UTF-8."""
+    """Return the longest prefix of `text` that takes at most `bytes_max` bytes in UTF-8."""
     if len(text) * 4 <= bytes_max:
         return text
     return text.encode()[:bytes_max].decode(errors="ignore")
 
 
 def metadata_for(name: str | None, protocols: Protocols) -> bytes:
-    """What goes with a protocol name; empty if it is not among them."""
+    """Return the metadata of a protocol; empty if it is not among them."""
     for offered, data in protocols:
         if offered == name:
             return data
@@ -117,5 +119,5 @@ class PendingMember(NamedTuple):
 
     member_id: str
     reason: StatedReason
-    """What the first join said; the second may say nothing new."""
+    """The reason of the first join; that of the second may say nothing new."""
     deadline_ms: int

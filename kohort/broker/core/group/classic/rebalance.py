@@ -1,8 +1,8 @@
-"""From PreparingRebalance to the answered joins: begin, collect, complete.
+"""The join phase, from PreparingRebalance to the answered joins: begin, collect, complete.
 
-A rebalance is begun (`begin`), its cause is added, parked or already removed, and then it
-goes on (`proceed`): at once if all members are there, else when the last one joins or time is up.
-The first rebalance of an empty group waits for its delay instead, and for nothing else.
+A rebalance begins (`begin`), the member that caused it is added, parked or has been removed, and
+then it continues (`proceed`): immediately if all members have joined, otherwise when the last one
+joins or time runs out. The first rebalance of an empty group waits only for its delay.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ from kohort.protocol.errors import ErrorCode
 def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     """Move to PreparingRebalance; `proceed` must follow in the same step.
 
-    Legal in Empty, Stable and CompletingRebalance. An assignment that was awaited is given up.
+    Allowed in Empty, Stable and CompletingRebalance. A pending assignment is abandoned.
     """
     for member in group.roster:
         member.told_to_rejoin = False
@@ -59,15 +59,15 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
 _SEES_TOPICS: Final = frozenset(
     {TriggerKind.LEADER_REJOINED, TriggerKind.PROTOCOLS_CHANGED, TriggerKind.FORCED_BY_REASON}
 )
-"""What a member does that has seen that its topics have more partitions."""
+"""Triggers of members that have noticed new partitions of their topics."""
 
 
 def _with_grown_topics(group: GroupData, trigger: Trigger, now: Now) -> Trigger:
-    """Names what the broker did itself: partitions that came since the group was last Stable."""
+    """Add the broker's own part in the cause: partitions added since the group was last Stable."""
     if group.grown_since is None:
         return trigger
     grown = group.grown_since(group.state_timestamp_ms)
-    # Subscriptions are only looked into if any topic of the broker has grown.
+    # Subscriptions are parsed only if any topic of the broker has grown.
     topics = (group.subscribed_topics() or frozenset()) if grown else frozenset()
     moments = [at_ms for topic, at_ms in grown.items() if topic in topics]
     if not moments:
@@ -77,7 +77,7 @@ def _with_grown_topics(group: GroupData, trigger: Trigger, now: Now) -> Trigger:
 
 
 def proceed(group: GroupData, now: Now) -> None:
-    """Complete the join phase if no member is missing, else give it a deadline."""
+    """Complete the join phase if no member is missing, else set its deadline."""
     timeout_ms = group.roster.rebalance_timeout_ms()
     if group.initial is not None:
         group.initial.remaining_ms = max(timeout_ms - group.initial.window_ms, 0)
@@ -87,15 +87,13 @@ def proceed(group: GroupData, now: Now) -> None:
 
 
 def cause(group: GroupData, trigger: Trigger, now: Now) -> None:
-    """A member is gone: begin a rebalance for it, or see whether it was the last that a running one
-    waited for.
-    """
+    """Handle a removed member: begin a rebalance, or check whether a running one waited for it."""
     cause_all(group, [trigger], now)
 
 
 def cause_all(group: GroupData, triggers: Sequence[Trigger], now: Now) -> None:
-    """Handles several triggers at once, like `cause`: the first one counts as the cause, the others
-    as further causes.
+    """Handle several triggers at once, as `cause` does: the first one counts as the cause, the
+    others as additional causes.
     """
     is_running = group.state is GroupState.PREPARING_REBALANCE
     if not is_running:
@@ -109,9 +107,9 @@ def cause_all(group: GroupData, triggers: Sequence[Trigger], now: Now) -> None:
 
 
 def try_complete(group: GroupData, now: Now) -> bool:
-    """End the join phase if all have joined and no id is still to be used.
+    """End the join phase if all members have joined and no handed-out id is unused.
 
-    Never during the initial delay: a member or an id that goes does not cut it short.
+    Never during the initial delay: members or ids that go do not shorten it.
     """
     if group.state is not GroupState.PREPARING_REBALANCE or group.initial is not None:
         return False
@@ -122,7 +120,7 @@ def try_complete(group: GroupData, now: Now) -> bool:
 
 
 def on_join_deadline(group: GroupData, now: Now) -> None:
-    """The time for joins is up, or a window of the initial delay."""
+    """Handle the end of the join phase, or of a window of the initial delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     initial = group.initial
@@ -141,7 +139,7 @@ def on_join_deadline(group: GroupData, now: Now) -> None:
 
 
 def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
-    """Begin the next generation with members that joined, and with static members that did not."""
+    """Begin the next generation with the members that joined, and static members that did not."""
     group.cancel(JOIN_TIMER)
     group.initial = None
     roster = group.roster
@@ -152,7 +150,7 @@ def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
     if not len(roster):
         _become_empty(group, now)
     elif not roster.parked_joins:
-        # All that remain are static and away. Their sessions will end, or they come back.
+        # All remaining members are static and absent. Their sessions will expire, or they return.
         group.outbox.note(JoinPhaseStalled(tuple(member.member_id for member in roster)))
         group.schedule(JOIN_TIMER, now.ms + roster.rebalance_timeout_ms())
     else:
@@ -160,9 +158,7 @@ def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
 
 
 def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
-    """The awaited assignment will not come: drop what there is and tell the members that wait for
-    it.
-    """
+    """Abandon the pending assignment, and answer the members that wait for it."""
     for member in group.roster:
         member.assignment = b""
         if group.answer_sync(member, SyncResult(error)):
@@ -174,10 +170,10 @@ def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
 def current_generation(
     group: GroupData, member: Member, *, leader: str | None = None, with_members: bool = False
 ) -> JoinResult:
-    """The answer to a join that takes part in the generation there is.
+    """Return the answer to a join that takes part in the present generation.
 
     Args:
-        leader: who to name as the leader, if not the one there is.
+        leader: the leader to name, if not the actual one.
     """
     return JoinResult(
         member_id=member.member_id,
@@ -190,7 +186,7 @@ def current_generation(
 
 
 def joined_members(group: GroupData) -> list[JoinedMember]:
-    """All members as the leader gets to see them."""
+    """All members, as the leader gets them."""
     return [
         JoinedMember(
             member_id=member.member_id,
@@ -202,7 +198,7 @@ def joined_members(group: GroupData) -> list[JoinedMember]:
 
 
 def park(group: GroupData, member: Member, ticket: Ticket) -> None:
-    """`member` waits for the next generation; a join that it has parked already is answered."""
+    """Make `member` wait for the next generation; a join that it has parked already is answered."""
     if member.join_ticket is not None:
         group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.park_join(member, ticket)
@@ -218,7 +214,7 @@ def park(group: GroupData, member: Member, ticket: Ticket) -> None:
 
 
 def _park_held_joins(group: GroupData) -> None:
-    """Replacements that were about to be answered take part in the rebalance instead."""
+    """Move replacements whose response was held into the rebalance."""
     held, group.held = group.held, {}
     for member_id, join in held.items():
         member = group.roster.get(member_id)
@@ -280,8 +276,8 @@ def _join_answers(
     tickets: dict[str, Ticket],
     members: Iterable[tuple[MemberRef, Protocols]],
 ) -> Iterator[Reply]:
-    """The answers of a generation that begins, the leader's first: all others wait for what it will
-    do. Values are those of now, whatever becomes of the group while answers are given out.
+    """Yield the answers of a new generation, the leader's first, since all others wait for it.
+    Values are captured now, whatever happens to the group while answers are sent.
     """
     leader_id = group.roster.leader_id
     assert leader_id is not None

@@ -1,9 +1,9 @@
-"""Static membership (KIP-345): a process comes back under the instance id of a member.
+"""Static membership (KIP-345): a process returns under the instance id of a member.
 
-It gets a new member id and takes the old one's place. In a Stable group that would still choose the
-same assignor it gets the old assignment as well, and no other member notices; the new id is made
-durable before it is answered. In any other state it takes part in a rebalance. From then on the old
-process is fenced.
+It gets a new member id and replaces the old member. In a Stable group that would still choose the
+same assignor it gets the old assignment as well, and the other members are not disturbed; the new
+id is made durable before the response. In any other state it takes part in a rebalance. From then
+on the old process is fenced.
 """
 
 from kohort.broker.core.group.classic import durable, rebalance
@@ -27,7 +27,7 @@ TOPICS_CHANGED = "other topics than before"
 
 
 def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-    """A join without a member id but with the instance id of `old`."""
+    """Process a join without a member id but with the instance id of `old`."""
     assert old.instance_id is not None
     led = group.roster.leader_id == old.member_id
     new = Member(
@@ -69,8 +69,8 @@ def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, no
 
 
 def _silent_ms(old: Member, now: Now) -> int | None:
-    """How long the old process has not been heard of: since its last heartbeat, or the answer that
-    its session began with.
+    """How long the old process has been silent: since its last heartbeat, or since the response
+    with which its session began.
     """
     if old.is_parked or old.is_new:
         return None
@@ -78,9 +78,9 @@ def _silent_ms(old: Member, now: Now) -> int | None:
 
 
 def have_topics_changed(group: GroupData) -> bool:
-    """Have the partitions changed since the assignment was made? False if that is not known.
+    """Whether partition counts have changed since the assignment was made; False if unknown.
 
-    A leader that is away does not see it, and after its return it is told to skip the assignment.
+    A leader that is away does not notice, and after its return it is told to skip the assignment.
     """
     if not group.config.check_partition_counts or group.topics_hash is None:
         return False
@@ -89,7 +89,7 @@ def have_topics_changed(group: GroupData) -> bool:
 
 
 def _decide(group: GroupData, old: Member, new: Member) -> tuple[Decision, str]:
-    """The row of the decision table, and what else speaks for a rebalance."""
+    """Return the row of the decision table, and any further reason for a rebalance."""
     leads = group.roster.leader_id == old.member_id
     differs = group.state is GroupState.STABLE and _would_change_protocol(group, old, new)
     decision = decide(
@@ -116,7 +116,7 @@ def _wants_other_topics(group: GroupData, old: Member, new: Member) -> bool:
 
 
 def _take_over(group: GroupData, old: Member, new: Member, now: Now) -> None:
-    """Put `new` in the place of `old`, whose process learns that it is fenced if it waits."""
+    """Replace `old` by `new`; requests of the old process are answered that it is fenced."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
     group.answer_join(old, JoinResult(fenced, old.member_id))
     group.answer_sync(old, SyncResult(fenced))
@@ -135,7 +135,8 @@ def _replace_quietly(
     now: Now,
 ) -> None:
     leader_before = group.roster.leader_id
-    # Two processes with the same instance id came in one step: the first is fenced unanswered.
+    # Two processes with the same instance id joined in one step: the first is fenced before it is
+    # answered.
     superseded = group.held.pop(old.member_id, None)
     if superseded is not None:
         assert superseded.ticket is not None
@@ -150,7 +151,7 @@ def _replace_quietly(
         if leads:
             result = result._replace(members=rebalance.joined_members(group), skip_assignment=True)
     else:
-        # An id that is not its own keeps a returning leader from computing an assignment.
+        # Naming another leader keeps a returning leader from computing an assignment.
         result = result._replace(leader=leader_before or "")
     previous = old if superseded is None else superseded.previous
     group.held[new.member_id] = HeldJoin(previous, ticket, result)

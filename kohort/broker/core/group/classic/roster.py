@@ -1,6 +1,6 @@
-"""The roster of a group: members, static instances, ids not used yet, and what all members offer.
+"""The roster of a group: members, static instances, unused ids, and the protocols in common.
 
-Plain bookkeeping; keeps its counts right and knows no rules.
+Bookkeeping only; it keeps its counts consistent and knows no rules.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Roster:
-    """Members in the order they came; a replaced one counts as having come again."""
+    """The members in order of arrival; a replacement counts as a new arrival."""
 
     __slots__ = (
         "_lists",
@@ -33,9 +33,9 @@ class Roster:
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._offers: Counter[str] = Counter()
-        """How many members offer a protocol."""
+        """How many members offer each protocol."""
         self._lists: Counter[Names] = Counter()
-        """How many members offer just these, in this order."""
+        """How many members offer exactly this list, in this order."""
         self.pending: dict[str, PendingMember] = {}
         """By id; oldest first."""
         self.leader_id: str | None = None
@@ -54,19 +54,19 @@ class Roster:
         return member_id in self._members
 
     def get(self, member_id: str) -> Member | None:
-        """The member under this id."""
+        """Return the member with this id."""
         return self._members.get(member_id)
 
     def holder_of(self, instance_id: str | None) -> Member | None:
-        """The member that holds this instance id."""
+        """Return the member that holds this instance id."""
         member_id = self._static.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self._members[member_id]
 
     def find(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
-        """The member a request speaks for, or why it may not.
+        """Return the member that sent a request, or the error.
 
-        The instance id is looked at first: a member that lost it must learn that it is fenced, not
-        merely unknown. A static member may leave its instance id out.
+        The instance id is checked first: a member that lost it must learn that it is fenced, not
+        merely unknown. A static member may omit its instance id.
         """
         if instance_id is not None:
             holder_id = self._static.get(instance_id)
@@ -78,11 +78,11 @@ class Roster:
 
     @property
     def leader(self) -> Member | None:
-        """The member that leads, None in an empty group."""
+        """The leader, None in an empty group."""
         return None if self.leader_id is None else self._members.get(self.leader_id)
 
     def add(self, member: Member) -> None:
-        """The first one leads."""
+        """Add a member; the first one becomes the leader."""
         assert member.member_id not in self._members
         self._members[member.member_id] = member
         if member.instance_id is not None:
@@ -95,7 +95,9 @@ class Roster:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """If it led, the first remaining member leads. Its parked requests must be answered."""
+        """Remove a member; if it led, the first remaining one leads. Its parked requests must be
+        answered.
+        """
         assert member.join_ticket is None
         assert member.sync_ticket is None
         del self._members[member.member_id]
@@ -106,7 +108,7 @@ class Roster:
             self.leader_id = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """`new` takes the place of `old`, its leadership and instance id included."""
+        """Replace `old` by `new`, which gets its leadership and instance id."""
         led = self.leader_id == old.member_id
         self.remove(old)
         self.add(new)
@@ -114,32 +116,32 @@ class Roster:
             self.leader_id = new.member_id
 
     def park_join(self, member: Member, ticket: Ticket) -> None:
-        """`member` waits for the next generation."""
+        """Park the join of `member` until the next generation."""
         assert member.join_ticket is None
         member.join_ticket = ticket
         self.parked_joins += 1
 
     def unpark_join(self, member: Member) -> Ticket | None:
-        """Take the ticket of a parked join, None if there is none."""
+        """Remove and return the ticket of a parked join, None if there is none."""
         ticket, member.join_ticket = member.join_ticket, None
         if ticket is not None:
             self.parked_joins -= 1
         return ticket
 
     def unpark_all_joins(self) -> None:
-        """The tickets have been taken."""
+        """Clear all parked joins, whose tickets have been taken."""
         for member in self:
             member.join_ticket = None
         self.parked_joins = 0
 
     def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """What `member` offers from now on."""
+        """Change the protocols that `member` offers."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Is one of these names offered by every member? Without members any name is."""
+        """Whether every member offers one of these names; always true without members."""
         count = len(self._members)
         for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
             if self._offers[name] == count:
@@ -151,7 +153,7 @@ class Roster:
         return choose_protocol(self._lists, self._ranking(self.leader))
 
     def choose_protocol_with(self, new: Member, old: Member) -> str | None:
-        """The protocol that would be chosen with `new` in the place of `old`."""
+        """Return the protocol that would be chosen with `new` in the place of `old`."""
         lists = self._lists.copy()
         _add(lists, old.protocol_names, -1)
         _add(lists, new.protocol_names, 1)
@@ -163,11 +165,11 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether no member is missing and no id is still to be used."""
+        """Whether all members have joined and no handed-out id is unused."""
         return self.parked_joins == len(self._members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for, 0 without members."""
+        """Return the longest rebalance timeout of the members, 0 without members."""
         return max([member.rebalance_timeout_ms for member in self], default=0)
 
     def _count(self, member: Member, change: int) -> None:
@@ -179,7 +181,7 @@ class Roster:
 
 
 _ALL_DIFFERENT_BELOW: Final = 2
-"""So few names cannot have one twice."""
+"""Fewer names than this cannot contain a duplicate."""
 
 
 def _add(counter: Counter[K], key: K, change: int) -> None:

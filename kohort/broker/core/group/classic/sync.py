@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, members get theirs once it is durable."""
+"""SyncGroup: the leader submits the assignment, members get theirs once it is durable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def _contradicts(given: str | None, ours: str | None) -> bool:
 
 
 def _note_sync(group: GroupData, member: Member) -> None:
-    """`member` has come for its assignment, now or once it is there."""
+    """Record that `member` has requested its assignment."""
     member_id = member.member_id
     if member_id in group.pending_sync:
         group.outbox.note(SyncReceived(member_id, member_id == group.roster.leader_id))
@@ -85,7 +85,7 @@ def _park(group: GroupData, member: Member, request: SyncRequest, ticket: Ticket
 
 
 def _record(group: GroupData, assignments: dict[str, bytes], now: Now) -> GroupRecord:
-    """The group as it will be when the assignment is in force."""
+    """Create the record of the group with the assignment in effect."""
     topics_hash = hash_partition_counts(group.subscribed_topics(), group.partition_count)
     return durable.group_record(
         group, assignments=assignments, topics_hash=topics_hash, state_timestamp_ms=now.wall_ms
@@ -94,7 +94,7 @@ def _record(group: GroupData, assignments: dict[str, bytes], now: Now) -> GroupR
 
 @dataclass(slots=True, eq=False)
 class AssignmentWrite:
-    """The leader's assignment. In force once durable, if the group still waits for it then."""
+    """The leader's assignment. Takes effect once durable, if the group still waits for it then."""
 
     group: GroupData
     record: GroupRecord
@@ -110,7 +110,7 @@ class AssignmentWrite:
         )
 
     def on_durable(self, now: Now) -> None:
-        """Answer all members that wait, and move to Stable."""
+        """Answer all waiting members, and move to Stable."""
         if not self._is_awaited():
             return
         group = self.group
@@ -126,8 +126,8 @@ class AssignmentWrite:
         group.outbox.emit(Replies(_sync_answers(group, tickets), len(tickets)))
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Tell those that wait, and assign again: the next generation overrides what the log may
-        say of this one.
+        """Answer the waiting members, and rebalance: the next generation overrides anything in the
+        log of this one.
         """
         if not self._is_awaited():
             return
@@ -139,4 +139,4 @@ class AssignmentWrite:
         rebalance.proceed(group, now)
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Does nothing: the waiting members are parked, and are told when the outcome is known."""
+        """Do nothing: the waiting members are parked, and are answered when the result is known."""

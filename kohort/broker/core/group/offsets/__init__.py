@@ -1,1 +1,1 @@
-"""Committed positions, the same for all kinds of groups."""
+"""Committed offsets, the same for all kinds of groups."""

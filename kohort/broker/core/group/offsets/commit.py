@@ -1,6 +1,6 @@
-"""OffsetCommit, and TxnOffsetCommit as far as it is the same.
+"""OffsetCommit, and the parts of TxnOffsetCommit that are the same.
 
-A commit changes nothing before it is durable: until then OffsetFetch finds what was there before.
+A commit changes nothing before it is durable: until then OffsetFetch returns the previous offsets.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from kohort.broker.core.group.requests import (
 from kohort.protocol.errors import ErrorCode
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
-"""The end of the calendar that records have; what is kept for longer is kept for ever."""
+"""The largest possible timestamp; offsets that would be kept longer are kept for ever."""
 
 
 def error_without_group(request: CommitRequest, *, may_answer_group_not_found: bool) -> ErrorCode:
-    """What a commit to a group that does not exist is answered.
+    """Return the error for a commit to a group that does not exist.
 
-    NONE for one from outside of all groups: it creates the group.
+    NONE for a commit without membership: it creates the group.
 
     Args:
         may_answer_group_not_found: OffsetCommit v9+ and TxnOffsetCommit v6+, which may answer
@@ -47,7 +47,7 @@ def store(
     now: Now,
     transaction: EnclosingTransaction | None = None,
 ) -> None:
-    """Store positions for a client that may, be it in a transaction; answered when durable."""
+    """Store offsets of an authorised client, possibly in a transaction; answered when durable."""
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -87,7 +87,7 @@ class OffsetsWrite(CommitWrite):
         return self.records
 
     def on_durable(self, now: Now) -> None:
-        """Make the positions visible; of one that is repeated in the request, the last."""
+        """Make the offsets visible; of a partition repeated in the request, the last."""
         del now
         table = self.owner.offsets
         for record in self.records:

@@ -1,9 +1,9 @@
-"""What lies in a log in open transactions, and which of several records of a key holds.
+"""Records of open transactions in a log, and which of several records of a key is valid.
 
-Of the records of a key, the one that lies latest in the log holds, whichever transaction ends
-first. Records come here in the order in which they lie, so it is enough to remember, of those that
-wait, which came before which. One that a later record has overtaken never holds, but is here until
-its transaction ends: the key is not settled before.
+Of the records of a key, the last one in the log is valid, whichever transaction ends first. Records
+arrive here in log order, so it suffices to remember the order of those that wait. A record that a
+later one has overtaken never becomes valid, but is kept until its transaction ends, because the key
+is not stable before.
 """
 
 from collections.abc import Hashable, Iterator
@@ -16,10 +16,10 @@ V = TypeVar("V")
 
 class _Held(NamedTuple, Generic[V]):
     order: int
-    """Rises from record to record."""
+    """Increases from record to record."""
     value: V
     is_overtaken: bool = False
-    """Does a later record hold already?"""
+    """Whether a later record is already valid."""
 
 
 class HeldValues(Generic[K, V]):
@@ -29,20 +29,20 @@ class HeldValues(Generic[K, V]):
 
     def __init__(self) -> None:
         self.by_producer: dict[int, dict[K, _Held[V]]] = {}
-        """To be looked at only; no producer is here without a key."""
+        """For reading only; contains no producer without keys."""
         self._order = 0
 
     def hold(self, producer_id: int, key: K, value: V) -> None:
-        """The next record is one of an open transaction."""
+        """Add the next record, which belongs to an open transaction."""
         self._order += 1
         self.by_producer.setdefault(producer_id, {})[key] = _Held(self._order, value)
 
     def overtake(self, key: K) -> None:
-        """The next record is one outside of transactions."""
+        """Process the next record, which is not transactional."""
         self._overtake(key, self._order + 1)
 
     def end(self, producer_id: int, *, commit: bool) -> list[tuple[K, V]]:
-        """The producer's transaction has ended; returns what holds from now on."""
+        """End the producer's transaction; return the values that become valid."""
         held = self.by_producer.pop(producer_id, {})
         if not commit:
             return []
@@ -54,19 +54,19 @@ class HeldValues(Generic[K, V]):
         return now
 
     def drop(self, key: K) -> None:
-        """Forget what waits under this key: the next record has deleted it."""
+        """Forget the values of a key, because the next record deletes it."""
         for producer_id, held in list(self.by_producer.items()):
             held.pop(key, None)
             if not held:
                 del self.by_producer[producer_id]
 
     def has(self, key: K) -> bool:
-        """Does anything wait under this key, be it overtaken?"""
+        """Whether any value of this key waits, overtaken or not."""
         return any(key in held for held in self.by_producer.values())
 
     def items(self, *, overtaken: bool) -> Iterator[tuple[K, V]]:
-        """What is overtaken, or what is not, in the order of the records; a key comes as often as
-        there are transactions with it.
+        """Yield the overtaken values, or the others, in record order; a key occurs once for each
+        transaction that has it.
         """
         found = [
             (held.order, key, held.value)

@@ -1,4 +1,4 @@
-"""What committed positions need to know of the group that they belong to."""
+"""What committed offsets need of the group that they belong to."""
 
 from typing import Protocol
 
@@ -29,18 +29,18 @@ class OffsetsOwner(Protocol):
 
     @property
     def state_timestamp_ms(self) -> int:
-        """Wall time of the last change of state; -1 if there was none."""
+        """Wall-clock time of the last change of state; -1 if there was none."""
         ...
 
     @property
     def has_unused_ids(self) -> bool:
-        """Whether a client was given an id, and will join with it."""
+        """Whether a client was given an id that it has not joined with yet."""
         ...
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What the members read; None for unknown, to be read as everything."""
+        """The topics that the members read; None if unknown, to be treated as all topics."""
         ...
 
     def end(self, now: Now) -> None:
-        """The group's tombstone is durable: it is gone."""
+        """Move to DEAD: the group's tombstone is durable."""
         ...

@@ -1,8 +1,9 @@
-"""TxnOffsetCommit: positions that hold once a producer's transaction commits (KIP-98, KIP-447).
+"""TxnOffsetCommit: offsets that become valid when a producer's transaction commits (KIP-98,
+KIP-447).
 
-They lie in the log like others, in a batch of their own that bears the producer's id and epoch; the
-marker behind it tells what becomes of them. Until then they are not visible; a client that
-asks for stable positions is told that there are none yet.
+They are in the log like others, in a batch of their own with the producer's id and epoch; the
+marker that follows decides about them. Until then they are invisible; a client that asks for stable
+offsets gets an error meanwhile.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from kohort.broker.core.group.requests import (
 
 
 def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
-    """The marker of the producer's transaction is in the log, behind all that was appended."""
+    """Apply a transaction marker that is in the log, after everything that was appended before."""
     owner.offsets.end_transaction(producer_id, commit=commit)
     for write in owner.outbox.in_flight:
         if isinstance(write, PendingWrite):
@@ -32,10 +33,10 @@ class PendingWrite(CommitWrite):
     positions: Sequence[OffsetRecord]
     transaction: EnclosingTransaction
     is_committed: bool | None = None
-    """How the transaction has ended, if it did so before these records were known to be durable."""
+    """How the transaction ended, if it did before these records were known to be durable."""
 
     def make_records(self) -> tuple[DurableRecord, ...]:
-        """Nothing if the transaction has ended while the commit waited for its turn."""
+        """Return nothing if the transaction has ended while the commit waited for its turn."""
         error = self.transaction.check()
         if error:
             self.answer_early(error)
@@ -47,12 +48,12 @@ class PendingWrite(CommitWrite):
         return tuple(PendingOffset(*position, *stamp) for position in self.positions)
 
     def on_marker(self, producer_id: int, *, commit: bool) -> None:
-        """A marker lies behind the records; the first one decides."""
+        """Record a marker that follows the records in the log; the first one decides."""
         if producer_id == self.transaction.producer_id and self.is_committed is None:
             self.is_committed = commit
 
     def on_durable(self, now: Now) -> None:
-        """Hold the positions; of one that is repeated in the request, the last."""
+        """Hold the offsets; of a partition repeated in the request, the last."""
         del now
         table = self.owner.offsets
         for record in self._records():

@@ -1,7 +1,7 @@
-"""What leaves the log: deleted groups, deleted and expired offsets.
+"""Removal from the log: deleted groups, deleted and expired offsets.
 
-Each of these is staged in a step of its own, when nothing else is on its way to the log, and is in
-force once its tombstones are durable. So none of them can race with a commit or a join.
+Each removal is staged in a step of its own, when no append is in progress, and takes effect once
+its tombstones are durable. So it cannot race with a commit or a join.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
-    """DeleteGroups: the group and its offsets. Answered with an ErrorCode."""
+    """Delete the group and its offsets (DeleteGroups). Answered with an ErrorCode."""
     assert not owner.outbox.is_writing
     if owner.state is GroupState.DEAD:
         owner.outbox.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -40,7 +40,7 @@ def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
 def delete_offsets(
     owner: OffsetsOwner, partitions: Sequence[TopicPartition], ticket: Ticket
 ) -> None:
-    """OffsetDelete, of partitions that exist. One that was never committed is no error."""
+    """Execute an OffsetDelete, of existing partitions. A partition without a commit is no error."""
     assert not owner.outbox.is_writing
     if owner.state is GroupState.DEAD:
         owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
@@ -67,11 +67,11 @@ def delete_offsets(
 
 
 def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> None:
-    """What was committed for topics that are gone goes too, in whatever state the group is.
+    """Drop the offsets of deleted topics, in whatever state the group is.
 
     Args:
-        topics: names with the id of the topic that has the name now, None if there is none. What
-            was committed for that one stays.
+        topics: names with the id of the topic that has the name now, None if there is none. Offsets
+            committed for that topic are kept.
     """
     assert not owner.outbox.is_writing
 
@@ -89,14 +89,15 @@ def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> No
         else:
             kept.add(place)
     if owner.state is not GroupState.DEAD:
-        # A tombstone would take along what a transaction holds for the living topic. Positions of
-        # the former one are not told meanwhile, and are looked for again by the next start.
+        # A tombstone would also remove what a transaction holds for the new topic. Offsets of the
+        # former topic are hidden meanwhile, and the next start looks for them again.
         _stage(owner, [place for place in gone if place not in kept], None)
 
 
 def expire(owner: OffsetsOwner, now: Now) -> None:
-    """Drop offsets that were not needed for the retention time (KIP-211, KIP-496), and the group
-    if it is Empty and has none left, however recently it emptied. Ids that were handed out keep it.
+    """Drop offsets that have not been needed for the retention time (KIP-211, KIP-496), and the
+    group if it is Empty and has none left, however recently it emptied. Unused handed-out ids keep
+    it.
     """
     assert not owner.outbox.is_writing
     if owner.state is GroupState.DEAD:
@@ -123,7 +124,7 @@ def _expiry_rule(
     wanted: frozenset[str] | None = frozenset()
     since_empty_ms = -1
     if owner.protocol_type is None:
-        pass  # A simple group: every offset has its own time.
+        pass  # A simple group: every offset expires on its own.
     elif owner.state is GroupState.EMPTY:
         since_empty_ms = owner.state_timestamp_ms
     elif owner.state is GroupState.STABLE and owner.protocol_type == CONSUMER:
@@ -144,7 +145,7 @@ def _expiry_rule(
 
 @dataclass(slots=True, eq=False)
 class _Answers:
-    """The request that asked for a removal, and what it is told."""
+    """The request that asked for a removal, and its answer."""
 
     ticket: Ticket
     success: object
@@ -168,7 +169,7 @@ def _stage(
 
 @dataclass(slots=True, eq=False)
 class RemovalWrite:
-    """Tombstones."""
+    """The tombstones of a removal."""
 
     owner: OffsetsOwner
     partitions: Sequence[TopicPartition]
@@ -182,7 +183,7 @@ class RemovalWrite:
         return (*offsets, GroupTombstone(group_id)) if self.with_group else offsets
 
     def on_durable(self, now: Now) -> None:
-        """They are gone, and what open transactions hold for deleted ones as well."""
+        """Remove the offsets, and what open transactions hold for deleted ones as well."""
         owner = self.owner
         for record in self.make_records():
             if isinstance(record, OffsetTombstone):
@@ -196,7 +197,7 @@ class RemovalWrite:
         self.answer(ErrorCode.NONE)
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nothing has changed."""
+        """Answer with the error; nothing has changed."""
         del now
         self.answer(error)
 

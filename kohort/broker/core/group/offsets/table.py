@@ -1,8 +1,8 @@
-"""The committed positions of one group, and those that wait for the end of a transaction.
+"""The committed offsets of one group, and those that wait for the end of a transaction.
 
-Holds only what is durable; what is still being written is not visible here. All records of a group
-lie in one partition and are applied here in their order, live and on replay; see `held` for which
-of them holds.
+Holds only what is durable; offsets still being written are invisible here. All records of a group
+are in one partition and are applied here in order, live and on replay; see `held` for which of them
+is valid.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +13,7 @@ from kohort.broker.core.group.requests import CommittedOffset, TopicPartition
 
 
 class OffsetTable:
-    """Positions by topic and partition."""
+    """Offsets by topic and partition."""
 
     __slots__ = ("_committed", "_held", "count")
 
@@ -21,22 +21,22 @@ class OffsetTable:
         self._committed: dict[str, dict[int, CommittedOffset]] = {}
         self._held: HeldValues[TopicPartition, CommittedOffset] = HeldValues()
         self.count = 0
-        """Committed positions."""
+        """Number of committed offsets."""
 
     def __bool__(self) -> bool:
         return bool(self._committed or self._held.by_producer)
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed position of a partition, None if nothing was committed."""
+        """Return the committed offset of a partition, None if there is none."""
         partitions = self._committed.get(topic)
         return None if partitions is None else partitions.get(partition)
 
     def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """All of it; not to be kept across steps."""
+        """All committed offsets; not to be kept across steps."""
         return self._committed
 
     def has_any(self, topics: Collection[str]) -> bool:
-        """Is there a position of one of these topics, be it of an open transaction?"""
+        """Whether there is an offset of one of these topics, even one of an open transaction."""
         return any(topic in self._committed for topic in topics) or any(
             place.topic in topics for place, _ in self.pending_items()
         )
@@ -49,8 +49,8 @@ class OffsetTable:
     # Changes.
 
     def apply(self, record: OffsetRecord | PendingOffset | OffsetTombstone) -> None:
-        """Let the table be what a record says: the one place where positions change, live and on
-        replay, but for `end_transaction`. Records come in the order in which they lie in the log.
+        """Apply a record: the only place where offsets change, live and on replay, except
+        `end_transaction`. Records come in log order.
         """
         if isinstance(record, OffsetRecord):
             partitions = self._committed.setdefault(record.topic, {})
@@ -67,7 +67,7 @@ class OffsetTable:
             self._held.drop(place)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Make the producer's pending positions visible where they hold; or drop them."""
+        """Make the producer's pending offsets visible where they are valid; or drop them."""
         for place, committed in self._held.end(producer_id, commit=commit):
             partitions = self._committed.setdefault(place.topic, {})
             self.count += place.partition not in partitions
@@ -80,24 +80,24 @@ class OffsetTable:
             if not partitions:
                 del self._committed[place.topic]
 
-    # Positions that wait for the end of a transaction.
+    # Offsets that wait for the end of a transaction.
 
     def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """What open transactions hold, a partition as often as there are transactions with it;
-        first what will not hold whatever becomes of them.
+        """Yield the offsets held by open transactions, a partition once per transaction that has
+        it; first those that will not become valid in any case.
         """
         yield from self._held.items(overtaken=True)
         yield from self._held.items(overtaken=False)
 
     def pending_producers(self) -> list[int]:
-        """The ids of producers whose open transactions hold positions."""
+        """Ids of producers whose open transactions hold offsets."""
         return list(self._held.by_producer)
 
     @property
     def has_pending(self) -> bool:
-        """Are there positions that wait for the end of a transaction?"""
+        """Whether any offsets wait for the end of a transaction."""
         return bool(self._held.by_producer)
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        """Is a transaction with a position for this partition still open?"""
+        """Whether a transaction with an offset of this partition is still open."""
         return bool(self._held.by_producer) and self._held.has(TopicPartition(topic, partition))

@@ -1,4 +1,4 @@
-"""What commits have in common, in a transaction or not: they are answered once."""
+"""The common part of commits, transactional or not: they are answered once."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from kohort.protocol.errors import ErrorCode
 
 @dataclass(slots=True, eq=False)
 class CommitWrite:
-    """Records of a commit on their way into the log; the subclasses say which."""
+    """Records of a commit to be appended; subclasses define them."""
 
     owner: OffsetsOwner
     ticket: Ticket | None
@@ -18,12 +18,12 @@ class CommitWrite:
     """The answer when the records are durable."""
 
     def on_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nothing has changed."""
+        """Answer with the error; nothing has changed."""
         del now
         self.answer_early(error)
 
     def answer_early(self, error: ErrorCode) -> None:
-        """Positions that were refused for themselves keep their own error."""
+        """Answer with the error; offsets that were refused individually keep their own."""
         errors = (own or error for own in self.result.errors)
         self.answer(CommitResult(tuple(errors)))
 
