@@ -1,11 +1,11 @@
 """One group while the broker runs: keeps its commands in order, carries out what they ask for.
 
-A batch takes the commands that wait, steps the group with each of them at one time, appends all
-their records at once, gives the answers and hands the deadlines to the purgatory. While nothing is
-being appended there is nothing to wait for: a command is stepped by its caller, and the group needs
-no task. A task exists only from an append to the moment when nothing is left in the inbox. Commits
-alone wait until the loop has looked at all sockets, because an append costs more than all the rest
-of a commit and several can share it.
+A batch takes deadlines and commands that wait, steps the group with each of them, all with the same
+`now`, appends all their records at once, gives the answers and hands new deadlines to the
+purgatory. While nothing is being appended there is nothing to wait for: a command is stepped by its
+caller, and the group needs no task. A task exists only from an append to the moment when nothing is
+left in the inbox. Commits alone wait until the loop has looked at all sockets, because an append
+costs more than all the rest of a commit and several can share it.
 
 If an append fails, each write in it undoes what it has changed in memory, answers its requests with
 an error, and the group goes on. If it failed because something in it cannot be encoded or is too
@@ -29,9 +29,10 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
+from kohort.broker.coordinator.group_timers import GroupTimers
+from kohort.broker.coordinator.inbox import Batch, Inbox
 from kohort.broker.coordinator.log.offsets_log import partition_of
 from kohort.broker.coordinator.paused_commands import PausedCommands, is_paced
-from kohort.broker.coordinator.session_timers import SessionTimers
 from kohort.broker.core.group.effects import (
     Append,
     Cancel,
@@ -47,7 +48,6 @@ from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice
@@ -55,14 +55,12 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-COMMANDS_PER_BATCH: Final = 200
-"""A few milliseconds' worth; then other groups and the sockets get their chance."""
-
 FAULTS_MAX: Final = 10
 """After so many steps that raised, a group stays unavailable until the next start: rebuilding it
 reads the log, and a client that knows how to make a step raise must not keep the broker at it."""
 
 _END: Final = object()
+_NOTHING: Final = Batch((), ())
 
 
 class _Phase(Enum):
@@ -90,15 +88,13 @@ class GroupActor:
 
     __slots__ = (
         "_answers",
-        "_due",
         "_faults",
         "_host",
         "_inbox",
         "_partition",
         "_paused",
         "_phase",
-        "_rebalance_timers",
-        "_sessions",
+        "_timers",
         "_unfinished",
         "_waiting",
         "group",
@@ -109,9 +105,7 @@ class GroupActor:
         self._host = host
         self._partition: int | None = None
         """Partition of the log that the group lives in, for good; None before its first record."""
-        self._inbox: list[Command] = []
-        self._due: list[TimerKey] = []
-        """Deadlines that came while an append was under way."""
+        self._inbox = Inbox()
         self._waiting: dict[Later[Any], None] = {}
         """Tickets that have no answer yet."""
         self._answers = AnswerQueue(self._waiting, host.answer_turns)
@@ -120,8 +114,7 @@ class GroupActor:
         self._paused = PausedCommands()
         """Commands that wait for a pause between GroupRecords to end."""
         self._faults = 0
-        self._sessions: SessionTimers | None = None
-        self._rebalance_timers: KeyedTimers[TimerKey] | None = None
+        self._timers: GroupTimers | None = None
 
     @property
     def waiting_count(self) -> int:
@@ -145,7 +138,7 @@ class GroupActor:
 
     def begin(self) -> None:
         """Carry out what making the group has asked for."""
-        self._run_batch_or_start_task([])
+        self._run_batch_or_start_task(_NOTHING)
 
     def submit(self, command: Command) -> None:
         """Take a command; the first of these that holds:
@@ -169,7 +162,7 @@ class GroupActor:
             ):
                 return
             if phase is _Phase.IDLE and not command.is_gathered:
-                self._run_batch_or_start_task([command])
+                self._run_batch_or_start_task(Batch((), (command,)))
                 return
             if command.ticket is None or len(self._inbox) < self._host.inbox_max:
                 self._inbox.append(command)
@@ -181,7 +174,7 @@ class GroupActor:
             command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Answered on the spot, also while an append is under way."""
+        """The answer to a heartbeat, at once, also while an append is under way."""
         if self._phase is _Phase.UNAVAILABLE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = self.group
@@ -209,18 +202,17 @@ class GroupActor:
         The timers refer to this actor, and this actor to them. Without a cut, only a full garbage
         collection would free the cycle, which may be hours after the group has gone.
         """
-        for timers in (self._sessions, self._rebalance_timers):
-            if timers is not None:
-                timers.cancel_all()
-        self._sessions = self._rebalance_timers = None
+        if self._timers is not None:
+            self._timers.cancel_all()
+            self._timers = None
 
     # Batches.
 
-    def _run_batch_or_start_task(self, commands: Sequence[Command]) -> None:
+    def _run_batch_or_start_task(self, batch: Batch) -> None:
         """Run a batch, and start a task for what is left to do if an append or more steps of a
         command have to be waited for.
         """
-        pending = self._run_batch(commands)
+        pending = self._run_batch(batch)
         if pending is not None or self._unfinished is not None:
             self._start_task(pending)
         elif self.group.state is GroupState.DEAD:
@@ -230,12 +222,10 @@ class GroupActor:
         """Run one batch of what has come since the last iteration of the loop; a task takes the
         rest if there is more.
         """
-        if self._phase is not _Phase.GATHERING:
-            return  # A deadline has brought a task, which takes what has come.
         self._phase = _Phase.IDLE
-        if self._inbox:
-            self._run_batch_or_start_task(self._take_batch())
-        if self._inbox and self._is_idle():
+        if not self._inbox.is_empty:
+            self._run_batch_or_start_task(self._inbox.take_batch())
+        if not self._inbox.is_empty and self._is_idle():
             self._start_task(None)
 
     def _is_idle(self) -> bool:
@@ -258,10 +248,10 @@ class GroupActor:
                     await asyncio.sleep(0)
                     pending = self._continue_steps(self._unfinished)
                     continue
-                if self.group.state is GroupState.DEAD or not (self._inbox or self._due):
+                if self.group.state is GroupState.DEAD or self._inbox.is_empty:
                     break
-                pending = self._run_batch(self._take_batch())
-                if pending is None and self._inbox:
+                pending = self._run_batch(self._inbox.take_batch())
+                if pending is None and not self._inbox.is_empty:
                     await asyncio.sleep(0)
         finally:
             if self._phase is _Phase.WORKING:
@@ -269,31 +259,12 @@ class GroupActor:
         if self.group.state is GroupState.DEAD:
             self._retire()
 
-    def _take_batch(self) -> list[Command]:
-        """Take the commands of the next batch out of the inbox: those before the first exclusive
-        one, COMMANDS_PER_BATCH at most; or that one alone if it comes first.
-
-        Before an exclusive command, deadlines that are due get a batch of their own (no commands):
-        what they write down must be in the log when it is stepped.
-        """
-        count = 0
-        for command in self._inbox[:COMMANDS_PER_BATCH]:
-            if not command.is_exclusive:
-                count += 1
-                continue
-            if not count and not self._due:
-                count = 1
-            break
-        commands = self._inbox[:count]
-        del self._inbox[:count]
-        return commands
-
-    def _run_batch(self, commands: Sequence[Command]) -> Awaitable[None] | None:
-        """Step the group with deadlines that are due and with `commands`, and carry out what that
-        asks for; returns an append that has to be waited for.
+    def _run_batch(self, batch: Batch) -> Awaitable[None] | None:
+        """Step the group with each of the batch, and carry out what that asks for; returns an
+        append that has to be waited for.
         """
         now = self._host.now()
-        due, self._due = self._due, []
+        due, commands = batch
         stepped: Command | None = None
         try:
             if due:
@@ -384,7 +355,7 @@ class GroupActor:
             self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
-        """Give answers, set timers and tell observers; an append is returned instead."""
+        """Give answers, set timers and tell observers. An append is not begun, but returned."""
         append = None
         for effect in effects:
             match effect:
@@ -395,11 +366,11 @@ class GroupActor:
                 case Replies(replies=replies, reply_count=count):
                     self._answers.give_all(replies, count)
                 case Schedule(key=key, deadline_ms=deadline_ms):
-                    self._timers_of(key).schedule(key, deadline_ms)
+                    self._ensure_timers().schedule(key, deadline_ms)
                 case ScheduleSessions(deadlines=deadlines):
-                    self._session_timers().schedule_soon(deadlines)
+                    self._ensure_timers().schedule_soon(deadlines)
                 case Cancel(key=key):
-                    self._timers_of(key).cancel(key)
+                    self._ensure_timers().cancel(key)
                 case Append():
                     append = effect
                 case _:
@@ -428,7 +399,7 @@ class GroupActor:
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _end_pause(self) -> None:
-        """Have the commands that were put aside stepped, in batches as any others."""
+        """The pause is over: step the commands that were put aside, in batches as any others."""
         commands = self._paused.take()
         if self.group.state is GroupState.DEAD:
             for command in commands:
@@ -440,26 +411,18 @@ class GroupActor:
 
     # Timers.
 
-    def _timers_of(self, key: TimerKey) -> SessionTimers | KeyedTimers[TimerKey]:
-        """Timers are made when first needed: most groups have no members at a given time."""
-        if key.kind in {"session", "pending"}:
-            return self._session_timers()
-        if self._rebalance_timers is None:
-            self._rebalance_timers = self._host.new_timers(self._on_deadlines, "Rebalance")
-        return self._rebalance_timers
-
-    def _session_timers(self) -> SessionTimers:
-        if self._sessions is None:
-            timers = self._host.new_timers(self._on_deadlines, "Heartbeat")
-            self._sessions = SessionTimers(timers, self._host.session_turns)
-        return self._sessions
+    def _ensure_timers(self) -> GroupTimers:
+        if self._timers is None:
+            self._timers = GroupTimers(self._host, self._on_deadlines)
+        return self._timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
-        """Step the group with deadlines that have come, once no append is under way."""
+        """Step the group with deadlines that have come: now, or after what waits already."""
         del now_ms
-        self._due.extend(keys)
-        if self._phase in {_Phase.IDLE, _Phase.GATHERING}:
-            self._run_batch_or_start_task([])
+        if self._phase is _Phase.IDLE:
+            self._run_batch_or_start_task(Batch(keys, ()))
+        else:
+            self._inbox.put_due(keys)
 
     # Ends.
 
@@ -467,8 +430,7 @@ class GroupActor:
         """The group is gone: have its commands sent to the group that has the id now, if any."""
         self.cancel_timers()
         self._host.remove(self.group)
-        inbox, self._inbox = self._inbox, []
-        for command in inbox:
+        for command in self._inbox.take_all():
             self._host.submit(self.group.group_id, command)
 
     def _start_over(self, culprit: Later[Any] | None, commands: Sequence[Command]) -> None:
@@ -484,7 +446,7 @@ class GroupActor:
             self._phase = _Phase.UNAVAILABLE
         self._unfinished = None
         self.cancel_timers()
-        self._due.clear()
+        self._inbox.forget_due()
         if culprit is not None and culprit in self._waiting:
             del self._waiting[culprit]
             culprit.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -502,20 +464,10 @@ class GroupActor:
             self.cancel_timers()
 
     def _fail_all(self, error: KafkaError) -> None:
-        self._answers.flush()
-        waiting = list(self._waiting)
-        self._waiting.clear()
-        for ticket in waiting:
-            if not ticket.is_done:
-                ticket.fail(error)
+        self._answers.fail_all(error)
         self._fail_inbox(error)
 
     def _fail_inbox(self, error: KafkaError) -> None:
         """Answer requests that were not stepped; commands without a ticket stay in the inbox."""
-        commands = self._inbox + self._paused.take()
-        self._inbox = []
-        for command in commands:
-            if command.ticket is None:
-                self._inbox.append(command)
-            else:
-                command.ticket.fail(error)
+        self._inbox += self._paused.take()
+        self._inbox.fail_requests(error)

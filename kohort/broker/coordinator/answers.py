@@ -1,8 +1,8 @@
-"""Gives out a group's answers, a slice in an iteration of the loop.
+"""Sends a group's responses in slices, over several iterations of the event loop.
 
-The end of a phase answers every member: thousands of responses to be made and written. Each of them
-is settled by the step that asked for it, so other work may come in between; answers that come
-meanwhile stand behind.
+The end of a rebalance phase answers every member: thousands of responses to build and write. The
+step that caused them has fixed their content, so other work may run in between; responses that
+follow are queued behind them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from kohort.broker.core.group.effects import Reply
 from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.protocol.errors import KafkaError
 
 
 class AnswerQueue:
-    """The answers of one group that are to be given."""
+    """The responses of one group that are still to be sent."""
 
     __slots__ = ("_is_turn_coming", "_queue", "_turns", "_waiting")
 
     def __init__(self, waiting: dict[Later[Any], None], turns: RoundRobin) -> None:
-        """`waiting` are the group's unanswered tickets, from which those answered are taken;
-        `turns` is that of all groups.
+        """`waiting` holds the group's unanswered tickets; a ticket is removed when it is answered.
+        `turns` is shared by all groups.
         """
         self._waiting = waiting
         self._turns = turns
@@ -33,23 +34,23 @@ class AnswerQueue:
 
     @property
     def has_more(self) -> bool:
-        """Are there answers that a later turn will give?"""
+        """Whether responses are left for a later turn."""
         return bool(self._queue)
 
     def give(self, reply: Reply) -> None:
-        """Answer at once, unless others come first."""
+        """Answer at once, unless other responses are queued."""
         if self._queue:
             self._queue.append(iter((reply,)))
             return
-        # As `_answer`: nearly every answer comes this way.
+        # Inlines `_answer`: nearly every response comes this way.
         ticket = reply.ticket
         assert isinstance(ticket, Later)
         self._waiting.pop(ticket, None)
         ticket.give(reply.body)
 
     def give_all(self, replies: Iterator[Reply], count: int) -> None:
-        """Answer all `count` at once if they are few and no others come first, else by and by: the
-        step that they come from has made thousands of changes already.
+        """Answer all `count` tickets at once if they are few and none are queued, otherwise in
+        slices: the step that produced so many has already taken its time.
         """
         self._queue.append(replies)
         if self._is_turn_coming:
@@ -58,14 +59,19 @@ class AnswerQueue:
             self._is_turn_coming = True
             self._turns.add(self.take_turn)
 
-    def flush(self) -> None:
-        """Give all that there are."""
+    def fail_all(self, error: KafkaError) -> None:
+        """Send all queued responses, and answer every other ticket with the error."""
         while self._queue:
             for reply in self._queue.popleft():
                 self._answer(reply)
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        for ticket in waiting:
+            if not ticket.is_done:
+                ticket.fail(error)
 
     def take_turn(self, piece: Slice) -> bool:
-        """Called by the queue of all groups; True if there is more for another turn."""
+        """Send a slice of responses; called by `turns`. Returns whether some are left."""
         while self._queue:
             reply = next(self._queue[0], None)
             if reply is None:

@@ -1,4 +1,4 @@
-"""What is put into a group's inbox, and what the group's actor asks of its surroundings."""
+"""The commands in a group's inbox, and the interface that group actors need of their host."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ Step = Callable[[Group, Now], Steps[None] | None]
 
 
 def _nothing() -> None:
-    """The answer of a command that nothing waits for."""
+    """The response to a command without a ticket."""
 
 
 class Command(NamedTuple):
-    """One thing to do to a group, in the order in which commands come."""
+    """One operation on a group; commands are executed in the order of arrival."""
 
     step: Step
-    """Does it. An exclusive command may return further steps, to be taken a slice in each iteration
-    of the loop.
-    """
+    """Executes the command. An exclusive command may return further steps, which are run a slice
+    per iteration of the event loop."""
     ticket: Later[Any] | None = None
     """Answered by the step, or by a later one."""
     answer_absent: Callable[[], object] = _nothing
-    """Makes the ticket's answer, if there is no such group when the command would be stepped."""
+    """Creates the ticket's response if the group does not exist when the command is executed."""
     creates_group: bool = False
-    """Makes the group instead, if there is none."""
+    """Creates the group instead if it does not exist."""
     is_exclusive: bool = False
-    """Is stepped in a batch of its own, with nothing else on its way to the log."""
+    """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False
-    """Is stepped with those that come in the same iteration of the loop; they share one append."""
+    """Executed together with the commands of the same loop iteration, which share one append."""
     writes_group_record: bool = False
-    """Will probably write a GroupRecord, and can wait a little so that others share it."""
+    """Will probably write a GroupRecord, and can wait briefly to share it with others."""
 
 
 class ActorHost(Protocol):
-    """What actors share: time, the log, the purgatory, and who watches."""
+    """What actors share: clocks, the log, the purgatory, and observers."""
 
     inbox_max: int
     commit_timeout_ms: int
@@ -61,21 +60,21 @@ class ActorHost(Protocol):
     ) -> KeyedTimers[TimerKey]: ...
 
     def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - a coroutine of anything.
-        """Run it under the host's eyes."""
+        """Run a coroutine in a task that the host supervises."""
         ...
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """For the history and the metrics."""
+        """Pass an event to the history and the metrics."""
         ...
 
     def remove(self, group: Group) -> None:
-        """The group is gone."""
+        """Forget a group that has been removed."""
         ...
 
     def submit(self, group_id: str, command: Command) -> None:
-        """To whatever group has this id now."""
+        """Submit a command to the group that has this id now."""
         ...
 
     def reload(self, group_id: str) -> Group:
-        """A new group of this id, restored from the log; its effects are still to be taken."""
+        """Restore the group of this id from the log; its effects are still to be taken."""
         ...

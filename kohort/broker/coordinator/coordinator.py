@@ -1,7 +1,8 @@
-"""Finds the group a request speaks to.
+"""The group coordinator: routes each request to its group.
 
-Promises: all groups are loaded before the first request is served; a group's requests are stepped
-in the order in which they came; every request is answered exactly once, also when the broker stops.
+Guarantees: all groups are loaded before the first request is served; a group's requests are
+executed in the order of arrival; every request is answered exactly once, even when the broker
+stops.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
+from kohort.broker.core.group.states import GroupState
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -41,21 +43,21 @@ __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
 
 
 def _classic(group: Group) -> ClassicGroup:
-    """A group that members of the classic protocol may speak to; there is no other kind yet."""
+    """The group as a classic group; there is no other kind yet."""
     assert isinstance(group, ClassicGroup)
     return group
 
 
 class GroupCoordinator:
-    """The requests that groups are sent. `host` has the groups themselves."""
+    """Executes the requests of group APIs. `host` has the groups themselves."""
 
     def __init__(self, host: GroupHost) -> None:
         self.host = host
 
-    # Requests. Those that return a ticket are answered through it.
+    # Requests. A returned ticket is answered later.
 
     def join(self, group_id: str, request: JoinRequest) -> Later[JoinResult]:
-        """JoinGroup."""
+        """Execute a JoinGroup."""
         ticket: Later[JoinResult] = Later()
         error = check_request(group_id, request, self.host.config.group)
         if error:
@@ -71,7 +73,7 @@ class GroupCoordinator:
         return self._send(group_id, command, ticket)
 
     def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
-        """SyncGroup."""
+        """Execute a SyncGroup."""
         ticket: Later[SyncResult] = Later()
         if not group_id:
             ticket.give(SyncResult(ErrorCode.INVALID_GROUP_ID))
@@ -86,7 +88,7 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Heartbeat; never waits."""
+        """Execute a Heartbeat, without waiting."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         if self.host.is_closed:
@@ -97,7 +99,7 @@ class GroupCoordinator:
         return actor.heartbeat(member_id, instance_id, generation)
 
     def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Later[LeaveResult]:
-        """LeaveGroup."""
+        """Execute a LeaveGroup."""
         ticket: Later[LeaveResult] = Later()
         if not group_id:
             ticket.give(LeaveResult(ErrorCode.INVALID_GROUP_ID))
@@ -124,7 +126,7 @@ class GroupCoordinator:
     def commit(
         self, group_id: str, request: CommitRequest, *, may_answer_group_not_found: bool
     ) -> Later[CommitResult]:
-        """OffsetCommit; `may_answer_group_not_found` from v9 on."""
+        """Execute an OffsetCommit; `may_answer_group_not_found` from v9 on."""
         ticket: Later[CommitResult] = Later()
         error = error_without_group(request, may_answer_group_not_found=may_answer_group_not_found)
         command = Command(
@@ -145,7 +147,7 @@ class GroupCoordinator:
         *,
         may_answer_group_not_found: bool,
     ) -> Later[CommitResult]:
-        """TxnOffsetCommit, of a transaction that the log's partition of this group is in;
+        """Execute a TxnOffsetCommit of a transaction that includes the group's log partition;
         `may_answer_group_not_found` from v6 on.
         """
         ticket: Later[CommitResult] = Later()
@@ -174,17 +176,17 @@ class GroupCoordinator:
         return ticket
 
     def offsets_partition(self, group_id: str) -> int:
-        """The partition of __consumer_offsets where the group's positions lie."""
+        """Return the partition of __consumer_offsets that holds the group's offsets."""
         return self.host.partition_of(group_id)
 
     def end_transaction(self, offsets_partition: int, producer_id: int, *, commit: bool) -> None:
-        """The marker of the producer's transaction was appended to this partition of
-        __consumer_offsets: what it committed for groups there holds from now on, or is dropped.
+        """Apply the transaction marker that was appended to this partition of __consumer_offsets:
+        the offsets that the producer committed for groups there become valid, or are dropped.
         """
         self.host.end_transaction(offsets_partition, producer_id, commit=commit)
 
     def delete_group(self, group_id: str) -> Later[ErrorCode]:
-        """DeleteGroups, one of them."""
+        """Delete one group (DeleteGroups)."""
         ticket: Later[ErrorCode] = Later()
         command = Command(
             lambda group, _: group.delete(ticket),
@@ -197,7 +199,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Later[DeleteOffsetsResult]:
-        """OffsetDelete, of partitions that exist."""
+        """Execute an OffsetDelete, of existing partitions."""
         ticket: Later[DeleteOffsetsResult] = Later()
         if not group_id:
             ticket.give(DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
@@ -210,10 +212,10 @@ class GroupCoordinator:
         )
         return self._send(group_id, command, ticket)
 
-    # Reads, of what is durable; they never wait.
+    # Reads of durable state; they never wait.
 
     def read_error(self, group_id: str) -> ErrorCode:
-        """Why nothing can be said about this group; NONE if it can, also if there is none."""
+        """Return the error for reads of this group; NONE if it is loaded or does not exist."""
         if self.host.is_closed:
             return ErrorCode.NOT_COORDINATOR
         actor = self.host.actor(group_id)
@@ -222,17 +224,24 @@ class GroupCoordinator:
         return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
-        """A group that speaks the classic protocol, to look at; None if it is another or gone."""
+        """Return a group of the classic protocol, for reading; None if it is of another kind or
+        absent.
+        """
         group = self.host.group(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
+    def living_group(self, group_id: str) -> ClassicGroup | None:
+        """Return a group as `classic_group` does, unless it is DEAD."""
+        group = self.classic_group(group_id)
+        return None if group is None or group.state is GroupState.DEAD else group
+
     def describe(self, group_id: str) -> GroupDescription | None:
-        """The description of a group, None if there is no such group."""
+        """Return the description of a group, None if it does not exist."""
         group = self.host.group(group_id)
         return None if group is None else group.describe()
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """The position of a group, None without one."""
+        """Return a group's committed offset, None if there is none."""
         group = self.host.group(group_id)
         return None if group is None else group.committed(topic, partition)
 
@@ -257,5 +266,5 @@ class GroupCoordinator:
 
 
 def _no_member_to_sync() -> SyncResult:
-    """Not a lambda in `sync`: while a group is written down, thousands of commands may wait."""
+    """Not a lambda in `sync`: thousands of commands may wait while a group is written."""
     return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)

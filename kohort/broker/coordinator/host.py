@@ -1,6 +1,6 @@
-"""What all groups share: they are loaded, found, made, swept and unloaded here.
+"""The host of all groups: loads, finds, creates, sweeps and unloads them.
 
-Actors see this as their `ActorHost`; `GroupCoordinator` brings them what clients ask for.
+Actors use this as their `ActorHost`; `GroupCoordinator` brings the requests of clients.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ logger = logging.getLogger(__name__)
 
 ANSWERS_MS: Final = 1
 ANSWERS_MAX: Final = 100
-"""Answers of a turn of the loop. At its end they are written, which takes as long again."""
+"""Responses sent per loop iteration. Writing them at its end takes as long again."""
 
 CLOSE_WAIT_S: Final = 5.0
-"""How long a stop waits for appends under way."""
+"""How long stopping waits for appends in progress."""
 
 
 class CoordinatorConfig(NamedTuple):
-    """What the coordinator itself is told; `group` goes to the groups."""
+    """Settings of the coordinator itself; `group` has those of the groups."""
 
     group: GroupConfig
     commit_timeout_ms: int = 5_000
     sweep_interval_ms: int = 600_000
     groups_max: int = 200_000
-    """Groups that may be there at once; more are refused with COORDINATOR_NOT_AVAILABLE."""
+    """Maximum number of groups; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
     inbox_max: int = 100_000
-    """Requests of one group that may wait for an append under way."""
+    """Maximum number of requests of one group that may wait for an append in progress."""
 
 
 class GroupObserver(Protocol):
     """An observer of all groups: the history, the metrics."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Must not call back."""
+        """Process an event. Must not call back."""
         ...
 
 
@@ -72,8 +72,8 @@ class GroupHost:
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
     ) -> None:
-        """`new_group` makes an empty group of that id; `topic_id` tells the id of a topic, None if
-        there is no such topic.
+        """`new_group` creates an empty group; `topic_id` returns the id of a topic, None if it does
+        not exist.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -88,17 +88,17 @@ class GroupHost:
         self._observers = tuple(observers)
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
-        """How long the start took for each partition of the log that has records."""
+        """How long loading took, for each partition of the log that has records."""
         self._pending: dict[tuple[int, int], set[str]] = {}
-        """Groups that may hold positions of a transaction, by the partition of the log in which
-        those lie and the producer's id; until the transaction ends there."""
+        """Groups that may hold offsets of an open transaction, by their partition of the log and
+        the producer id; removed when the transaction ends there."""
         self._unreadable: frozenset[int] = frozenset()
         self._refused: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    # Beginning and end.
+    # Starting and stopping.
 
     async def start(self) -> None:
         """Load all groups; to be called before requests are served. See `load_groups`."""
@@ -113,7 +113,7 @@ class GroupHost:
             group = self._new_group(group_id)
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
-            # No client is served yet, but probes are answered.
+            # No client is served yet, but health probes are answered.
             await piece.pause()
         count = len(self._actors)
         logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
@@ -121,7 +121,9 @@ class GroupHost:
         self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
 
     async def close(self) -> None:
-        """Answer what waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        """Answer waiting requests with NOT_COORDINATOR, after giving appends in progress time to
+        end.
+        """
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -138,10 +140,10 @@ class GroupHost:
             await asyncio.wait(self._tasks)
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Topics were deleted: drop what was committed for them, group by group.
+        """Drop the offsets committed for deleted topics, group by group.
 
-        A group with work to do is asked whatever it holds: a commit may be on its way, and comes
-        before this. What is committed for the next topic of that name comes behind it.
+        A group that has work to do is asked whatever it holds: a pending commit is executed before
+        this. Commits for a new topic of the same name come after it.
         """
         self._forget(dict.fromkeys(topics))
 
@@ -151,23 +153,23 @@ class GroupHost:
             if not actor.is_at_rest or actor.group.offsets.has_any(topics):
                 actor.submit(command)
 
-    # Looks.
+    # Reads.
 
     def group(self, group_id: str) -> Group | None:
-        """To look at, not to step."""
+        """Return a group, for reading only."""
         actor = self._actors.get(group_id)
         return None if actor is None else actor.group
 
     def group_ids(self) -> list[str]:
-        """All groups, by name; for callers that take several iterations of the loop."""
+        """All group ids; a copy, for callers that take several loop iterations."""
         return list(self._actors)
 
     def groups(self) -> Iterable[Group]:
-        """All groups, to look at; not to be kept across an await."""
+        """All groups, for reading; not to be kept across an await."""
         return (actor.group for actor in self._actors.values())
 
     def stats(self) -> dict[str, int]:
-        """For people who debug."""
+        """Figures for debugging."""
         actors = self._actors.values()
         return {
             "groups": len(self._actors),
@@ -179,18 +181,18 @@ class GroupHost:
             "faults": sum(actor.fault_count for actor in actors),
         }
 
-    # For the actors.
+    # Called by actors.
 
     def now(self) -> Now:
-        """Both clocks."""
+        """The time of both clocks."""
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def monotonic_ms(self) -> int:
-        """The one that sessions go by."""
+        """The clock that sessions use."""
         return self._clock.monotonic_ms()
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the log where a group lives, or will."""
+        """Return the partition of the log to which a group belongs."""
         return partition_of(group_id, self.log.partition_count)
 
     def prepare_log(self) -> Awaitable[None] | None:
@@ -198,12 +200,14 @@ class GroupHost:
         return self.log.prepare()
 
     def note_pending(self, group_id: str, producer_id: int) -> None:
-        """A position of the producer's transaction is about to be appended for this group."""
+        """Record that offsets of the producer's transaction are about to be appended for this
+        group.
+        """
         key = (self.partition_of(group_id), producer_id)
         self._pending.setdefault(key, set()).add(group_id)
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """A marker was appended to this partition of the log."""
+        """Apply a transaction marker that was appended to this partition of the log."""
         for group_id in self._pending.pop((partition, producer_id), ()):
             group = self.group(group_id)
             if group is not None:
@@ -223,13 +227,21 @@ class GroupHost:
         for observer in self._observers:
             observer.observe(group_id, event, now)
 
+    def add_observer(self, observer: GroupObserver) -> None:
+        """Add an observer; to be called between two iterations of the event loop."""
+        self._observers = (*self._observers, observer)
+
+    def remove_observer(self, observer: GroupObserver) -> None:
+        """Remove an observer."""
+        self._observers = tuple(one for one in self._observers if one is not observer)
+
     def remove(self, group: Group) -> None:
         actor = self._actors.get(group.group_id)
         if actor is not None and actor.group is group:
             del self._actors[group.group_id]
 
     def submit(self, group_id: str, command: Command) -> None:
-        """Have the group of this id take the command; make the group if need be."""
+        """Submit a command to the group of this id; create the group if the command says so."""
         ticket = command.ticket
         error = ErrorCode.NOT_COORDINATOR if self._is_closed else ErrorCode.NONE
         actor = self._actors.get(group_id)
@@ -254,7 +266,7 @@ class GroupHost:
         group.restore(read_group(self.log, group_id), self.now())
         return group
 
-    # For the coordinator.
+    # Called by the coordinator.
 
     @property
     def is_closed(self) -> bool:
@@ -262,11 +274,11 @@ class GroupHost:
         return self._is_closed
 
     def actor(self, group_id: str) -> GroupActor | None:
-        """To ask what the group answers on the spot."""
+        """Return the actor of a group, for requests that are answered immediately."""
         return self._actors.get(group_id)
 
     def error_without_actor(self, group_id: str) -> ErrorCode:
-        """Why a group that is not here may be there all the same; NONE if it is not.
+        """Return the error for a group that is not loaded but may exist; NONE if it does not exist.
 
         Groups whose part of the log could not be read must not seem to be absent.
         """
@@ -274,13 +286,13 @@ class GroupHost:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._unreadable:
             count = self.log.partition_count
-            # A group that was found is where it belongs; another may lie where it lay once.
+            # A group that was found has its place; one that was not may be in its former place.
             places = {partition_of(group_id, count), former_partition_of(group_id, count)}
             if not places.isdisjoint(self._unreadable):
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    # Within.
+    # Internals.
 
     def _adopt(self, group: Group) -> GroupActor:
         actor = self._actors[group.group_id] = GroupActor(group, self)
@@ -295,8 +307,8 @@ class GroupHost:
             )
 
     async def _forget_lost_topics(self, piece: Slice) -> None:
-        """Finish what a crash may have cut short: offsets go with their topic, also where another
-        has its name by now.
+        """Complete what a crash may have interrupted: drop the offsets of deleted topics, even if
+        another topic has the name by now.
         """
         if self._topic_id is None:
             return
@@ -322,13 +334,13 @@ class GroupHost:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Have every group drop what has expired, a few of them at a time."""
+        """Drop expired offsets and groups, a few groups at a time."""
         command = Command(lambda group, now: group.expire_offsets(now), is_exclusive=True)
         piece = Slice(self._clock)
         actors = list(self._actors.values())
         actors.reverse()
         while actors:
-            # Popped, so that each group is freed as it goes: all at once would hold up the loop.
+            # Popped, so that groups are freed one by one: all at once would block the event loop.
             actor = actors.pop()
             if actor.group.state is not GroupState.DEAD:
                 actor.submit(command)

@@ -1,9 +1,9 @@
-"""Reading groups back from the log.
+"""Loads groups from the log.
 
 Only the last record of a key counts, so keys and values are kept as bytes until the end of the log
-and decoded once. A record that cannot be understood is left out and reported: its batch was whole,
-so another program has written it. A partition that cannot be read to its end is another matter. Its
-groups would seem to have no offsets, and their consumers would start over, so they are refused.
+and decoded once. A record that cannot be decoded is skipped and reported: its batch was intact, so
+another program has written it. A partition that cannot be read to its end is different: its groups
+would seem to have no offsets, and their consumers would start over, so these groups are refused.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ from kohort.protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 GROUP_KEY: Final = b"\0\2"
-"""How keys of groups begin."""
+"""The beginning of a group record's key: version 2."""
 
 RECENT_MS: Final = 60_000
-"""The history has written down a generation some ten seconds after it was stored."""
+"""The history is written within some ten seconds after a generation was stored."""
 
 EARLIER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Bytes of the generations of a group that are kept beside the last."""
+"""Limit for the earlier generations of one group that are kept in addition to the last."""
 
 
 class LoadedGroups(NamedTuple):
-    """What the log holds."""
+    """The groups found in the log."""
 
     records_by_group: dict[str, list[DurableRecord]]
     earlier_by_group: dict[str, list[GroupRecord]]
-    """Generations before the last, of those that were stored within `RECENT_MS` of each other."""
+    """Generations before the last, of those stored within `RECENT_MS` of each other."""
     unreadable_partitions: frozenset[int]
     refused_groups: frozenset[str]
     """Groups that could not be moved to their partition."""
     pending: dict[tuple[int, int], set[str]]
-    """Groups with positions in a producer's open transaction, by the partition where those lie and
-    the producer's id."""
+    """Groups with offsets in a producer's open transaction, by their partition and the producer
+    id."""
     load_times_ms: tuple[int, ...]
-    """How long each partition took that has records."""
+    """How long each partition that has records took."""
 
 
 async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
-    """All groups, as the last record of each of their keys, each in its own partition: what lies
-    elsewhere is moved.
+    """Load all groups, as the last record of each key, each from its own partition; groups that are
+    found elsewhere are moved.
     """
     found = _Found(log, clock)
-    piece = Slice(clock)  # No client is served yet, but probes are answered.
+    piece = Slice(clock)  # No client is served yet, but health probes are answered.
     load_times_ms: list[int] = []
     earlier: dict[str, list[GroupRecord]] = {}
     unreadable: set[int] = set()
@@ -101,7 +101,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
 
 
 class _Found:
-    """What the partitions hold, group by group."""
+    """The contents of the partitions, by group."""
 
     def __init__(self, log: OffsetsLog, clock: Clock) -> None:
         self.by_group: dict[str, list[DurableRecord]] = {}
@@ -122,7 +122,7 @@ class _Found:
             if is_home[group_id]:
                 self.by_group.setdefault(group_id, []).append(durable)
             elif isinstance(durable, PendingOffset):
-                # It is not moved: its marker will come where it lies.
+                # Not moved: its marker will be appended to the partition where it is.
                 self._pending_elsewhere.append(durable)
             else:
                 self._rehoming.add(Stray(partition, stored, durable))
@@ -130,7 +130,7 @@ class _Found:
                 await piece.pause()
 
     async def bring_home(self, unreadable: Iterable[int]) -> frozenset[str]:
-        """Move what lies elsewhere; returns groups that could not be moved."""
+        """Move groups that are in the wrong partition; return those that could not be moved."""
         refused: frozenset[str] = frozenset()
         if self._rehoming.is_needed:
             refused = await self._rehoming.carry_out(self.by_group, unreadable)
@@ -141,7 +141,7 @@ class _Found:
 
 
 def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
-    """One group, from a log that may hold many.
+    """Load one group from a log that may hold many.
 
     Raises:
         KafkaError: the log cannot be read.
@@ -153,7 +153,7 @@ def read_group(log: OffsetsLog, group_id: str) -> list[DurableRecord]:
 
 
 class _Recent:
-    """The last records of one group."""
+    """The latest records of one group."""
 
     def __init__(self) -> None:
         self.records: deque[StoredRecord] = deque()
@@ -174,7 +174,7 @@ class _Recent:
 
 
 class _PartitionContent:
-    """What one partition holds: of each key the last record, and generations before that one."""
+    """The content of one partition: the last record of each key, and earlier generations."""
 
     def __init__(self) -> None:
         self.latest: dict[bytes, StoredRecord] = {}
@@ -183,7 +183,7 @@ class _PartitionContent:
         self._settler = Settler()
 
     async def read(self, log: OffsetsLog, partition: int, piece: Slice) -> None:
-        """Raises KafkaError: it cannot be read to its end."""
+        """Read a partition. Raises KafkaError if it cannot be read to its end."""
         for entry in log.read(partition):
             self.count += 1
             self.take(entry)
@@ -191,15 +191,15 @@ class _PartitionContent:
                 await piece.pause()
 
     def take(self, entry: Stored) -> None:
-        """The next entry of the log."""
+        """Process the next entry of the log."""
         for record in self._settler.take(entry):
             if record.key[:2] == GROUP_KEY:
                 self._keep_generation(record)
             _keep(self.latest, record)
 
     def decode(self) -> Iterator[tuple[StoredRecord, DurableRecord]]:
-        """What counts, of each key in the order of the log: the last record, and those of open
-        transactions before and behind it.
+        """Yield the records that count, of each key in log order: the last record, and those of
+        open transactions before and after it.
         """
         held = self._settler.held
         yield from _decode_pending(record for _, record in held.items(overtaken=True))
@@ -207,9 +207,9 @@ class _PartitionContent:
         yield from _decode_pending(record for _, record in held.items(overtaken=False))
 
     def _keep_generation(self, record: StoredRecord) -> None:
-        """Keep what `record` replaces if that is not long ago: else the history has it.
+        """Keep the generation that `record` replaces if it is recent; otherwise the history has it.
 
-        The time is that of the append; only records that say why there was a rebalance are of use.
+        The time is that of the append; only records that state the cause of a rebalance are useful.
         """
         previous = self.latest.get(record.key)
         if record.value is None or previous is None:
@@ -224,7 +224,7 @@ class _PartitionContent:
             kept.forget_before(record.timestamp - RECENT_MS)
 
     def earlier(self) -> Iterator[tuple[str, list[GroupRecord]]]:
-        """Generations of each group before the last, in their order."""
+        """Yield the earlier generations of each group, in order."""
         for kept in self._generations.values():
             records = [one for _, one in _decode(kept.records) if isinstance(one, GroupRecord)]
             if records:

@@ -1,6 +1,6 @@
-"""Commands of one group that wait for the pause behind a GroupRecord to end.
+"""Commands of one group that wait for the pause after a GroupRecord to end.
 
-How long a pause is, and why, is in :mod:`kohort.broker.core.group.write_pacing`.
+:mod:`kohort.broker.core.group.write_pacing` determines the length of the pause.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kohort.broker.core.group.write_pacing import WritePacing
 
 
 class PausedCommands:
-    """The commands of one group that wait; times are monotonic."""
+    """The waiting commands of one group; times are monotonic."""
 
     __slots__ = ("_began_ms", "_commands", "_pacing")
 
@@ -23,7 +23,7 @@ class PausedCommands:
         self._pacing = WritePacing()
         self._commands: list[Command] = []
         self._began_ms: int | None = None
-        """When the append under way began, if it is paced; None for any other append."""
+        """When the append in progress began, if it is paced; None for any other append."""
 
     def __len__(self) -> int:
         return len(self._commands)
@@ -31,8 +31,8 @@ class PausedCommands:
     def put(
         self, command: Command, now_ms: int, *, count_max: int, on_end: Callable[[], None]
     ) -> bool:
-        """Put a command aside, and call `on_end` when the pause is over; False if there is no
-        pause, or if as many wait as may.
+        """Queue a command, and call `on_end` when the pause is over; False if there is no pause, or
+        `count_max` commands are queued.
         """
         pause_ms = self._pacing.wait_ms(now_ms)
         if pause_ms <= 0 or len(self._commands) >= count_max:
@@ -43,33 +43,33 @@ class PausedCommands:
         return True
 
     def take(self) -> list[Command]:
-        """Take out all that wait."""
+        """Remove and return all queued commands."""
         commands, self._commands = self._commands, []
         return commands
 
     def note_written(self, began_ms: int, ended_ms: int) -> None:
-        """A record that `is_paced` was appended at once."""
+        """Record an append of an `is_paced` record that completed immediately."""
         self._pacing.note(began_ms, ended_ms)
 
     def note_writing(self, began_ms: int, *, paced: bool) -> None:
-        """An append is under way."""
+        """Record the start of an append."""
         self._began_ms = began_ms if paced else None
 
     def note_end(self, now_ms: int) -> None:
-        """The append under way has ended, however that was."""
+        """Record the end of the append in progress, successful or not."""
         began_ms, self._began_ms = self._began_ms, None
         if began_ms is not None:
             self._pacing.note(began_ms, now_ms)
 
 
 def is_paced(state: GroupState, records: Sequence[DurableRecord]) -> bool:
-    """Is a GroupRecord among these that was written because static members came back?
+    """Whether the records contain a GroupRecord that was written because static members returned.
 
-    It is one if the group is STABLE: that of a new generation is written before the group gets
-    there, that of a group without members in EMPTY.
+    That is the case if the group is STABLE: the record of a new generation is written before the
+    group gets there, that of a group without members in EMPTY.
     """
     if state is GroupState.STABLE:
-        # No generator: a hundred commits of members may share an append.
+        # A plain loop instead of a generator: a hundred members' commits may share an append.
         for record in records:
             if record.__class__ is GroupRecord:
                 return True

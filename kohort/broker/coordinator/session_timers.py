@@ -1,8 +1,8 @@
-"""The deadlines of groups' sessions, a slice in an iteration of the loop.
+"""Sets the session timers of groups in slices, over several iterations of the event loop.
 
-The sessions of all members start again when a generation begins or is loaded: thousands of timers
-to be moved, and of many groups at once after a start. None of them comes for seconds, so that may
-take a few iterations.
+All members' sessions restart when a generation begins or a group is loaded: thousands of timers to
+be set, and after a start those of many groups. None of them expires for seconds, so that may take a
+few iterations.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kohort.broker.runtime.slices import RoundRobin, Slice
 
 
 class SessionTimers:
-    """In front of the timers of the purgatory."""
+    """Queues changes to the timers in the purgatory."""
 
     __slots__ = ("_is_turn_coming", "_pending", "_queue", "_timers")
 
     def __init__(self, timers: KeyedTimers[TimerKey], queue: RoundRobin) -> None:
-        """`queue` is that of all groups."""
+        """`queue` is shared by all groups."""
         self._timers = timers
         self._queue = queue
         self._pending: dict[TimerKey, int] = {}
@@ -35,7 +35,9 @@ class SessionTimers:
         self._timers.schedule(key, deadline_ms)
 
     def schedule_soon(self, deadlines: Mapping[TimerKey, int]) -> None:
-        """The same for many, within the next turns; until then they keep the deadlines they had."""
+        """Set many timers over the next iterations; until then they keep their present
+        deadlines.
+        """
         if not self._pending and len(deadlines) <= FEW:
             for key, deadline_ms in deadlines.items():
                 self._timers.schedule(key, deadline_ms)
@@ -52,12 +54,12 @@ class SessionTimers:
         self._timers.cancel(key)
 
     def cancel_all(self) -> None:
-        """The owner goes away."""
+        """Cancel all timers, for good."""
         self._pending = {}
         self._timers.cancel_all()
 
     def take_turn(self, piece: Slice) -> bool:
-        """Called by the queue; True if there is more for another turn."""
+        """Set a slice of the timers; called by the queue. Returns whether some are left."""
         pending = self._pending
         while pending:
             for key in list(islice(pending, FEW)):
@@ -65,7 +67,7 @@ class SessionTimers:
             if piece.is_over():
                 break
         if not pending:
-            # A new one, because an emptied dict keeps the table of its largest size.
+            # A new dict, because an emptied one keeps the table of its largest size.
             self._pending = {}
         self._is_turn_coming = bool(self._pending)
         return self._is_turn_coming

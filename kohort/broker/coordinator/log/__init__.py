@@ -1,1 +1,3 @@
-"""Where groups are written down: the topic of offsets, and who lies in which partition."""
+"""Persistence of groups: the __consumer_offsets topic, and the assignment of groups to
+partitions.
+"""

@@ -1,7 +1,7 @@
-"""Where groups write: __consumer_offsets as the coordinator sees it.
+"""The groups' log: __consumer_offsets as the coordinator sees it.
 
-A group lives in one partition, chosen as Kafka does, so that tools find it. The records of one call
-become one batch, all or nothing.
+Each group belongs to one partition, chosen as Kafka does, so that tools find it. The records of one
+call form one batch, all or nothing.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from kohort.protocol.records.varint import Buffer
 _JAVA_INT_MIN: Final = -0x8000_0000
 
 MEMBERS_AT_ONCE: Final = 500
-"""Members of a group that is written down in the turn that asks for it: two milliseconds."""
+"""Members of a group that is encoded within a single loop iteration: two milliseconds."""
 
 
 class StoredRecord(NamedTuple):
-    """A record as it lies in the log."""
+    """A record as stored in the log."""
 
     key: bytes
     value: bytes | None
     headers: RecordHeaders
     timestamp: int
-    """Wall time of the append, milliseconds."""
+    """Wall-clock time of the append, in milliseconds."""
     producer_id: int = NO_PRODUCER_ID
     """Producer of the transaction that it belongs to; -1 for none."""
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 class StoredMarker(NamedTuple):
-    """The end of a producer's transaction, as it lies in the log between records."""
+    """A transaction marker, as stored in the log among the records."""
 
     producer_id: int
     is_commit: bool
@@ -71,56 +71,58 @@ class OffsetsLog(Protocol):
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append in order, as one batch; None if that is durable already. Pending positions are of
-        one transaction, with nothing else among them.
+        """Append in order, as one batch; None if that is durable already. Pending offsets must all
+        belong to one transaction, with no other records among them.
 
-        The awaitable ends when the records are durable, and may be cancelled without an effect on
-        them. Either way KafkaError means that they are not in the log and will not be.
+        The awaitable completes when the records are durable; cancelling it has no effect on them. A
+        KafkaError, raised at once or by the awaitable, means that they are not in the log and never
+        will be.
         """
         ...
 
     def read(self, partition: int) -> Iterator[Stored]:
-        """All durable records and markers, in order; `settle.Settler` tells which records count.
+        """Yield all durable records and markers, in order; `settle.Settler` decides which records
+        count.
 
         Raises:
-            KafkaError: what follows cannot be read.
+            KafkaError: the rest of the partition cannot be read.
         """
         ...
 
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append records as they lie in a log already, with their own timestamps; see `append`."""
+        """Append records copied from a log, with their own timestamps; see `append`."""
         ...
 
     def prepare(self) -> Awaitable[None] | None:
-        """Let there be a log, so that an append happens at once; None if there is one.
+        """Create the log if it does not exist, so that appends are immediate; None if it exists.
 
         Raises:
-            KafkaError: there is none.
+            KafkaError: it cannot be created.
         """
         ...
 
     async def force(self, partition: int) -> None:
-        """Return when all that the partition holds is on the disk, whatever is configured.
+        """Flush everything in the partition to disk, whatever the flush settings are.
 
         Raises:
-            KafkaError: it may not be.
+            KafkaError: the flush may have failed.
         """
         ...
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition a group lives in: the absolute value of Java's string hash, modulo the count.
+    """Return the partition of a group: the absolute value of Java's string hash, modulo the count.
 
-    As in Kafka, the one hash that has no absolute value in 32 bits counts as 0 (`Utils.abs`).
+    As in Kafka, the one hash without an absolute value in 32 bits counts as 0 (`Utils.abs`).
     """
     hashed = java_hash(group_id)
     return 0 if hashed == _JAVA_INT_MIN else abs(hashed) % partition_count
 
 
 def java_hash(text: str) -> int:
-    """What `String.hashCode` returns."""
+    """Return the result of Java's `String.hashCode`."""
     hashed = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
@@ -129,15 +131,15 @@ def java_hash(text: str) -> int:
 
 
 def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> SealedBatch:
-    """The records as one batch of the topic, and its header.
+    """Encode the records as one batch of the topic, with its header.
 
     Raises:
-        KafkaError: INVALID_RECORD, for what the topic's format cannot say.
+        KafkaError: INVALID_RECORD, if a record cannot be represented in the topic's format.
     """
     try:
         encoded = []
         for record in records:
-            # As `_stored`, which would be two calls more for each commit.
+            # Inlines `_stored`, which would cost two more calls for each commit.
             headers = encode_headers(record) if record.__class__ is GroupRecord else ()
             encoded.append(Record(encode_value(record), encode_key(record), headers, wall_ms))
         if records[0].__class__ is PendingOffset:
@@ -148,8 +150,8 @@ def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> SealedBat
 
 
 def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) -> SealedBatch:
-    """A batch of one transaction. As in Kafka, all of them have sequence 0: a group is stepped once
-    for each request, and what a client repeats is stored again.
+    """Encode a batch of one transaction. As in Kafka, all such batches have sequence 0: a group
+    executes each request once, and a client's retry is stored again.
     """
     first = records[0]
     assert isinstance(first, PendingOffset)
@@ -164,9 +166,9 @@ def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) 
 
 
 def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
-    """What a batch of the log holds. Raises DecodeError."""
+    """Decode a batch of the log. Raises DecodeError."""
     if header.is_control:
-        # Compaction leaves empty ones, which say nothing of a transaction.
+        # Compaction leaves empty batches, which do not end a transaction.
         marker = decode_marker(batch, header) if header.record_count else None
         if marker is not None:
             is_commit = marker.control_type is ControlType.COMMIT
@@ -188,7 +190,7 @@ def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
 
 
 def encode_stored(records: Sequence[StoredRecord]) -> SealedBatch:
-    """Records that lie in a log already as one batch of another partition."""
+    """Encode records copied from a log as one batch of another partition."""
     return make_batch(
         [
             Record(record.value, key=record.key, headers=record.headers, timestamp=record.timestamp)
@@ -198,7 +200,7 @@ def encode_stored(records: Sequence[StoredRecord]) -> SealedBatch:
 
 
 def is_large(records: Sequence[DurableRecord]) -> bool:
-    """Is there a group among them that is better written in steps?"""
+    """Whether the records contain a group that should be encoded in steps."""
     for record in records:
         if record.__class__ is GroupRecord and len(record.members) > MEMBERS_AT_ONCE:
             return True
@@ -206,7 +208,7 @@ def is_large(records: Sequence[DurableRecord]) -> bool:
 
 
 def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[SealedBatch]:
-    """Encodes a batch like `encode_as_batch`, in steps."""
+    """Encode a batch as `encode_as_batch` does, in steps."""
     encoded: list[Record] = []
     try:
         for record in records:

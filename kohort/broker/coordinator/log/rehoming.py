@@ -1,25 +1,25 @@
-"""Groups that lie in another partition of the log than their own are moved there by a start.
+"""Moves groups that are in the wrong partition of the log; done at start-up.
 
-Kohort once chose partitions by another hash than Kafka (`former_partition_of`), and the partitions
-of a topic may have become more. A group is then looked for where it does not lie: by a Kafka that
-takes the directory over, and where one group is read back.
+Kohort once used another hash than Kafka (`former_partition_of`), and the partition count of a topic
+may have grown. A group is then not where it is looked for: by a Kafka broker that takes over the
+directory, and when a single group is reloaded.
 
-Of two records of one key that lie in different partitions, the newest holds. Within a partition
-that is the last one. Between partitions it is told by the time at which they were appended, which
-every record bears: never two brokers write one directory, so later means nearer to now. What is
-moved keeps its time, and of two equal times the one in the right place holds, so that a copy never
-loses against what it was copied from. A tombstone in the wrong place says only that nothing is left
-there: moves leave such ones behind.
+Of two records of one key in different partitions, the newest is valid. Within a partition that is
+the last one. Between partitions the append timestamps decide, which every record has: two brokers
+never write to one directory, so a later time means a newer record. Moved records keep their
+timestamps, and of two equal ones the record in the right place is valid, so that a copy never loses
+against its original. A tombstone in the wrong place only says that nothing is left there: moves
+leave such tombstones.
 
-A move may be cut short anywhere, by a kill or a loss of power:
+A move may be interrupted at any point, by a kill or a power failure:
 
-1. Copies are appended to the right partitions.
-2. Those are forced to the disk, whatever is configured: what is moved may have been safe for long.
-3. Only then the records in the wrong places get their tombstones.
+1. Copies are appended to the right partitions. 2. These are flushed to disk, whatever the settings
+are, since the originals may have been safe for long. 3. Only then the records in the wrong places
+get their tombstones.
 
-Until the third step is done, the next start finds the records in the wrong places and does all of
-it again. Nothing can have been committed meanwhile: a group is served when it has moved, and
-refused, until the next start, if it cannot be.
+Until the third step is done, the next start finds the records in the wrong places and repeats the
+whole move. No commits can have been made meanwhile: a group is served only after it has moved, and
+refused until the next start if it cannot be moved.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from kohort.protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 256 * 1024
-"""Keys and values that become one batch, unless a single record is larger."""
+"""Size of keys and values per batch, unless a single record is larger."""
 
 
 def former_partition_of(group_id: str, partition_count: int) -> int:
-    """Where groups lived once: Java's string hash with the sign bit cleared."""
+    """Return the partition by the former hash: Java's string hash with the sign bit cleared."""
     return (java_hash(group_id) & 0x7FFF_FFFF) % partition_count
 
 
 class Stray(NamedTuple):
-    """A record of a group that does not live in the partition where it lies."""
+    """A record of a group that belongs to another partition."""
 
     partition: int
     stored: StoredRecord
@@ -70,22 +70,22 @@ class Rehoming:
         self._strays: list[Stray] = []
 
     def add(self, stray: Stray) -> None:
-        """Note what was found."""
+        """Add a record that was found in the wrong partition."""
         self._strays.append(stray)
 
     @property
     def is_needed(self) -> bool:
-        """False for nearly every start."""
+        """Whether there is anything to move; false at nearly every start."""
         return bool(self._strays)
 
     async def carry_out(
         self, by_group: dict[str, list[DurableRecord]], unreadable: Iterable[int]
     ) -> frozenset[str]:
-        """Move what was found; returns groups that could not be, which must not be served.
+        """Move the groups; return those that could not be moved and must not be served.
 
         Args:
-            by_group: what was found in the right places; made complete here.
-            unreadable: partitions whose records are not known.
+            by_group: records found in the right partitions; completed here.
+            unreadable: partitions whose records are unknown.
         """
         strays: dict[int, list[Stray]] = {}
         for stray in self._strays:
@@ -118,7 +118,7 @@ class Rehoming:
     async def _copy(
         self, home: int, found: Iterable[Stray], by_group: dict[str, list[DurableRecord]]
     ) -> None:
-        """Have what is newer than what the partition holds in it, and all of it on the disk."""
+        """Copy records that are newer than those in the partition, and flush it to disk."""
         newest: dict[bytes, Stray] = {}
         for stray in found:
             rival = newest.get(stray.stored.key)
@@ -132,13 +132,15 @@ class Rehoming:
         ]
         for batch in _batches(stray.stored for stray in copied):
             await self._append(home, batch)
-        # Also where nothing had to be copied: an earlier start may have been cut short before this.
+        # Also if nothing had to be copied: an earlier start may have been interrupted before this.
         await self._log.force(home)
         for stray in copied:
             _put(by_group.setdefault(stray.durable.group_id, []), stray)
 
     async def _times_in(self, partition: int, keys: Mapping[bytes, object]) -> dict[bytes, int]:
-        """When the last record of each key was appended there, tombstones included."""
+        """Return when the last record of each key was appended to a partition,
+        tombstones included.
+        """
         times: dict[bytes, int] = {}
         settler = Settler()
         piece = Slice(self._clock)
@@ -151,7 +153,7 @@ class Rehoming:
         return times
 
     async def _remove_moved(self, moved: Iterable[Stray]) -> set[str]:
-        """Write the tombstones; returns groups for which that failed."""
+        """Write the tombstones; return the groups for which that failed."""
         by_partition: dict[int, list[Stray]] = {}
         for stray in moved:
             by_partition.setdefault(stray.partition, []).append(stray)
@@ -172,7 +174,7 @@ class Rehoming:
 
 
 def _put(records: list[DurableRecord], stray: Stray) -> None:
-    """Add a record in the place of an older one."""
+    """Add a record, replacing an older one with its key."""
     records[:] = [one for one in records if encode_key(one) != stray.stored.key]
     records.append(stray.durable)
 

@@ -1,7 +1,7 @@
-"""Which records of the groups' log count, as far as it has been read.
+"""Determines which records of the groups' log count.
 
-A record outside of transactions counts where it lies. One of a transaction counts from the marker
-that commits it, in the place where it lies itself: a later record of its key outweighs it.
+A record outside of transactions counts immediately. A transactional record counts from its commit
+marker on, but in its own place in the log: a later record with its key takes precedence.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from kohort.protocol.records.batch import NO_PRODUCER_ID
 
 
 class Settler:
-    """Goes through one partition from its beginning."""
+    """Reads one partition from its beginning."""
 
     def __init__(self) -> None:
         self.held: HeldValues[bytes, StoredRecord] = HeldValues()
-        """Records of transactions that are open where the reading has come to, by key."""
+        """Records of open transactions at this point of the log, by key."""
 
     def take(self, entry: Stored) -> Sequence[StoredRecord]:
-        """The next entry of the log; returns records that outweigh all others of their keys that
+        """Process the next entry; return records that supersede all others with their keys that
         were returned before.
         """
         if isinstance(entry, StoredMarker):

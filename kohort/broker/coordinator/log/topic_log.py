@@ -1,4 +1,4 @@
-"""The groups' log as what it is on disk: the internal topic __consumer_offsets."""
+"""The groups' log on disk: the internal topic __consumer_offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 
 class TopicOffsetsLog:
-    """An OffsetsLog over the broker's own topics."""
+    """An OffsetsLog stored in one of the broker's own topics."""
 
     def __init__(self, topics: TopicManager, config: BrokerConfig) -> None:
         self._clock = topics.clock
@@ -40,7 +40,7 @@ class TopicOffsetsLog:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has; before there is one, as many as it will get."""
+        """The partition count of the topic, or the one with which it will be created."""
         return self._log.partition_count
 
     def append(
@@ -52,7 +52,7 @@ class TopicOffsetsLog:
         return self._log.append(partition, encode_as_batch(records, wall_ms), wall_ms=wall_ms)
 
     def read(self, partition: int) -> Iterator[Stored]:
-        """All durable records and markers, in order. Raises KafkaError: what follows cannot be
+        """Yield all durable records and markers, in order. Raises KafkaError if the rest cannot be
         read.
         """
         found = self._log.on_disk(partition)
@@ -67,13 +67,15 @@ class TopicOffsetsLog:
     def append_stored(
         self, partition: int, records: Sequence[StoredRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Append records as they lie in a log already, with their own timestamps; see `append`."""
+        """Append records copied from a log, with their own timestamps; see `append`."""
         return self._log.append(partition, encode_stored(records), wall_ms=wall_ms)
 
     async def _append_in_steps(
         self, partition: int, records: Sequence[DurableRecord], wall_ms: int
     ) -> None:
-        """Others have the loop in between; the group that waits for this is not stepped."""
+        """Encode in steps, so that others can use the event loop;
+        the waiting group is not stepped.
+        """
         batch = await run(batch_steps(records, wall_ms), Slice(self._clock))
         waiting = self._log.append(partition, batch, wall_ms=wall_ms)
         if waiting is not None:
