@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -26,6 +27,13 @@ final class TransactionalProducers {
             KafkaProducer<byte[], byte[]> opened = new KafkaProducer<>(config);
             producers.put(name, opened);
             opened.initTransactions();
+            return LineServer.JSON.createObjectNode();
+        }
+        if (step.equals("fence")) {
+            // By an operator, who has no producer.
+            try (Admin admin = Admin.create(config)) {
+                admin.fenceProducers(List.of(name)).all().get();
+            }
             return LineServer.JSON.createObjectNode();
         }
         KafkaProducer<byte[], byte[]> producer = producers.get(name);

@@ -70,6 +70,10 @@ class Port:
     def getsockname(self) -> tuple[str, int]:
         return ("127.0.0.1", self.number)
 
+    def dup(self) -> Port:
+        """What the loop gets to listen on, and closes when it stops."""
+        return Port(self._network, self.number)
+
     def close(self) -> None:
         """Listen no more; open connections stay."""
         self._network.stop_listening(self)
@@ -263,7 +267,7 @@ class Wire(asyncio.Transport):
             protocol.buffer_updated(count)
             # Nobody else's bytes have come in this turn, so the connection's part of it is next.
             protocol.execute_due()
-            protocol.write_out()
+            protocol.output.write_out()
             self._network.observer.handled()
 
     def _count_delivered(self, count: int) -> None:

@@ -48,7 +48,7 @@ def test_markers_before_the_decision_are_found(monkeypatch: pytest.MonkeyPatch) 
         record = effect.record
         if isinstance(record, TransactionRecord) and record.state.is_prepared:
             for place in record.partitions:
-                self.markers.write(
+                self.marking.writer.write(
                     place.topic,
                     place.partition,
                     record.producer_id,

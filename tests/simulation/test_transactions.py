@@ -7,6 +7,14 @@ from collections import Counter
 
 import pytest
 
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kohort.testing.virtual_clock import VirtualClock
+from tests.simulation.transactions.broker import Broker, Disk, new_loop, settings
 from tests.simulation.transactions.history import examine_history
 
 STATES_SHORT = 60
@@ -32,3 +40,33 @@ def test_what_was_told_is_so_on_every_disk(is_forced: bool, long_form: bool) -> 
             print(f"{duration:.0f} s, {seed} seeds:", dict(counts), flush=True)
     for what in ("committed", "aborted", "positioned", "states without power"):
         assert counts[what] > 0, what
+
+
+def test_a_request_that_a_handler_refuses_is_answered_as_a_client_sees_it() -> None:
+    partition = TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=None
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id="no one's",
+        group_id="group",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+
+    async def live() -> int:
+        broker = Broker(Disk(), settings(is_forced=False), clock)
+        try:
+            await broker.start()
+            answer = await broker.ask(request, 5)
+        finally:
+            await broker.end()
+        code: int = answer.topics[0].partitions[0].error_code
+        return code
+
+    clock = VirtualClock()
+    loop = new_loop(clock, lambda: 0)
+    try:
+        assert loop.run_until_complete(live()) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    finally:
+        loop.close()

@@ -51,6 +51,7 @@ SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "/data",
     "kohort.metrics.port": "-1",
+    "kohort.console.port": "-1",
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     # Peers that went silently are given up while the simulation lasts.
     "connections.max.idle.ms": "60000",

@@ -1,4 +1,4 @@
-"""What becomes of transactions, counted and told."""
+"""Counts and logs what becomes of transactions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EventCounts(Counter[str]):
     def __init__(self) -> None:
         super().__init__()
         self.by_id: dict[str, IdCounts] = {}
-        """The same by transactional id, for those that had any."""
+        """Counts by transactional id, of those that had a transaction."""
         self.observer: EndObserver | None = None
 
     def note(self, transactional_id: str, event: Event, wall_ms: int) -> None:
@@ -72,13 +72,13 @@ class EventCounts(Counter[str]):
                 assert_never(event)
 
     def note_reconciled(self, transactional_id: str | None) -> None:
-        """A partition was made to agree with the coordinator; None: which knew no such id."""
+        """A partition was made to agree with the coordinator; None if that knew no such id."""
         self["reconciled"] += 1
         if transactional_id is not None:
             self._of(transactional_id).reconciled += 1
 
     def forget(self, transactional_id: str) -> None:
-        """There is no such id any more."""
+        """Drop the counts of an id that is gone."""
         self.by_id.pop(transactional_id, None)
 
     def _of(self, transactional_id: str) -> IdCounts:

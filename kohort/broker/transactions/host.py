@@ -2,7 +2,7 @@
 
 Promises: all ids are loaded, and what was decided is completed, before the first request is served.
 What a request changes is durable when it is answered. Where nothing has to be waited for, the end
-of a transaction takes one turn of the loop, and is answered when all of it is done.
+of a transaction is answered when it is decided, and is whole before any later request is executed.
 
 The rules are in :mod:`kohort.broker.core.transaction`. This shell carries out what they ask for;
 the state of an id is touched by its own steps alone, so there is no lock and no queue: a request
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple, Never, assert_never
 
 from kohort.broker.coordinator.log.offsets_log import partition_of
@@ -30,7 +29,6 @@ from kohort.broker.core.transaction.effects import (
     Superseded,
 )
 from kohort.broker.core.transaction.reconcile import OpenInPartition
-from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.requests import (
     TopicPartition,
     TransactionConfig,
@@ -41,9 +39,11 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
+from kohort.broker.transactions.forgetting import Forgetting
 from kohort.broker.transactions.known_ids import KnownIds
 from kohort.broker.transactions.log import TransactionLog, load_ids
 from kohort.broker.transactions.markers import MarkerWriter
+from kohort.broker.transactions.marking import Marking
 from kohort.broker.transactions.reconciling import Reconciler
 from kohort.broker.transactions.timers import TimedStep, TransactionTimers
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 TOLD_MAX: Final = 10
 """Partitions that one line of the broker's log names."""
 
-CLOSE_PATIENCE_S: Final = 5.0
+CLOSE_WAIT_S: Final = 5.0
 """How long a stop waits for appends under way."""
 
 
@@ -89,29 +89,38 @@ class TransactionHost:
         """`new_producer_id` gives every id once; it may raise KafkaError."""
         self.config = config
         self._log = log
-        self.markers = markers
         self._clock = clock
         self._new_producer_id = new_producer_id
         self.ids = KnownIds()
-        """To look at, not to step."""
+        """For reading; only this host has them take steps."""
         self._unreadable: frozenset[int] = frozenset()
+        """Partitions of the log that could not be read: their ids are unavailable."""
         self._broken: set[str] = set()
         """Ids whose rules have raised: unavailable until the next start."""
         self._stuck: set[str] = set()
-        """Ids that wait for a partition to take its marker; told once."""
+        """Ids that wait for a partition to take its marker; logged when they begin to."""
         self._unanswered: dict[Later[Any], TransactionalId] = {}
+        """Tickets that have no answer yet, and the ids that will answer them."""
         self._settling: dict[str, list[Later[None]]] = {}
+        """By id, those who wait until it is not busy."""
         self._turns = RoundRobin(clock)
-        """What many ids have to do at once."""
+        """Shares slices of the loop between ids with many markers to write or a timer gone off."""
         self._timers = TransactionTimers(
             purgatory,
             clock,
             self._turns,
-            self._take_by_name,
+            self._step_by_name,
             timeout_check_ms=config.timeout_check_ms,
         )
+        self.marking = Marking(markers, log, clock, self._turns, self._run_step)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sweeper: asyncio.Task[None] | None = None
+        self._forgetting = Forgetting(
+            self,
+            clock,
+            config.rules,
+            ids_max=config.ids_max,
+            check_ms=config.expiry_check_ms,
+        )
         self._is_closed = False
         self.counts = EventCounts()
         self.load_times_ms: Sequence[int] = ()
@@ -142,24 +151,22 @@ class TransactionHost:
             await piece.pause()
         logger.info("Loaded %d transactional ids", len(self.ids))
         self.ids.sort_open()
-        reconciler = Reconciler(self, self.markers)
+        reconciler = Reconciler(self, self.marking.writer)
         await reconciler.repair(find_open())
         await self._complete_all()
         await reconciler.fence(find_epochs())
         reconciler.check(find_open())
         for one in list(self.ids.all()):
             self._timers.watch(one)
-        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of transactions")
+        self._forgetting.start()
 
     async def close(self) -> None:
         """Answer what waits NOT_COORDINATOR, after appends under way had a chance to end."""
+        self.marking.finish()
         self._is_closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
-            self._sweeper = None
+        await self._forgetting.close()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_PATIENCE_S)
+            await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
         self._timers.cancel_all()
         self._turns.clear()
         unanswered, self._unanswered = self._unanswered, {}
@@ -174,7 +181,7 @@ class TransactionHost:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    # Looks.
+    # What there is to know.
 
     def error(self, transactional_id: str) -> ErrorCode:
         """Why nothing can be said about this id; NONE if it can, also if there is none."""
@@ -190,7 +197,7 @@ class TransactionHost:
         return ErrorCode.NONE
 
     def transactional_id(self, transactional_id: str) -> TransactionalId | None:
-        """To look at, not to step; None if it is unknown or not durable yet."""
+        """For reading; None if it is unknown or not durable yet."""
         one = self.ids.get(transactional_id)
         return None if one is None or one.record is None else one
 
@@ -205,7 +212,7 @@ class TransactionHost:
         return late_before_ms(self.config.rules, self._clock.wall_ms())
 
     def is_stuck(self, transactional_id: str) -> bool:
-        """Whether its transaction is one of these."""
+        """Whether its transaction is one of those that `stuck_count` counts."""
         return transactional_id in self._stuck
 
     def stats(self) -> dict[str, int]:
@@ -218,6 +225,7 @@ class TransactionHost:
             "settling": len(self._settling),
             "retries": self._timers.retry_count,
             "turns": self._turns.waiting_count,
+            "answered": self.marking.answered_count,
             "tasks": len(self._tasks),
             "stuck": len(self._stuck),
             "broken": len(self._broken),
@@ -231,43 +239,59 @@ class TransactionHost:
         error = self.error(transactional_id)
         if error:
             return error
-        return self.ids.get(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        one = self.ids.get(transactional_id)
+        if one is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        self.marking.finish_one(one)
+        return one
 
     def find_or_make(self, transactional_id: str) -> TransactionalId | ErrorCode:
         """The id, a new one if need be; or what its clients are told."""
         one = self.ids.get(transactional_id)
         error = self.error(transactional_id)
         if not error and one is None:
-            error = self._make_room()
+            error = self._forgetting.make_room()
         if error:
             return error
-        return one or self._make(transactional_id)
+        if one is None:
+            return self._make(transactional_id)
+        self.marking.finish_one(one)
+        return one
 
     def step(self, one: TransactionalId, ticket: Later[Any], step: Callable[[int], None]) -> None:
         """Have an id do what it is asked for; `step` takes the wall time."""
         self._unanswered[ticket] = one
-        self._take(one, lambda: step(self._clock.wall_ms()))
+        self._run_step(one, lambda: step(self._clock.wall_ms()))
 
     def settled(self, one: TransactionalId) -> Later[None]:
-        """Told when nothing of a busy id is on its way any more."""
+        """Given when the id, which is busy now, is so no longer."""
         waiter: Later[None] = Later()
         self._settling.setdefault(one.transactional_id, []).append(waiter)
         return waiter
 
-    # For the reconciler.
+    # For `Forgetting` and `Reconciler`.
+
+    def forget(self, one: TransactionalId) -> None:
+        """Write the tombstone of an id that is idle."""
+        one.forget()
+        self._carry_out_effects(one)
+
+    def is_broken(self, transactional_id: str) -> bool:
+        """Whether its rules have raised, so that it is not to be touched before the next start."""
+        return transactional_id in self._broken
 
     def add_lost(self, one: TransactionalId, partition: TopicPartition) -> None:
         """Add a partition whose record was lost."""
         one.add_lost(partition, self._clock.wall_ms())
-        self._go_on(one)
+        self._carry_out_effects(one)
 
     def fence(self, one: TransactionalId, epoch: int) -> None:
-        """Let nobody go on with an epoch below this one."""
+        """Refuse producers with an epoch below this one."""
         one.fence(epoch, self._clock.wall_ms())
-        self._go_on(one)
+        self._carry_out_effects(one)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """What markers carry."""
+        """The epoch that markers of this id carry as the coordinator's."""
         return self._log.leader_epoch(self._partition_of(transactional_id))
 
     async def wait_settled(self, one: TransactionalId) -> None:
@@ -289,24 +313,10 @@ class TransactionHost:
     def _partition_of(self, transactional_id: str) -> int:
         return partition_of(transactional_id, self._log.partition_count)
 
-    def _make_room(self) -> ErrorCode:
-        """Forget the id that was idle longest if there are too many; whether one more may come."""
-        while len(self.ids) >= self.config.ids_max:
-            oldest = self.ids.longest_idle()
-            if oldest is None:
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
-            self.counts["evicted"] += 1
-            oldest.forget()
-            self._go_on(oldest)
-            if oldest.record is not None:
-                # Its tombstone is being written; the next request finds the room.
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.NONE
-
     # Steps.
 
-    def _take(self, one: TransactionalId, step: Callable[[], None]) -> None:
-        """Have an id take a step, and carry out what that asks for."""
+    def _run_step(self, one: TransactionalId, step: Callable[[], None]) -> None:
+        """Have an id take a step, and carry out its effects; if it raises, the id is broken."""
         if one.transactional_id in self._broken:
             return
         try:
@@ -315,15 +325,17 @@ class TransactionHost:
             logger.exception("A step of transactional id %r failed", one.transactional_id)
             self._break(one)
         else:
-            self._go_on(one)
+            self._carry_out_effects(one)
 
-    def _take_by_name(self, name: str, step: TimedStep) -> None:
+    def _step_by_name(self, name: str, step: TimedStep) -> None:
         one = self.ids.get(name)
         if one is not None:
-            self._take(one, lambda: step(one, self._clock.wall_ms()))
+            self._run_step(one, lambda: step(one, self._clock.wall_ms()))
 
-    def _go_on(self, one: TransactionalId) -> None:
-        """Carry out what the steps of an id have asked for, and what follows."""
+    def _carry_out_effects(self, one: TransactionalId) -> None:
+        """Carry out what an id's steps have asked for, and what the carrying out asks for in turn:
+        an append that is done at once is followed by markers, those by the record of the end.
+        """
         try:
             while one.has_effects:
                 for effect in one.take_effects():
@@ -338,7 +350,7 @@ class TransactionHost:
             self.ids.remove(one.transactional_id)
             self._timers.cancel(one.transactional_id)
             self.counts.forget(one.transactional_id)
-        else:
+        elif not self.marking.is_answered(one):
             self._timers.watch(one)
         self._tell_settled(one)
 
@@ -351,7 +363,7 @@ class TransactionHost:
             case Append():
                 self._append(one, effect)
             case Mark():
-                self._mark(one, effect, 0, self._turns.new_slice())
+                self.marking.begin(one, effect)
             case Stuck(partitions):
                 self._tell_stuck(one, partitions)
                 self._timers.retry_later(one.transactional_id)
@@ -372,9 +384,10 @@ class TransactionHost:
             )
 
     def _break(self, one: TransactionalId) -> None:
-        """A mistake of ours: the id is not touched again before the log has been read again."""
+        """A mistake of ours: the id is not touched again before the next start reads the log."""
         name = one.transactional_id
         self._broken.add(name)
+        self.marking.forget(one)
         self._timers.cancel(name)
         for ticket in [ticket for ticket, of in self._unanswered.items() if of is one]:
             del self._unanswered[ticket]
@@ -398,7 +411,9 @@ class TransactionHost:
             self._on_append_failed(one, error)
             return
         if waiting is None:
-            self._on_appended(one, wall_ms)
+            answers_first = self.marking.may_follow_answer(append.record)
+            one.on_appended(wall_ms, answers_first=answers_first)
+            self.ids.note_state(one)
             return
         one.on_waiting()
         name = f"append for transactional id {one.transactional_id}"
@@ -411,12 +426,12 @@ class TransactionHost:
             await waiting
         except KafkaError as failure:
             error = failure
-            self._take(one, lambda: self._on_append_failed(one, error))
+            self._run_step(one, lambda: self._on_append_failed(one, error))
         else:
-            self._take(one, lambda: self._on_appended(one, self._clock.wall_ms()))
+            self._run_step(one, lambda: self._on_waited(one))
 
-    def _on_appended(self, one: TransactionalId, wall_ms: int) -> None:
-        one.on_appended(wall_ms)
+    def _on_waited(self, one: TransactionalId) -> None:
+        one.on_appended(self._clock.wall_ms())
         self.ids.note_state(one)
 
     def _on_append_failed(self, one: TransactionalId, error: KafkaError) -> None:
@@ -424,50 +439,6 @@ class TransactionHost:
         logger.warning("An append for transactional id %r failed: %s", one.transactional_id, error)
         one.on_append_failed()
         self.ids.note_state(one)
-
-    # Markers.
-
-    def _mark(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice) -> None:
-        """Write markers from the index `begin` on; those that the slice has no room for have
-        another turn.
-        """
-        for index in range(begin, len(mark.partitions)):
-            if index > begin and piece.is_over():
-                one.on_waiting()
-                self._turns.add(partial(self._mark_more, one, mark, index))
-                return
-            self._mark_one(one, mark.record, mark.partitions[index])
-
-    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice) -> None:
-        self._take(one, lambda: self._mark(one, mark, begin, piece))
-
-    def _mark_one(
-        self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
-    ) -> None:
-        try:
-            written = self.markers.write(
-                partition.topic,
-                partition.partition,
-                record.producer_id,
-                record.producer_epoch,
-                record.result,
-                coordinator_epoch=self._log.leader_epoch(one.log_partition),
-                transaction_version=record.client_version,
-            )
-        except Exception:
-            logger.exception("The marker of %r for %s was not written", record, partition)
-            written = ErrorCode.UNKNOWN_SERVER_ERROR
-        if isinstance(written, ErrorCode):
-            one.on_marked(partition, written, self._clock.wall_ms())
-            return
-        if not written.is_done:
-            one.on_waiting()
-
-        def take(later: Later[ErrorCode]) -> None:
-            error = ErrorCode.KAFKA_STORAGE_ERROR if later.error else later.result()
-            self._take(one, lambda: one.on_marked(partition, error, self._clock.wall_ms()))
-
-        written.on_done(take)
 
     # All of them, one after the other.
 
@@ -478,31 +449,10 @@ class TransactionHost:
         for one in list(self.ids.all()):
             if one.record is not None and one.record.state.is_prepared:
                 one.complete(self._clock.wall_ms())
-                self._go_on(one)
+                self._carry_out_effects(one)
                 started.append(one)
             await piece.pause()
         for one in started:
             await self.wait_settled(one)
         if started:
             logger.info("Completed %d transactions that had been decided", len(started))
-
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.expiry_check_ms / 1_000)
-            await self.sweep()
-
-    async def sweep(self) -> None:
-        """Forget ids that have expired, a few at a time."""
-        piece = Slice(self._clock)
-        for name in self.ids.idle_names():
-            one = self.ids.get(name)
-            wall_ms = self._clock.wall_ms()
-            if (
-                one is not None
-                and name not in self._broken
-                and one.is_expired(self.config.rules, wall_ms)
-            ):
-                self.counts["expired"] += 1
-                one.forget()
-                self._go_on(one)
-            await piece.pause()

@@ -1,4 +1,4 @@
-"""The transactional ids that there are, those of them with a transaction, and those without one."""
+"""Index of the transactional ids: all, those with an open transaction, and those that are idle."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kohort.broker.core.transaction.transactional_id import TransactionalId
 
 
 class KnownIds:
-    """All ids, by name."""
+    """The ids. Each changes by its own steps; `note_state` moves it between open and idle."""
 
     def __init__(self) -> None:
         self._ids: dict[str, TransactionalId] = {}
         self._open: dict[str, TransactionalId] = {}
-        """By the beginning of their transactions."""
+        """In the order in which their transactions began."""
         self._idle: dict[str, None] = {}
         """The one that was idle longest first; a tombstone may be on its way."""
 
@@ -26,16 +26,16 @@ class KnownIds:
         return self._ids.get(name)
 
     def add(self, one: TransactionalId) -> None:
-        """A new id."""
+        """Add an id that has no record yet."""
         self._ids[one.transactional_id] = one
 
     def remove(self, name: str) -> None:
-        """The id is forgotten."""
+        """Drop an id whose tombstone is durable. It is not open: only an idle one is forgotten."""
         self._ids.pop(name, None)
         self._idle.pop(name, None)
 
     def note_state(self, one: TransactionalId) -> None:
-        """A record of the id became durable, or failed to."""
+        """Sort an id in again: a record of it became durable, or failed to."""
         name = one.transactional_id
         self._idle.pop(name, None)
         if one.is_idle:
@@ -46,11 +46,11 @@ class KnownIds:
             self._open.pop(name, None)
 
     def sort_open(self) -> None:
-        """Put the open ones in order, which were noted in another."""
+        """Put open ids in the order of their beginnings, once they are loaded in another."""
         self._open = dict(sorted(self._open.items(), key=lambda item: _start_ms(item[1])))
 
     def names(self) -> list[str]:
-        """Every id's; for callers that need several turns to look at them."""
+        """All names, as a copy: for callers that look at them over several turns of the loop."""
         return list(self._ids)
 
     def all(self) -> Collection[TransactionalId]:
@@ -69,7 +69,7 @@ class KnownIds:
 
     @property
     def idle_count(self) -> int:
-        """How many these are."""
+        """How many `idle_names` lists."""
         return len(self._idle)
 
     def longest_idle(self) -> TransactionalId | None:

@@ -108,7 +108,7 @@ class LoadedIds(NamedTuple):
     """What the log holds."""
 
     records: dict[str, TransactionRecord]
-    """The last of each id, by when they were updated."""
+    """The last record of each id, the one that was updated longest ago first."""
     unreadable_partitions: frozenset[int]
     """Ids that live there are not known, so that they must not seem to be new."""
     load_times_ms: tuple[int, ...]

@@ -39,6 +39,10 @@ class MarkerWriter(Protocol):
         """
         ...
 
+    def may_wait(self, topic: str, partition: int) -> bool:
+        """Whether a marker may have to wait there until it is on the disk."""
+        ...
+
 
 class EndsOffsets(Protocol):
     """A keeper of what producers have committed for groups in their transactions."""
@@ -98,6 +102,11 @@ class PartitionMarkers:
             self._tasks,
             name=f"marker in {found!r}",
         )
+
+    def may_wait(self, topic: str, partition: int) -> bool:
+        """See `MarkerWriter`."""
+        found = self._find(topic, partition)
+        return found is not None and found.may_wait
 
     async def _wait(
         self, found: Partition, next_offset: int, producer_id: int, *, is_commit: bool

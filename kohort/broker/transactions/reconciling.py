@@ -73,25 +73,23 @@ class Reconciler:
         self._doubtful: dict[int, int] = {}
         """Highest epoch, by producer id, that was open somewhere and is aborted as a guess."""
 
-    async def repair(self, found: Iterable[OpenInPartition]) -> int:
-        """Repair what is open and should not be, or is not known; how much that was."""
-        repair_count = 0
+    async def repair(self, found: Iterable[OpenInPartition]) -> None:
+        """Repair what is open in a partition and should not be, or is not known here."""
         by_producer: dict[int, TransactionalId] | None = None
         for one in found:
             if by_producer is None:
                 by_producer = self._by_producer()
             owner = by_producer.get(one.producer_id)
             if await self._repair(one, owner):
-                repair_count += 1
                 self._host.counts.note_reconciled(None if owner is None else owner.transactional_id)
-        return repair_count
 
     async def fence(self, known: Iterable[tuple[int, int]]) -> None:
         """Fence producers that may go on with what was lost, when all that was decided is complete.
 
         An epoch that a partition knows was given to a producer, though the coordinator does not
         know it any more: given to another one, its first batch would be taken for a repetition of
-        what is there. And whose transaction was aborted as a guess must not add to it and commit.
+        what is there. And a producer whose transaction was aborted as a guess must not add to it
+        and commit.
 
         Args:
             known: (producer id, epoch) as partitions know them.
@@ -119,20 +117,17 @@ class Reconciler:
             self._host.fence(owner, epoch + 1)
             await self._host.wait_settled(owner)
 
-    def check(self, found: Iterable[OpenInPartition]) -> bool:
-        """Whether the coordinator knows all that is open now; what it does not is told."""
+    def check(self, found: Iterable[OpenInPartition]) -> None:
+        """Log what is open in a partition and still unknown to the coordinator: a fault of ours."""
         by_producer = self._by_producer()
-        is_well = True
         for one in found:
             owner = by_producer.get(one.producer_id)
             record = None if owner is None else owner.record
             if not isinstance(judge_open(record, one), Leave):
-                is_well = False
                 logger.error("The coordinator does not know of the open transaction %r", one)
-        return is_well
 
     def _by_producer(self) -> dict[int, TransactionalId]:
-        """Ids by their producers, and by those before whose epochs are used up."""
+        """Ids by their producer ids, and by the ones that they had before and used up."""
         present: dict[int, TransactionalId] = {}
         former: dict[int, TransactionalId] = {}
         for one in self._host.ids.all():
@@ -142,6 +137,7 @@ class Reconciler:
         return former | present
 
     async def _repair(self, found: OpenInPartition, owner: TransactionalId | None) -> bool:
+        """Returns whether anything was to be repaired."""
         repair = judge_open(None if owner is None else owner.record, found)
         match repair:
             case Leave():

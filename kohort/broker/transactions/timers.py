@@ -31,14 +31,14 @@ class TransactionTimers:
         purgatory: Purgatory,
         clock: Clock,
         turns: RoundRobin,
-        take: Callable[[str, TimedStep], None],
+        run_step: Callable[[str, TimedStep], None],
         *,
         timeout_check_ms: int,
     ) -> None:
-        """`take` has an id take a step, if there is one of that name."""
+        """`run_step` has the id of that name take a step, if there is one."""
         self._clock = clock
         self._turns = turns
-        self._take = take
+        self._run_step = run_step
         self._timeout_check_ms = timeout_check_ms
         self._timeouts = purgatory.keyed_timers(self._on_overdue, kind="Transaction")
         self._retries = purgatory.keyed_timers(self._on_retry, kind="TransactionMarkers")
@@ -51,9 +51,9 @@ class TransactionTimers:
     def watch(self, one: TransactionalId) -> None:
         """Have the transaction aborted when its time is up."""
         deadline_ms = one.deadline_ms
+        # While a record is being written nothing is aborted; its end calls `watch` again.
         if deadline_ms is None or one.is_pending:
             return
-        # What ends a pending transition comes here again.
         remaining_ms = max(1, deadline_ms - self._clock.wall_ms())
         check_ms = self._clock.monotonic_ms() + min(remaining_ms, self._timeout_check_ms)
         name = one.transactional_id
@@ -86,4 +86,4 @@ class TransactionTimers:
             self._turns.add(partial(self._take_turn, name, TransactionalId.retry))
 
     def _take_turn(self, name: str, step: TimedStep, _: Slice) -> None:
-        self._take(name, step)
+        self._run_step(name, step)

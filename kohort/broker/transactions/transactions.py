@@ -1,4 +1,4 @@
-"""What is asked of transactional ids.
+"""The requests of transactional producers: the face of the transaction coordinator.
 
 Every request is answered exactly once, also when the broker stops. `host` has the ids themselves.
 """
@@ -33,7 +33,7 @@ class Transactions:
         """`verifies` says whether batches that add nothing are checked at all."""
         self.host = host
         self._verifies = verifies
-        self.markers: MarkerWriter = host.markers
+        self.markers: MarkerWriter = host.marking.writer
         """For operators who end what hangs."""
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
@@ -66,7 +66,7 @@ class Transactions:
         ticket: Later[EndResult] = Later()
         one = self.host.find(transactional_id)
         if isinstance(one, ErrorCode):
-            ticket.give(InitResult(one))
+            ticket.give(EndResult(one))
         else:
             self.host.step(one, ticket, lambda wall_ms: one.end(request, ticket, wall_ms))
         return ticket
@@ -124,7 +124,7 @@ class Transactions:
         """
         places = tuple([TopicPartition(*place) for place in partitions])
         request = AddRequest(producer_id, producer_epoch, places, ClientVersion.V2, client)
-        added = self.add_partitions(transactional_id, request).then(_raise_error)
+        added = self.add_partitions(transactional_id, request).into(_raise_error)
         return added if isinstance(added, Later) else None
 
     def settling(self, transactional_id: str, *, adds: bool) -> Later[None] | None:

@@ -51,6 +51,10 @@ class TurnTaker:
         self._thread.start()
         self._loop.call_soon(self.take_turn)
 
+    def join(self, timeout: float | None = None) -> None:
+        """On the loop, when nothing is left to do in it."""
+        self._thread.join(timeout)
+
     def take_turn(self) -> None:
         """On the loop: the thread runs until it waits."""
         TurnTaker.now = self

@@ -21,6 +21,7 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
+from kohort.broker.dispatch.failures import error_response
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
@@ -34,6 +35,7 @@ from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.codec import Codec, codec
+from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.testing.lasting_metadata import LastingMetadata
@@ -43,6 +45,9 @@ from tests.support.brokers.running_topics import NODE_ID, InlineExecutor
 from tests.support.groups.coordinators import group_coordinator, report
 
 T = TypeVar("T")
+
+AFTER_ANSWERS_S = 0.001
+"""When a broker goes on that has answered, unless it is asked for something before."""
 
 ROOT: Final = Path("/data")
 ID_EXPIRATION_MS: Final = 90_000
@@ -149,6 +154,7 @@ class Broker:
             lambda: () if was_clean else find_open(list(topics.disk.opened())),
             lambda: () if was_clean else find_epochs(list(topics.disk.opened())),
         )
+        host.marking.after_answers = self._work_after_answers
         self.transactions = Transactions(host)
         self.services = BrokerServices(
             config=topics.settings.config,
@@ -180,7 +186,14 @@ class Broker:
             raise Died
         return task.result()
 
+    def _work_after_answers(self, work: Callable[[], None]) -> None:
+        """Later than the client hears of the answer, and before it is answered anything else."""
+        asyncio.get_running_loop().call_later(
+            AFTER_ANSWERS_S, lambda: None if self.is_dead else work()
+        )
+
     async def _answer(self, request: Any, version: int) -> Any:  # noqa: ANN401
+        self.transactions.host.marking.finish()
         schema = schema_of(type(request))
         api = load_handlers()[cast("int", schema.key)]
         assert version in api.versions
@@ -188,9 +201,13 @@ class Broker:
         request, _ = request_codec.decode(request_codec.encode(request))
         header = RequestHeader(api.key, version, correlation_id=7, client_id="c")
         context = RequestContext(header, ConnectionInfo("/127.0.0.1"), self.services)
-        response = api.handler(context, request)
-        if inspect.isawaitable(response):
-            response = await response
+        try:
+            response = api.handler(context, request)
+            if inspect.isawaitable(response):
+                response = await response
+        except KafkaError as error:
+            # As the dispatcher does.
+            response = error_response(api.on_error, request, version, error.code, error.message)
         answers: Codec[Any] = codec(RESPONSES[api.key], version)
         is_encoded = isinstance(response, EncodedResponse)
         body = response.body if is_encoded else answers.encode(response)

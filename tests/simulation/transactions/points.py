@@ -22,7 +22,13 @@ from kohort.protocol.messages.produce import ProduceRequest
 from kohort.protocol.records.batch import split_batches
 from kohort.testing.simulated_filesystem import Operation
 from kohort.testing.virtual_clock import VirtualClock
-from tests.simulation.transactions.broker import Broker, Disk, new_loop, settings
+from tests.simulation.transactions.broker import (
+    AFTER_ANSWERS_S,
+    Broker,
+    Disk,
+    new_loop,
+    settings,
+)
 from tests.simulation.transactions.clients import Client
 from tests.simulation.transactions.ledger import NEVER, Ledger, Transaction
 from tests.simulation.transactions.logs import Ids, Partition, read_log
@@ -302,6 +308,7 @@ async def go_on(broker: Broker, kill: Kill, scenario: Scenario) -> None:
         return
     if one.record.state is _S.ONGOING:
         await _finish(broker, scenario, one.record.producer_id, one.record.producer_epoch)
+    await asyncio.sleep(2 * AFTER_ANSWERS_S)
     assert one.record.state.is_idle, one.record
     for partition in broker.topics.disk.opened():
         assert not partition.open_transactions(), f"{partition} has transactions that hang"

@@ -114,6 +114,10 @@ class MarkedPartitions:
         self.markers[place].append(written)
         return ErrorCode.NONE
 
+    def may_wait(self, topic: str, partition: int) -> bool:
+        del topic, partition
+        return self._held is not None
+
     def hold(self) -> None:
         """Markers from now on wait for `release`."""
         self._held = []
@@ -155,7 +159,7 @@ class TransactionsHarness:
         self, name: str = "t", producer_id: int = -1, epoch: int = -1, timeout_ms: int = TIMEOUT_MS
     ) -> Any:  # noqa: ANN401 - an answer, or a Later of one.
         request = InitRequest(timeout_ms, producer_id, epoch)
-        return self.transactions.init_producer_id(name, request).then(_same)
+        return self.transactions.init_producer_id(name, request).into(_same)
 
     def add(
         self,
@@ -166,7 +170,7 @@ class TransactionsHarness:
         version: ClientVersion = ClientVersion.V1,
     ) -> Any:  # noqa: ANN401 - as above.
         request = AddRequest(producer_id, epoch, partitions, version)
-        return self.transactions.add_partitions(name, request).then(_same)
+        return self.transactions.add_partitions(name, request).into(_same)
 
     def end(
         self,
@@ -178,7 +182,7 @@ class TransactionsHarness:
         version: ClientVersion = ClientVersion.V2,
     ) -> Any:  # noqa: ANN401 - as above.
         request = EndRequest(producer_id, epoch, result, version)
-        return self.transactions.end(name, request).then(_same)
+        return self.transactions.end(name, request).into(_same)
 
     def state(self, name: str = "t") -> str | None:
         one = self.host.transactional_id(name)

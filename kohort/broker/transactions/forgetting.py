@@ -1,0 +1,106 @@
+"""Forgets transactional ids: those that have expired, and idle ones to make room for others.
+
+An id is forgotten by its tombstone, which the rules write as they write every record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from kohort.broker.core.transaction.requests import TransactionConfig
+from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
+from kohort.broker.transactions.events import EventCounts
+from kohort.broker.transactions.known_ids import KnownIds
+from kohort.protocol.errors import ErrorCode
+
+
+class ForgettingHost(Protocol):
+    """The host of the ids, as `Forgetting` needs it."""
+
+    @property
+    def ids(self) -> KnownIds: ...
+
+    @property
+    def counts(self) -> EventCounts: ...
+
+    def forget(self, one: TransactionalId) -> None:
+        """Write the tombstone of an id that is idle."""
+        ...
+
+    def is_broken(self, transactional_id: str) -> bool:
+        """Whether the id is not to be touched."""
+        ...
+
+
+class Forgetting:
+    """Looks for expired ids now and then, and makes room when a new one comes."""
+
+    def __init__(
+        self,
+        host: ForgettingHost,
+        clock: Clock,
+        rules: TransactionConfig,
+        *,
+        ids_max: int,
+        check_ms: int,
+    ) -> None:
+        """`check_ms` lies between one look for expired ids and the next."""
+        self._host = host
+        self._clock = clock
+        self._rules = rules
+        self._ids_max = ids_max
+        self._check_ms = check_ms
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look for expired ids."""
+        self._sweeper = asyncio.create_task(self._sweep_regularly(), name="sweep of transactions")
+
+    async def close(self) -> None:
+        """Stop looking."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+            self._sweeper = None
+
+    def make_room(self) -> ErrorCode:
+        """Have the longest idle ids forgotten while there are too many.
+
+        Returns:
+            COORDINATOR_NOT_AVAILABLE if none is idle, or while the tombstone is being written;
+            NONE if a new id may come.
+        """
+        host = self._host
+        while len(host.ids) >= self._ids_max:
+            oldest = host.ids.longest_idle()
+            if oldest is None:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            host.counts["evicted"] += 1
+            host.forget(oldest)
+            if oldest.record is not None:
+                # Its tombstone is being written; the client tries again and finds the room.
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    async def sweep(self) -> None:
+        """Forget ids that have expired, a few at a time."""
+        host = self._host
+        piece = Slice(self._clock)
+        for name in host.ids.idle_names():
+            one = host.ids.get(name)
+            if (
+                one is not None
+                and not host.is_broken(name)
+                and one.is_expired(self._rules, self._clock.wall_ms())
+            ):
+                host.counts["expired"] += 1
+                host.forget(one)
+            await piece.pause()
+
+    async def _sweep_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._check_ms / 1_000)
+            await self.sweep()

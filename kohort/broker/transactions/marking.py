@@ -1,0 +1,152 @@
+"""Has the markers of decided transactions written: at once, in several turns, or behind an answer.
+
+Behind the answer to EndTxn, where that can be: the decision is durable by then, and nothing may
+undo it. No client sees the states between, as the markers are written before any request is
+executed that comes after the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from kohort.broker.core.transaction.effects import Mark
+from kohort.broker.core.transaction.records import (
+    DurableTransaction,
+    TransactionRecord,
+)
+from kohort.broker.core.transaction.requests import TopicPartition
+from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.broker.transactions.log import TransactionLog
+from kohort.broker.transactions.markers import MarkerWriter
+from kohort.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+ANSWERED_FIRST_MAX: Final = 10
+"""Partitions; with more of them the end of a transaction may need more than one turn, so that it is
+answered behind its markers."""
+
+Work: TypeAlias = Callable[[], None]
+RunStep: TypeAlias = Callable[[TransactionalId, Work], None]
+
+
+def _at_once(work: Work) -> None:
+    work()
+
+
+class Marking:
+    """See the module."""
+
+    def __init__(
+        self,
+        writer: MarkerWriter,
+        log: TransactionLog,
+        clock: Clock,
+        turns: RoundRobin,
+        run_step: RunStep,
+    ) -> None:
+        """`run_step` has an id take a step, and carries out what that asks for."""
+        self.writer = writer
+        self.after_answers: Callable[[Work], object] = _at_once
+        """Has work done once the answers of this turn are sent, and before any request is executed
+        that comes after them."""
+        self._log = log
+        self._clock = clock
+        self._turns = turns
+        self._run_step = run_step
+        self._answered: dict[TransactionalId, Mark] = {}
+        """To be written behind the answers of this turn."""
+
+    @property
+    def answered_count(self) -> int:
+        """Transactions whose end is answered, and that have no marker yet."""
+        return len(self._answered)
+
+    def is_answered(self, one: TransactionalId) -> bool:
+        """Whether `answered_count` counts the transaction of this id."""
+        return one in self._answered
+
+    def may_follow_answer(self, record: DurableTransaction) -> bool:
+        """Whether the markers that this record asks for may be written behind the answer: they are
+        few, and none has to wait for a disk.
+        """
+        return (
+            isinstance(record, TransactionRecord)
+            and record.state.is_prepared
+            and len(record.partitions) <= ANSWERED_FIRST_MAX
+            and not any(self.writer.may_wait(*place) for place in record.partitions)
+        )
+
+    def begin(self, one: TransactionalId, mark: Mark) -> None:
+        """Write the markers, or see to it that they are."""
+        if not mark.is_answered:
+            self._mark(one, mark, 0, self._turns.new_slice())
+            return
+        is_first = not self._answered
+        self._answered[one] = mark
+        if is_first:
+            self.after_answers(self.finish)
+
+    def finish(self) -> None:
+        """Write now what was answered, in the order of the decisions."""
+        for one in list(self._answered):
+            self.finish_one(one)
+
+    def finish_one(self, one: TransactionalId) -> None:
+        """Write it now for this id, because it is asked for something else."""
+        mark = self._answered.pop(one, None)
+        if mark is not None:
+            # In one go: nothing may come between.
+            self._run_step(one, lambda: self._mark(one, mark, 0, None))
+
+    def forget(self, one: TransactionalId) -> None:
+        """Leave it to the next start: the id is not to be touched again."""
+        self._answered.pop(one, None)
+
+    def _mark(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice | None) -> None:
+        """Write markers from the index `begin` on; those that the slice has no room for have
+        another turn.
+        """
+        for index in range(begin, len(mark.partitions)):
+            if piece is not None and index > begin and piece.is_over():
+                one.on_waiting()
+                self._turns.add(partial(self._mark_more, one, mark, index))
+                return
+            self._mark_one(one, mark.record, mark.partitions[index])
+
+    def _mark_more(self, one: TransactionalId, mark: Mark, begin: int, piece: Slice) -> None:
+        self._run_step(one, lambda: self._mark(one, mark, begin, piece))
+
+    def _mark_one(
+        self, one: TransactionalId, record: TransactionRecord, partition: TopicPartition
+    ) -> None:
+        try:
+            written = self.writer.write(
+                partition.topic,
+                partition.partition,
+                record.producer_id,
+                record.producer_epoch,
+                record.result,
+                coordinator_epoch=self._log.leader_epoch(one.log_partition),
+                transaction_version=record.client_version,
+            )
+        except Exception:
+            logger.exception("The marker of %r for %s was not written", record, partition)
+            written = ErrorCode.UNKNOWN_SERVER_ERROR
+        if isinstance(written, ErrorCode):
+            one.on_marked(partition, written, self._clock.wall_ms())
+            return
+        if not written.is_done:
+            one.on_waiting()
+
+        def take(later: Later[ErrorCode]) -> None:
+            error = ErrorCode.KAFKA_STORAGE_ERROR if later.error else later.result()
+            self._run_step(one, lambda: one.on_marked(partition, error, self._clock.wall_ms()))
+
+        written.on_done(take)
