@@ -1,1 +1,1 @@
-"""From a frame to its handler and back: which api, which function, which bytes."""
+"""From a frame to its handler and back: decoding, routing, encoding, and error responses."""

@@ -1,7 +1,7 @@
-"""The one door through which handlers ask whether something is allowed, and its log.
+"""Authorisation for handlers, with its log.
 
-There is one only where an authorizer is configured. Handlers look for `BrokerServices.access`
-first, so that without one a request costs what it would cost if there were no rules at all.
+An `Access` exists only if an authorizer is configured. Handlers check `BrokerServices.access`
+first, so that without an authorizer requests pay nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import AccessRules
+from kohort.broker.storage.metadata.store import ACCESS_LOSS
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode
 
@@ -31,7 +32,7 @@ DENIED: Final = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""What a client is told of a resource that it may not have."""
+"""The error code for denied access to a resource."""
 
 TEXTS: Final = {
     ResourceType.TOPIC: "Topic authorization failed.",
@@ -40,14 +41,17 @@ TEXTS: Final = {
     ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
     ResourceType.DELEGATION_TOKEN: "Delegation Token authorization failed.",
 }
-"""The same in Kafka's words."""
+"""The error messages, in Kafka's words."""
+
+HTTP_API: Final = -1
+"""Used for the HTTP API in place of an API key."""
 
 LINES_PER_SECOND: Final = 200
-"""Denials that are logged; a peer may be denied fifty thousand names with each request."""
+"""Limits logged denials; a peer may be denied fifty thousand names with each request."""
 NAME_SHOWN_MAX: Final = 250
 
 Denials = dict[tuple[str, str], int]
-"""How often something was denied, by API and type of resource."""
+"""Counts of denials, by API and type of resource."""
 
 _SHOWN: Final = {
     kind: "".join(word.capitalize() for word in kind.name.split("_")) for kind in ResourceType
@@ -69,9 +73,10 @@ def make_access(
     clock: Clock,
     denied: Denials,
 ) -> Access | None:
-    """The door, where an authorizer is configured; it counts in `denied`.
+    """Create the `Access` if an authorizer is configured; it counts denials in `denied`.
 
-    Raises ConfigError where nobody could ever be let through it.
+    Raises:
+        ConfigError: no client could ever be allowed anything.
     """
     if not config.authorizer_class_name:
         return None
@@ -80,19 +85,45 @@ def make_access(
         allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
     )
     rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
+    _suspend_after_a_loss(authorizer, topics)
     if not (_has_names(config) or _is_for_nobody(authorizer)):
         raise ConfigError([_FOR_NOBODY])
     return Access(rules, clock, api_names, denied)
 
 
+def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
+    """If rules may have been lost, allow nothing until an operator has confirmed the remaining
+    ones.
+
+    Inspecting the remaining rules cannot show that a denying rule is missing.
+    """
+    loss = topics.disk.data.store.properties(ACCESS_LOSS).get(ACCESS_LOSS)
+    settings = topics.settings
+    if loss is None:
+        return
+
+    def look() -> None:
+        confirmed = settings.config.kohort_access_loss_confirmed
+        authorizer.suspend(is_suspended=confirmed != loss)
+
+    look()
+    settings.on_change(look)
+    if settings.config.kohort_access_loss_confirmed != loss:
+        logger.error(
+            "Access rules may have been lost with the metadata: nobody but super users may do"
+            " anything. When the rules are as they should be, set kohort.access.loss.confirmed=%s",
+            loss,
+        )
+
+
 def _has_names(config: BrokerConfig) -> bool:
-    """Whether clients of some listener have a name: by SASL, or perhaps a certificate."""
+    """Whether some listener identifies clients: by SASL, or possibly a certificate."""
     listeners = {endpoint.listener for endpoint in config.listener_endpoints}
     return any(config.protocol_of(listener) != "PLAINTEXT" for listener in listeners)
 
 
 def _is_for_nobody(authorizer: Authorizer) -> bool:
-    """Whether clients without a name may do something."""
+    """Whether anonymous clients may do something."""
     nobody = str(ANONYMOUS)
     return (
         authorizer.allow_everyone_if_no_acl_found
@@ -102,22 +133,27 @@ def _is_for_nobody(authorizer: Authorizer) -> bool:
 
 
 def make_quotas(config: BrokerConfig, topics: TopicManager) -> ClientQuotas:
-    """The limits of clients."""
-    quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds * 1_000)
+    """Create the client quotas."""
+    quotas = Quotas(
+        config.quota_window_num,
+        config.quota_window_size_seconds * 1_000,
+        config.controller_quota_window_num,
+        config.controller_quota_window_size_seconds * 1_000,
+    )
     return ClientQuotas(quotas, topics.disk.data.store, topics.disk)
 
 
 class Access:
-    """Asks the authorizer, and notes what it denies."""
+    """Asks the authorizer, and records denials."""
 
     def __init__(
         self, rules: AccessRules, clock: Clock, api_names: Mapping[int, str], denied: Denials
     ) -> None:
-        """``api_names`` are those of APIs by key; ``denied`` counts for metrics."""
+        """``api_names`` maps API keys to names; ``denied`` counts for metrics."""
         self.rules = rules
         self._authorizer = rules.authorizer
         self._clock = clock
-        self._api_names = api_names
+        self._api_names = {HTTP_API: "HTTP", **api_names}
         self._denied = denied
         self._second = 0
         self._lines = 0
@@ -125,7 +161,7 @@ class Access:
     def may(
         self, session: Session, api: int, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether the principal may; a denial is logged and counted."""
+        """Whether the principal may perform an operation; a denial is logged and counted."""
         if self._authorizer.allows(session, operation, kind, name):
             if logger.isEnabledFor(logging.DEBUG):
                 self._write(logging.DEBUG, session, api, operation, kind, name)
@@ -134,30 +170,32 @@ class Access:
         return False
 
     def sees(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """The same for what is left out of a list, which nobody has asked for by name."""
+        """The same for items to be left out of a list, which the client has not named; never
+        logged.
+        """
         return self._authorizer.allows(session, operation, kind, name)
 
     def may_some(
         self, session: Session, api: int, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Whether the principal may do this to some resource of a type."""
+        """Whether the principal may perform an operation on any resource of a type."""
         if self._authorizer.allows_some(session, operation, kind):
             return True
         self._note_denial(session, api, operation, kind, "*")
         return False
 
     def asker(self, session: Session) -> tuple[object, ...]:
-        """All that decisions depend on beside the questions: who asks, and the rules in force."""
+        """Everything that decisions depend on, except the operation and resource; a cache key."""
         return session.principal, session.host, self._authorizer.revision
 
     def operations(
         self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
     ) -> int:
-        """Bit field of those that the principal may do (KIP-430)."""
+        """Bit field of the operations that the principal may perform (KIP-430)."""
         return self._authorizer.operations(session, kind, name, applicable)
 
     def cluster_operations(self, session: Session, applicable: Sequence[Operation]) -> int:
-        """The same of the cluster; nothing for those who may not describe it."""
+        """The same for the cluster; 0 if the principal may not describe it."""
         allowed = self.operations(session, ResourceType.CLUSTER, CLUSTER_NAME, applicable)
         return allowed if allowed & (1 << Operation.DESCRIBE) else 0
 
@@ -185,7 +223,7 @@ class Access:
         kind: ResourceType,
         name: str,
     ) -> None:
-        """One line, as Kafka's authorizer writes it."""
+        """Write one line, in the format of Kafka's authorizer."""
         verdict = self._authorizer.verdict(session.principal, session.host, operation, kind, name)
         logger.log(
             level,
@@ -203,5 +241,5 @@ class Access:
 
 
 def _plain(text: str) -> str:
-    """A text that a client chose, on one line and not too long."""
+    """Return client-supplied text in one line and of limited length."""
     return text[:NAME_SHOWN_MAX].encode("unicode_escape").decode("ascii")

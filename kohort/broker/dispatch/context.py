@@ -1,4 +1,4 @@
-"""What a handler is given beside the request: who asked, and the broker to answer from."""
+"""The context of a request: its sender, and the broker's services."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 READS_ASIDE: Final = 2
-"""Reads of logs on other threads at once; there are four of those."""
+"""Concurrent log reads in other threads, of which there are four."""
 
 
 @dataclass(slots=True, eq=False)
 class BrokerServices:
-    """The parts of the broker that handlers delegate to; wired in :mod:`kohort.broker.app`."""
+    """The components that handlers delegate to; wired in :mod:`kohort.broker.app`."""
 
     config: BrokerConfig
     clock: Clock
@@ -46,51 +46,49 @@ class BrokerServices:
     topics: TopicManager
     groups: GroupCoordinator
     transactions: Transactions
-    """Transactional ids, and which partitions are in whose transaction."""
+    """Transactional ids, and the partitions in their transactions."""
     node_id: int
     cluster_id: str
     advertised_host: str
     advertised_port: int
-    """Where clients are told to connect to, unless the next says otherwise."""
+    """The address to which clients are told to connect, unless the next field overrides it."""
     advertised_by_listener: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """The same for clients that came by a certain listener, by its name: the name of this machine
-    may differ from network to network."""
+    """The same by listener name: the name of this machine may differ from network to network."""
     users: Users | None = None
-    """The users that can authenticate; None only where there is no subject, as in tests."""
+    """The users that can authenticate; None only in tests without users."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
-    """What ApiVersions tells: versions by key, in its order."""
+    """The versions listed by ApiVersions, by key, in its order."""
     validation: ValidationPolicy = field(default_factory=ValidationPolicy)
-    """How closely produced batches are looked at."""
+    """How strictly produced batches are validated."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one Produce request with a batch that is validated over several turns of the
-    loop."""
+    """Held by the one Produce request that validates a large batch over several loop iterations."""
     reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
-    """Held by requests that read logs on other threads, so that fsyncs find a thread as well."""
+    """Held by requests that read logs in other threads, so that fsyncs find a thread as well."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)
-    """Why the groups rebalanced."""
+    """The history of rebalances."""
     fetches: LastFetches = field(default_factory=LastFetches)
-    """When clients were last seen to fetch."""
+    """When clients last fetched."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
     finalized_features: dict[str, int] = field(default_factory=dict)
-    """Levels of those that are in use, by name; clients act on them."""
+    """Finalized feature levels by name; clients act on them."""
     tasks: Tasks = field(default_factory=set)
-    """Handlers that have to wait, at work."""
+    """Tasks of handlers that are waiting."""
     api_versions: dict[int, EncodedResponse] = field(default_factory=dict)
-    """The answer that lists `apis` and `features`, by version."""
+    """Encoded ApiVersions responses, by version."""
     topic_answers: TopicAnswers = field(default_factory=TopicAnswers)
-    """What Metadata was answered of late."""
+    """Cached Metadata responses."""
     quotas: ClientQuotas | None = None
-    """Limits on what clients may use."""
+    """Limits on clients."""
     access: Access | None = None
-    """The rights of clients; None where everybody may do everything. Handlers look here before they
-    ask `RequestContext.may` or `RequestContext.require`, so that to ask costs nothing where there
-    is nobody to be asked."""
+    """Authorisation; None if everything is allowed. Handlers check this before they call
+    `RequestContext.may` or `RequestContext.require`, which then costs nothing without an
+    authorizer."""
 
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """One request's surroundings."""
+    """The context of one request."""
 
     header: RequestHeader
     connection: ConnectionInfo
@@ -98,7 +96,7 @@ class RequestContext:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port that this client is told to connect to: those of the listener it used."""
+        """The host and port that this client is told to connect to: those of its listener."""
         broker = self.broker
         return broker.advertised_by_listener.get(
             self.connection.session.listener, (broker.advertised_host, broker.advertised_port)
@@ -106,19 +104,21 @@ class RequestContext:
 
     @property
     def session(self) -> Session:
-        """The principal that asks, and where it comes from."""
+        """The client's principal, and where it connects from."""
         return self.connection.session
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the principal may do this to a resource, be there one or not."""
+        """Whether the principal may perform an operation on a resource,
+        whether or not that exists.
+        """
         access = self.broker.access
         return access is None or access.may(
             self.connection.session, self.header.api_key, operation, kind, name
         )
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Go on only if the principal may do this. Raises KafkaError, with which the request as a
-        whole is answered, each of its items as it is named.
+        """Raise KafkaError unless the principal may perform an operation. The error is returned for
+        the request as a whole, or for each of its items.
         """
         if not self.may(operation, kind, name):
             raise KafkaError(DENIED[kind], TEXTS[kind])
@@ -130,7 +130,7 @@ class RequestContext:
 
     @property
     def client(self) -> Client:
-        """The sender, for those that are told about transactions."""
+        """The client, as recorded with transactions."""
         return Client(self.header.client_id or "", self.connection.peer_host)
 
     @property

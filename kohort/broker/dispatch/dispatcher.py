@@ -1,8 +1,8 @@
-"""From a frame to its handler, and from what the handler returns to a response frame.
+"""Decodes requests, calls their handlers, and encodes the responses.
 
-A request is never left unanswered: where its response can carry an error it does so, whatever the
-handler raised; where it cannot, or the request was not understood, the connection is closed and the
-log says why.
+A request is never left unanswered: if its response can carry an error it does so, whatever the
+handler raised; if it cannot, or the request was invalid, the connection is closed and the reason
+logged.
 """
 
 import asyncio
@@ -12,7 +12,12 @@ from typing import Any
 
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.failures import NoErrorField, error_response, unsupported_version
+from kohort.broker.dispatch.failures import (
+    NoErrorField,
+    error_response,
+    refusal,
+    unsupported_version,
+)
 from kohort.broker.dispatch.registry import Route, Router
 from kohort.broker.dispatch.throttling import Charge
 from kohort.broker.network.metrics import NetworkMetrics
@@ -38,12 +43,12 @@ from kohort.protocol.messages.api_versions import ApiVersionsResponse
 from kohort.protocol.messages.fetch import FetchResponse
 
 _Call = tuple[RequestHeader, Route, Any, float, Charge | None]
-"""A request on its way through a handler: when that began, on `perf_counter`, and what is charged
-for it where clients have limits."""
+"""A request being handled: header, route, request, start time on `perf_counter`, and the charge if
+clients have quotas."""
 
 
 class Dispatcher:
-    """The service behind every connection of a broker."""
+    """The service behind all connections of a broker."""
 
     def __init__(
         self, router: Router, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog
@@ -55,7 +60,7 @@ class Dispatcher:
         self._log = log
 
     def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
-        # Straight through, without calls that could be saved: this is what every request costs.
+        # Inlined as far as possible: every request pays for this.
         started_s = perf_counter()
         try:
             header, position = read_request_prefix(frame)
@@ -95,18 +100,44 @@ class Dispatcher:
         answer: Later[Answer] = returned.settle(partial(self._finish, call))
         return answer
 
+    def refuse(self, frame: Buffer, code: ErrorCode) -> Answer:
+        """The answer to a request that is not served, as it comes too early; None where it asks
+        for none. Raises CloseConnection where there is no answer that could say so.
+        """
+        started_s = perf_counter()
+        try:
+            header, position = read_request_prefix(frame)
+            route = self._router.find(header.api_key, header.api_version)
+            if route is None:
+                raise self._unserved(header)
+            if route.request_header_has_tags:
+                position = skip_header_tags(frame, position)
+            request, _ = route.decode(frame, position)
+        except DecodeError as error:
+            raise self._rejected("malformed_body", f"refused, and {error}") from None
+        name, duration_s = route.api.name, perf_counter() - started_s
+        self._metrics.request_failed(name, route.version, code, duration_s)
+        if not route.api.is_answered(request):
+            return None
+        try:
+            return _buffers(
+                header, route, refusal(route.api.on_error, request, route.version, code)
+            )
+        except EncodeError as error:
+            raise self._rejected("not_answerable", f"{name}: {code.name}, {error}") from None
+
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._broker.purgatory.cancel_owner(connection)
 
     async def close(self) -> None:
-        """Cancel the handlers that are still at work and wait until they are gone."""
+        """Cancel the handlers that are still running and wait until they have ended."""
         tasks = list(self._broker.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _answer(self, call: _Call, response: Struct | None) -> Answer:
-        """Encode what a handler returned; None is for requests that have no answer."""
+        """Encode a handler's response; None is for requests without a response."""
         header, route, _, started_s, charge = call
         buffers: Answer = None
         if charge is not None:
@@ -121,7 +152,7 @@ class Dispatcher:
         return buffers
 
     def _give(self, call: _Call, answer: EncodedResponse) -> Answer:
-        """Answer with what was encoded before."""
+        """Send a response that was encoded before."""
         header, route, _, started_s, charge = call
         throttle_ms = 0
         if charge is not None:
@@ -139,15 +170,19 @@ class Dispatcher:
         return buffers
 
     def _charge(self, call: _Call, charge: Charge, response: Struct | None) -> Answer:
-        """Encode the answer, and charge the client; it is held back where that is too much.
+        """Encode the response, and charge the client's quota; the client is throttled if it exceeds
+        it.
 
-        Raises EncodeError.
+        Raises:
+            EncodeError: the response cannot be encoded.
         """
         header, route, _, started_s, _ = call
         throttle_ms = charge.of_request(started_s, is_answered=response is not None)
         buffers: Answer = None
         if response is not None:
             told: Any = response
+            # A handler may determine the throttle time itself.
+            throttle_ms = max(throttle_ms, getattr(told, "throttle_time_ms", 0))
             buffers = _buffers(header, route, told)
             too_much_ms = charge.of_answer(sum(map(len, buffers)))
             if too_much_ms:
@@ -160,20 +195,20 @@ class Dispatcher:
         return buffers
 
     def _finish(self, call: _Call, later: Later[Any]) -> Answer:
-        """A handler that had to wait has come to an end."""
+        """Process the result of a handler that had to wait."""
         try:
             returned = later.result()
         except asyncio.CancelledError:
-            # The broker stops; it is not known whether the request had its effect.
+            # The broker is stopping; it is unknown whether the request took effect.
             return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
-        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+        except Exception as error:  # noqa: BLE001 - all of them are answered.
             return self._fail(call, error)
         if returned.__class__ is EncodedResponse:
             return self._give(call, returned)
         return self._answer(call, returned)
 
     def _fail(self, call: _Call, error: Exception) -> Answer:
-        """Answer with the error, or raise CloseConnection where there is no way to say it."""
+        """Answer with the error, or raise CloseConnection if the response cannot carry one."""
         header, route, request, started_s, charge = call
         name = f"{route.api.name} v{route.version} of {_client(header)}"
         if isinstance(error, CloseConnection):
@@ -199,9 +234,9 @@ class Dispatcher:
             raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None
 
     def _note_fault(self, name: str, error: Exception) -> None:
-        """What a peer can make happen, it can make happen a thousand times a second."""
+        """Log an internal error, rate-limited: a peer may cause it a thousand times a second."""
         if isinstance(error, EncodeError):
-            # Says by itself what cannot be said in this version.
+            # The message says what cannot be encoded in this version.
             text = "The answer to %s cannot be written: %s"
             self._log.fault("unwritable", text, name, error)
         else:
@@ -209,16 +244,21 @@ class Dispatcher:
             self._log.fault("fault", text, name, error=error)
 
     def _answer_unserved(self, header: RequestHeader) -> Answer:
-        """ApiVersions of any version is answered in v0, which every client reads; others cannot."""
+        """Answer ApiVersions of any version in v0, which every client understands; others cannot be
+        answered.
+        """
         if header.api_key != API_VERSIONS_KEY:
-            is_known = header.api_key in self._router.apis
-            reason = "unsupported_version" if is_known else "unknown_api"
-            text = f"api {header.api_key} v{header.api_version} of {_client(header)}"
-            raise self._rejected(reason, f"{text} is not served")
+            raise self._unserved(header)
         response = unsupported_version(self._router.apis[API_VERSIONS_KEY].advertised)
         self._metrics.request_answered("ApiVersions", 0, response, 0.0)
         v0 = codec(ApiVersionsResponse, 0)
         return response_buffers(header.correlation_id, v0, response, header_has_tags=False)
+
+    def _unserved(self, header: RequestHeader) -> CloseConnection:
+        is_known = header.api_key in self._router.apis
+        reason = "unsupported_version" if is_known else "unknown_api"
+        text = f"api {header.api_key} v{header.api_version} of {_client(header)}"
+        return self._rejected(reason, f"{text} is not served")
 
     def _rejected(self, reason: str, text: str) -> CloseConnection:
         self._metrics.request_rejected(reason)
@@ -227,11 +267,11 @@ class Dispatcher:
     def _note_extra_bytes(
         self, route: Route, header: RequestHeader, connection: ConnectionInfo, byte_count: int
     ) -> None:
-        """Bytes behind a request are ignored, as Kafka does, and logged for debugging.
+        """Ignore bytes after a request, as Kafka does, and log them at debug level.
 
-        They are a mistake of the client's encoder, or of our reading of the message; but one that
-        every librdkafka makes (up to 2.16, when it asks for the Metadata of all topics: an array's
-        length in the form that versions before 9 have) is nothing that an operator could act upon.
+        They are an error in the client's encoder, or in our definition of the message. But every
+        librdkafka up to 2.16 sends some when it requests Metadata of all topics (an array length in
+        the format of versions before 9), and an operator could do nothing about it.
         """
         self._log.mention(
             "extra_bytes",
@@ -258,7 +298,7 @@ def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buff
 def _throttled(
     header: RequestHeader, route: Route, told: Struct, throttle_ms: int
 ) -> list[Buffer] | None:
-    """The answer with the time to wait in it; None where there is no place for that."""
+    """Encode the response with the throttle time in it; None if it has no field for that."""
     if not hasattr(told, "throttle_time_ms"):
         return None
     told.throttle_time_ms = throttle_ms
@@ -266,5 +306,5 @@ def _throttled(
 
 
 def _client(header: RequestHeader) -> str:
-    """The client id as the log shows it: a client may choose one of 32 kB, with line breaks."""
+    """Return the client id for the log: it may have 32 kB and contain line breaks."""
     return repr(header.client_id[:100] if header.client_id else header.client_id)

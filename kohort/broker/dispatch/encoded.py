@@ -1,7 +1,7 @@
-"""Answers that are encoded once and given to every client that asks the same.
+"""A cache of encoded responses, for clients that ask the same.
 
-A fleet of clients asks one question many times: who leads the partitions of the topics that all of
-them read. Looking that up again and encoding it is most of what the request costs.
+Many clients of one application ask the same question: who leads the partitions of the topics that
+they all read. Looking that up and encoding it is most of the cost of the request.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kohort.broker.topics.topic import Topic
 
 KEPT_MAX: Final = 100
-"""Questions whose answers are kept; beyond that the oldest goes."""
+"""The maximum number of cached responses; beyond that the oldest is dropped."""
 
 KEPT_MAX_BYTES: Final = 16_384
-"""Larger answers are not kept. Peers who ask what they like make us hold some 3 MB."""
+"""Larger responses are not cached. This limits the memory that peers can cause to some 3 MB."""
 
 
 class EncodedResponse:
-    """A response without errors, encoded in the version of its request; a handler may return it in
+    """A successful response, encoded in the version of its request; a handler may return it in
     place of the response itself.
     """
 
@@ -35,11 +35,11 @@ class EncodedResponse:
 class _Kept(NamedTuple):
     answer: EncodedResponse
     revisions: tuple[tuple[bytes, int], ...]
-    """By topic id, and not the topics themselves: those that are deleted are to be freed."""
+    """By topic id, not by topic object, so that deleted topics are freed."""
 
 
 class TopicAnswers:
-    """Answers about topics, each given for as long as nothing has changed that it tells."""
+    """Responses about topics, each valid as long as the data in it has not changed."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, _Kept] = {}
@@ -48,7 +48,7 @@ class TopicAnswers:
         return len(self._kept)
 
     def find(self, question: Hashable, topics: TopicManager) -> EncodedResponse | None:
-        """The answer, if there is one and it still holds."""
+        """Return the cached response, if there is one and it is still valid."""
         kept = self._kept.get(question)
         if kept is None:
             return None
@@ -64,8 +64,8 @@ class TopicAnswers:
         return kept.answer
 
     def keep(self, question: Hashable, body: bytes, told: Sequence[Topic]) -> EncodedResponse:
-        """What is to be given from now on. All that may change in it are the topics there are and
-        what is told of their partitions, all of which are online.
+        """Cache a response. It may depend only on the existing topics and the state of their
+        partitions, all of which must be online.
         """
         answer = EncodedResponse(body)
         if len(body) <= KEPT_MAX_BYTES:

@@ -1,8 +1,8 @@
-"""The answer to a request that failed as a whole, for every api that can say so.
+"""Error responses to requests that failed as a whole, for every API that supports them.
 
-Where a response has an error of its own, that is set and its lists stay empty. Where it has one per
-topic, partition or group only, each of those that were asked about gets the error; what an api is
-registered with says which list of the response speaks of which list of the request.
+If a response has a top-level error code, that is set and its lists stay empty. If it has only error
+codes per topic, partition or group, each requested one gets the error; the API's registration says
+which list of the response corresponds to which list of the request.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""In `Mirror.copied`: the request's element itself, where it is not a structure. In
-`Mirror.request`: the request as a whole, for a list that gets one element."""
+"""In `Mirror.copied`: the request's element itself, if it is not a structure. In `Mirror.request`:
+the request as a whole, for a list that gets one element."""
 
 
 ERROR_FIELD: Final = "error_code"
 
 
-class NoErrorField(Exception):  # noqa: N818 - not an error of ours: the protocol has no way.
-    """This response cannot say that the request failed."""
+class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protocol has no field.
+    """This response has no field for an error of the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +35,37 @@ class Mirror:
 
     response: str
     request: str
-    """Its name; with a dot, a list in each element of another."""
+    """Name of the list; with a dot, a list within each element of another."""
     copied: Mapping[str, str]
-    """Fields of the response's element, and the fields of the request's that they repeat."""
+    """Fields of the response's element, with the fields of the request's element that they copy."""
     inner: Mirror | None = None
-    """The error is in this list of the element, not in the element."""
+    """If set, the error is in this list within the element, not in the element."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Other fields of the element that mean "unknown"."""
+    """Other fields of the element, with values that mean "unknown"."""
     error: str = ERROR_FIELD
-    """Name of the element's error."""
+    """Name of the element's error field."""
 
 
 class OnError:
-    """How an api says that a request failed as a whole: by itself, if its response can."""
+    """How an API reports that a request failed as a whole; by default at the top level."""
 
     __slots__ = ("mirrors", "unknown")
 
     def __init__(self, *mirrors: Mirror, **unknown: object) -> None:
-        """`mirrors` are tried in order, until the version has both lists of one; `unknown` are
-        fields of the response that have to say that they mean nothing.
+        """The first of `mirrors` whose lists this version has is used; `unknown` are fields of the
+        response with values that mean "unknown".
         """
         self.mirrors = mirrors
         self.unknown = unknown
 
 
 def same(*names: str) -> dict[str, str]:
-    """Fields that have the same name in the response and in the request; for `Mirror.copied`."""
+    """Return fields that have the same name in response and request; for `Mirror.copied`."""
     return {name: name for name in names}
 
 
 BY_NAME_OR_ID: Final = same("name", "topic_id")
-"""How topics are named, depending on the version."""
+"""How topics are identified, depending on the version."""
 
 
 class _Failure(NamedTuple):
@@ -81,34 +81,52 @@ def error_response(
     code: ErrorCode,
     message: str | None = None,
 ) -> Struct:
-    """The response to `request` that says `code`, with `message` where there is room for it.
+    """Return the response to `request` with error `code`, and `message` if there is a field for it.
 
     Raises:
-        NoErrorField: in this version it cannot be said.
+        NoErrorField: this version has no field for the error.
     """
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     failure = _Failure(version, code, message)
-    response = _blank(RESPONSES[schema.key])
-    for name, value in on_error.unknown.items():
-        if _in_version(response, name, version):
-            setattr(response, name, value)
+    response = _unsaid(on_error, request, version)
     if _set_error(response, failure) or _fill_any(on_error, request, response, failure):
         return response
     raise NoErrorField(f"{schema.name} v{version}")
 
 
+def refusal(on_error: OnError, request: object, version: int, code: ErrorCode) -> Struct:
+    """The response to a request of somebody who is turned away with it: as `error_response`, and
+    empty where it cannot say `code`, as when the Metadata of all topics is asked for.
+    """
+    try:
+        return error_response(on_error, request, version, code)
+    except NoErrorField:
+        return _unsaid(on_error, request, version)
+
+
 def elements_response(
     on_error: OnError, request: object, version: int, code: ErrorCode
 ) -> Struct | None:
-    """The response that says `code` of everything that was asked about, as if each had failed for
-    itself; None where a response says it as a whole only.
+    """Return the response with error `code` for everything requested, as if each had failed
+    individually; None if a response has only a top-level error.
     """
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     response = _blank(RESPONSES[schema.key])
     filled = _fill_any(on_error, request, response, _Failure(version, code, None))
     return response if filled else None
+
+
+def _unsaid(on_error: OnError, request: object, version: int) -> Struct:
+    """The response to a request that says nothing yet."""
+    key = schema_of(type(request)).key
+    assert key is not None
+    response = _blank(RESPONSES[key])
+    for name, value in on_error.unknown.items():
+        if _in_version(response, name, version):
+            setattr(response, name, value)
+    return response
 
 
 def _fill_any(on_error: OnError, request: object, response: Struct, failure: _Failure) -> bool:
@@ -122,7 +140,7 @@ def _fill_any(on_error: OnError, request: object, response: Struct, failure: _Fa
 
 
 def _asked(request: object, path: str, version: int) -> list[object] | None:
-    """The list of the request that a mirror speaks of; None if this version has none."""
+    """Return the request's list for a mirror; None if this version has none."""
     if path == ITSELF:
         return [request]
     name, _, inner = path.partition(".")
@@ -135,7 +153,7 @@ def _asked(request: object, path: str, version: int) -> list[object] | None:
 
 
 def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure) -> None:
-    """Put an element that fails into `parent`'s list for each one that was asked about."""
+    """Add an element with the error to `parent`'s list for each requested element."""
     (declared,) = (f for f in schema_of(type(parent)).fields if f.name == mirror.response)
     assert isinstance(declared.kind, type)
     elements = []
@@ -162,7 +180,7 @@ def _blank(message: type) -> Struct:
 
 
 def _set_error(target: Struct, failure: _Failure, name: str = ERROR_FIELD) -> bool:
-    """Put the error into `target`; False if it has no field for it in this version."""
+    """Set the error in `target`; False if it has no field for it in this version."""
     if not _in_version(target, name, failure.version):
         return False
     setattr(target, name, failure.code)
@@ -182,8 +200,8 @@ def _in_version(target: object, name: str, version: int) -> Field | None:
 
 
 def unsupported_version(served: VersionRange) -> ApiVersionsResponse:
-    """The answer to ApiVersions of a version that is not served, in v0, which every client reads
-    and takes as the offer to step down.
+    """Return the v0 response to an ApiVersions request of an unsupported version; every client
+    understands it and retries with a lower version.
     """
     ours = ApiVersion(api_key=API_VERSIONS_KEY, min_version=served.low, max_version=served.high)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ours])

@@ -1,7 +1,7 @@
-"""Which function answers which request: the decorator, and the table made from it.
+"""The registry of handlers: the decorator, and the table built from it.
 
-``@handles(HeartbeatRequest, versions="0-4")`` is the whole registration of an API: dispatch and the
-answer to ApiVersions both come from it, so that what we advertise is what we serve.
+``@handles(HeartbeatRequest, versions="0-4")`` is the whole registration of an API: both dispatch
+and the ApiVersions response use it, so that what is advertised is what is served.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.schema import VersionRange
 
 Handler = Callable[[RequestContext, Any], Any]
-"""``(context, request) -> answer``: a response, an `EncodedResponse`, None where the request has no
-answer, or a `Later` of one of these."""
+"""``(context, request) -> answer``: a response, an `EncodedResponse`, None if the request has no
+response, or a `Later` of one of these."""
 
 
 def _always(request: object) -> bool:
@@ -43,7 +43,7 @@ def _as_task(handler: Callable[[RequestContext, Any], Coroutine[Any, Any, Any]])
 
 
 class Api:
-    """One api that this broker serves."""
+    """An API that this broker serves."""
 
     __slots__ = (
         "advertised",
@@ -74,17 +74,17 @@ class Api:
         self.handler = _as_task(handler) if iscoroutinefunction(handler) else handler
         self.on_error = on_error
         self.is_answered = is_answered
-        """Whether the client waits for a response to this request."""
+        """Whether the client expects a response to this request."""
         self.versions = VersionRange.parse(versions)
-        """Versions that are answered."""
+        """Supported versions."""
         self.advertised = VersionRange.parse(advertised or versions)
-        """Versions that ApiVersions lists; wider than ``versions`` only for old feature checks."""
+        """Versions listed by ApiVersions; wider than ``versions`` only for old feature checks."""
         assert self.versions.low in schema.versions, f"{self.name} has no v{self.versions.low}"
         assert self.versions.high in schema.versions, f"{self.name} has no v{self.versions.high}"
 
 
 class Route:
-    """How requests of one (api, version) are read, answered and written."""
+    """How requests of one (api, version) are decoded, handled and answered."""
 
     __slots__ = (
         "api",
@@ -147,21 +147,21 @@ def handles(
 
 
 def load_handlers() -> dict[int, Api]:
-    """Import every handler module beside this one and return the apis by key, in key order."""
+    """Import every handler module and return the APIs by key, in key order."""
     _import_handlers()
     return dict(sorted(_apis.items()))
 
 
 @cache
 def _import_handlers() -> None:
-    """Once in a process: to look for the files takes a fifth of the start of a broker in memory."""
+    """Cached: listing the files takes a fifth of the start-up of a broker in memory."""
     package = importlib.import_module("kohort.broker.handlers")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"kohort.broker.handlers.{module.name}")
 
 
 class Router:
-    """Finds the route of a request; routes are made on first use and kept."""
+    """Finds the route of a request; routes are created on first use and cached."""
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
         self.apis = apis
@@ -169,18 +169,18 @@ class Router:
         self._handler_of: Callable[[Api], Handler] | None = None
 
     def intercept(self, handler_of: Callable[[Api], Handler] | None) -> None:
-        """Have requests handled by what `handler_of` returns for their api, from now on; None for
-        the apis' own handlers.
+        """From now on handle requests with what `handler_of` returns for their API; None restores
+        the APIs' own handlers.
 
-        The one place where tests come between a request and its handler. Routes have their handler
-        at hand, so a broker that nothing is put into does not ask.
+        The only place where tests can intercept requests. Routes store their handler, so a broker
+        without interception pays nothing.
         """
         self._handler_of = handler_of
         for route in self._routes.values():
             route.handler = route.api.handler if handler_of is None else handler_of(route.api)
 
     def find(self, api_key: int, version: int) -> Route | None:
-        """The route of a request, or None for an api or version that is not served."""
+        """Return the route of a request, or None if the API or version is not served."""
         route = self._routes.get((api_key, version))
         if route is None:
             api = self.apis.get(api_key)

@@ -1,7 +1,7 @@
-"""What one request is charged with where clients have limits, and what comes of it (KIP-219).
+"""Charges a request to the client's quotas, and throttles the client (KIP-219).
 
-The answer goes out at once and tells how long the client should wait; the connection executes and
-reads nothing for that time, whatever the client does. There is a `Charge` only where some limit is
+The response is sent at once and says how long the client should wait; the connection executes and
+reads nothing for that time, whatever the client does. A `Charge` is created only if some quota is
 set.
 """
 
@@ -21,9 +21,11 @@ FETCH_KEY: Final = 1
 
 
 class Charge:
-    """One request's."""
+    """The charge of one request."""
 
-    __slots__ = ("_busy_s", "_client_id", "_clock", "_info", "_key", "_quotas", "_size", "_user")
+    __slots__ = (
+        "_busy_s", "_client_id", "_clock", "_info", "_key", "_now_ms", "_quotas", "_size", "_user",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class Charge:
         header: RequestHeader,
         size: int,
     ) -> None:
-        """`size` is that of the request, in bytes."""
+        """`size` is the size of the request in bytes."""
         self._quotas = limits.quotas
         self._clock = clock
         self._info = info
@@ -44,35 +46,40 @@ class Charge:
         self._busy_s: float | None = None
 
     def is_parked(self, started_s: float) -> None:
-        """The handler waits; until it goes on it takes no time."""
+        """Record that the handler waits; meanwhile it uses no time."""
         self._busy_s = perf_counter() - started_s
 
     def of_request(self, started_s: float, *, is_answered: bool) -> int:
-        """Charge for time, and a Produce for its bytes; milliseconds to be held back."""
-        now_ms = self._clock.monotonic_ms()
+        """Charge for the time used, and a Produce for its bytes; return the throttle time in
+        milliseconds.
+        """
+        now_ms = self._now_ms = self._clock.monotonic_ms()
         throttle_ms = 0
         if is_answered:
-            busy_s = perf_counter() - started_s if self._busy_s is None else self._busy_s
-            throttle_ms = self._charge(REQUEST, int(busy_s * 1_000_000), now_ms)
+            account = self._quotas.account(REQUEST, self._user, self._client_id)
+            if account is not None:
+                busy_s = perf_counter() - started_s if self._busy_s is None else self._busy_s
+                throttle_ms = account.charge(int(busy_s * 1_000_000), now_ms)
         if self._key == PRODUCE_KEY:
-            throttle_ms = max(throttle_ms, self._charge(PRODUCER, self._size, now_ms))
+            account = self._quotas.account(PRODUCER, self._user, self._client_id)
+            if account is not None:
+                throttle_ms = max(throttle_ms, account.charge(self._size, now_ms))
         return throttle_ms
 
     def of_answer(self, byte_count: int) -> int:
-        """Charge a Fetch for its answer. If that is too much it is not to be given, and is not
-        charged; milliseconds to be held back, then.
+        """Charge a Fetch for its answer, after `of_request`. If that is too much it is not to be
+        given, and is not charged; milliseconds to be held back, then.
         """
         if self._key != FETCH_KEY:
             return 0
-        now_ms = self._clock.monotonic_ms()
-        throttle_ms = self._charge(CONSUMER, byte_count, now_ms)
+        account = self._quotas.account(CONSUMER, self._user, self._client_id)
+        if account is None:
+            return 0
+        throttle_ms = account.charge(byte_count, self._now_ms)
         if throttle_ms:
-            self._charge(CONSUMER, -byte_count, now_ms)
+            account.charge(-byte_count, self._now_ms)
         return throttle_ms
 
     def hold_back(self, throttle_ms: int) -> None:
-        """Have the connection wait when the answer is written."""
+        """Throttle the connection after the response is written."""
         self._info.throttle_ms = throttle_ms
-
-    def _charge(self, key: str, amount: int, now_ms: int) -> int:
-        return self._quotas.charge(key, self._user, self._client_id, amount, now_ms)

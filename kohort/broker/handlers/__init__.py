@@ -1,7 +1,7 @@
 """One module per API, named like its message module: check, translate, delegate.
 
-Rules about groups, logs or topics live behind the services in
-:class:`kohort.broker.dispatch.context.BrokerServices`; a handler validates, resolves names and ids,
-delegates, and maps errors once. See :mod:`kohort.broker.dispatch.registry` for how one is
-registered.
+A handler validates, resolves names and ids, delegates, and maps errors once. The rules about
+groups, logs and topics belong to the services in
+:class:`kohort.broker.dispatch.context.BrokerServices`. See :mod:`kohort.broker.dispatch.registry`
+for how a handler is registered.
 """

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction (KIP-98).
+"""AddOffsetsToTxn (key 25): add the offsets of a group to a transaction (KIP-98).
 
-v0-4. PRODUCER_FENCED from v2 (KIP-588). What joins is the partition of __consumer_offsets in which
-the group lives, or would live: it need not exist. TxnOffsetCommit v5 does the same by itself.
+v0-4. PRODUCER_FENCED from v2 (KIP-588). Adds the partition of __consumer_offsets to which the group
+belongs; the group need not exist. TxnOffsetCommit v5 does the same by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FENCED_SINCE: Final = 2
 def add_offsets_to_txn(
     ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
-    """Answered when the partition is durably in the transaction."""
+    """Add the partition; answered when that is durable."""
     if ctx.broker.access is not None:
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
@@ -45,4 +45,4 @@ def add_offsets_to_txn(
     def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_in(version, error, since=FENCED_SINCE))
 
-    return ctx.broker.transactions.add_partitions(request.transactional_id, asked).then(respond)
+    return ctx.broker.transactions.add_partitions(request.transactional_id, asked).into(respond)

@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn (key 24): partitions join a transaction before their first record in it.
+"""AddPartitionsToTxn (key 24): add partitions to a transaction before its first record in them.
 
 v0-5. Up to v3 one transaction: all of its partitions are added or none, PRODUCER_FENCED from v2
 (KIP-588), and a request without topics begins a transaction all the same. From v4 several
-transactions, of which brokers among themselves may also ask whether partitions are in (KIP-890);
-here that is not needed, and they are served because Kafka tells every client of them. A request of
-no transactions is answered, which Kafka's is not.
+transactions, for which brokers may also verify whether partitions are included (KIP-890); here that
+is not needed, but these versions are served because Kafka advertises them to every client. A
+request without transactions is answered, unlike in Kafka.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SEVERAL_SINCE: Final = 4
 def add_partitions_to_txn(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
-    """Answered when the partitions are durably in the transaction."""
+    """Add the partitions; answered when that is durable."""
     several = ctx.api_version >= SEVERAL_SINCE
     if ctx.broker.access is not None:
         if several:
@@ -87,7 +87,7 @@ def add_partitions_to_txn(
         )
 
     transactional_id = request.v3_and_below_transactional_id
-    return ctx.broker.transactions.add_partitions(transactional_id, asked).then(respond)
+    return ctx.broker.transactions.add_partitions(transactional_id, asked).into(respond)
 
 
 async def _several(
@@ -122,8 +122,8 @@ async def _one_of_several(
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
-    """What is asked about, without repeats: Kafka answers a question once, and additions as often
-    as they are named.
+    """Remove duplicates from a verification: Kafka answers each partition once, but additions as
+    often as they are named.
     """
     merged: dict[str, dict[int, None]] = {}
     for topic in topics:
@@ -141,7 +141,7 @@ def _places(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartitio
 def _refusals(
     ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, allows_internal: bool
 ) -> dict[TopicPartition, ErrorCode]:
-    """Partitions that keep all the others out."""
+    """Return the partitions whose refusal prevents adding the others."""
     refusals: dict[TopicPartition, ErrorCode] = {}
     for place in _places(topics):
         topic = ctx.broker.topics.get(place.topic)
@@ -166,7 +166,7 @@ def _refused(
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], tell: Callable[[TopicPartition], ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """One for each partition, as often as it was named."""
+    """Return one result for each partition, as often as it was named."""
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,

@@ -1,8 +1,8 @@
-"""AlterClientQuotas (key 49): set limits on what clients may use, and remove them (KIP-546).
+"""AlterClientQuotas (key 49): set and remove limits on clients (KIP-546).
 
-v0-1 as in Kafka 4.4. Entries succeed alone. An entity or a key that is named twice is refused
-wherever it is named; Kafka has applied the first one then. Limits that this broker does not keep,
-those of addresses and of changes to topics, are refused.
+v0-1 as in Kafka 4.4. Entries succeed individually. An entity or a key that is named twice is
+refused everywhere; Kafka applies the first one. IP entities must be numeric addresses: names are
+not resolved.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.quotas import KEYS, Entity, QuotaError, entity_of
+from kohort.broker.core.security.quotas import Entity, QuotaError, entity_of
+from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -32,7 +33,7 @@ from kohort.protocol.messages.alter_client_quotas import (
 async def alter_client_quotas(
     ctx: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """One outcome per entry, when what was changed is durable and holds."""
+    """Alter each entry; answered when the changes are durable and in effect."""
     is_allowed = ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
     times = Counter(_named(entry) for entry in request.entries)
     results = []
@@ -41,7 +42,7 @@ async def alter_client_quotas(
         try:
             if not is_allowed:
                 raise KafkaError(
-                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
                 )
             await _alter(
                 ctx,
@@ -74,7 +75,7 @@ async def _alter(
         raise QuotaError("The entity is named twice in the request.")
     if len({op.key for op in entry.ops}) < len(entry.ops):
         raise QuotaError("A limit is named twice.")
-    unknown = next((op.key for op in entry.ops if op.key not in KEYS), None)
+    unknown = next((op.key for op in entry.ops if op.key not in entity.keys), None)
     if unknown is not None:
         raise QuotaError(f"Invalid configuration key {unknown}")
     quotas = ctx.broker.quotas

@@ -1,7 +1,7 @@
-"""AlterConfigs (key 33): replace everything that is set on a resource by what the request lists.
+"""AlterConfigs (key 33): replace all configs of a resource by those in the request.
 
-v0-2 as in Kafka 4.4; IncrementalAlterConfigs came in its place (KIP-339). A resource that is named
-twice is refused, where Kafka 4.4 leaves the request without an answer.
+v0-2 as in Kafka 4.4; superseded by IncrementalAlterConfigs (KIP-339). A resource that is named
+twice is refused, where Kafka 4.4 does not answer the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kohort.protocol.messages.alter_configs import (
     ),
 )
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """One outcome per resource; a resource changes completely or not at all."""
+    """Alter each resource, completely or not at all."""
 
     def answer(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
         return AlterConfigsResourceResponse(

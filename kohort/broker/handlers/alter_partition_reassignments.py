@@ -6,6 +6,7 @@ v0-1 as in Kafka 4.4. Other assignments are refused as Kafka refuses brokers tha
 from __future__ import annotations
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -23,11 +24,11 @@ from kohort.protocol.messages.alter_partition_reassignments import (
 def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """One outcome per partition; they fail alone."""
+    """Check each partition; they fail individually."""
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _denied(request)
     if not request.topics:
-        # Kafka's answer to nothing does not come from its controller, and looks different.
+        # Kafka answers an empty request in the broker, not in the controller, and differently.
         return AlterPartitionReassignmentsResponse(
             error_code=ErrorCode.NONE, error_message="", responses=[]
         )
@@ -40,8 +41,8 @@ def alter_partition_reassignments(
 
 
 def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    """At the top, and once more of each partition."""
-    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    """Refuse at the top level, and once more for each partition."""
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
     return AlterPartitionReassignmentsResponse(
         error_code=code,
         error_message=text,

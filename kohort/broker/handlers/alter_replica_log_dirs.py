@@ -1,6 +1,7 @@
-"""AlterReplicaLogDirs (key 34): there is one data directory, where every partition is.
+"""AlterReplicaLogDirs (key 34): accepted only for the one data directory, which has every
+partition.
 
-v1-2 as in Kafka 4.4: to move a partition to the directory that it is in changes nothing.
+v1-2 as in Kafka 4.4: moving a partition to the directory where it is changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
 def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """One outcome per partition; the last directory that is named for it counts."""
+    """Answer each partition; the last directory that is named for it counts."""
     if ctx.broker.access is not None:
         ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     wanted: dict[str, dict[int, str]] = {}

@@ -1,8 +1,8 @@
-"""AlterUserScramCredentials (key 51): give users SCRAM credentials and take them away (KIP-554).
+"""AlterUserScramCredentials (key 51): add and remove SCRAM credentials of users (KIP-554).
 
-v0. The client sends the password salted and hashed; what is kept follows from that and does not
-tell it. Users fail alone. Beyond what Kafka checks a salt must have 8 bytes and a salted password
-the length of its hash: others could never be used.
+v0. The client sends the password salted and hashed; what is stored is derived from that and does
+not reveal it. Users fail individually. In addition to Kafka's checks, a salt must have at least 8
+bytes, and a salted password the length of its hash: others could never be used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
+from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
@@ -50,15 +51,15 @@ Wanted = ScramCredentialDeletion | ScramCredentialUpsertion
 async def alter_user_scram_credentials(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """One result per user, when what changed is on disk."""
+    """Alter each user; answered when the changes are on disk."""
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _denied(request)
-    # A change goes on when its client is gone: half of it is no state.
+    # A change is completed even if its client disconnects.
     return await asyncio.shield(asyncio.ensure_future(_alter(ctx, request)))
 
 
 def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
     names = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
     return AlterUserScramCredentialsResponse(
         results=[
@@ -84,7 +85,7 @@ async def _alter(
 def _judged(
     users: Users, request: AlterUserScramCredentialsRequest
 ) -> tuple[list[AlterUserScramCredentialsResult], list[Change]]:
-    """What each user is answered, and what is to be stored."""
+    """Return the answer for each user, and the changes to store."""
     wanted: dict[str, list[Wanted]] = {}
     for one in _all_wanted(request):
         wanted.setdefault(one.name, []).append(one)
@@ -106,7 +107,7 @@ def _all_wanted(request: AlterUserScramCredentialsRequest) -> list[Wanted]:
 
 
 def _changes(users: Users, wanted: list[Wanted]) -> Iterator[Change]:
-    """What is to be stored of one user; raises KafkaError, and then nothing of it is."""
+    """Yield the changes for one user; raises KafkaError, in which case none of them is stored."""
     if len({one.mechanism for one in wanted}) < len(wanted):
         raise KafkaError(
             ErrorCode.DUPLICATE_RESOURCE,

@@ -1,8 +1,8 @@
-"""ApiVersions (key 18): which requests, in which versions, this broker answers.
+"""ApiVersions (key 18): list the requests and versions that this broker supports.
 
-v0-5. The list is made from the handlers' registrations, so it cannot promise what is not served. A
-request of an unknown version does not reach this module: the dispatcher answers it in v0, which
-clients take as the offer to step down.
+v0-5. The list is derived from the handlers' registrations, so it cannot promise what is not served.
+A request of an unknown version does not reach this module: the dispatcher answers it in v0, upon
+which clients retry with a lower version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ZERO_FEATURES_SINCE: Final = 4
 EXPECTED_NODE_SINCE: Final = 5
 NO_FEATURES_EPOCH: Final = -1
 FEATURES_EPOCH: Final = 1
-"""Levels are never changed, and clients ask for no more than a number that is not -1."""
+"""Feature levels never change, and clients only require a number that is not -1."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511's pattern for names and versions of client software."""
 
@@ -37,7 +37,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions(
     ctx: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse | EncodedResponse:
-    """Check what the client says of itself, remember it, and list the apis."""
+    """Check and remember the client's software name and version, and list the APIs."""
     version = ctx.api_version
     if version >= CLIENT_SOFTWARE_SINCE:
         name, software_version = request.client_software_name, request.client_software_version
@@ -56,7 +56,7 @@ def api_versions(
 
 
 def _list(ctx: RequestContext) -> ApiVersionsResponse:
-    """The same for as long as the broker runs."""
+    """Constant for as long as the broker runs."""
     levels = ctx.broker.finalized_features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
@@ -78,7 +78,7 @@ def _list(ctx: RequestContext) -> ApiVersionsResponse:
 
 
 def _check_expected_node(ctx: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
-    """KIP-1242: a client that names the node it expects learns at once that it got another."""
+    """Check the expected node (KIP-1242): the client learns at once that it reached another."""
     if (request.cluster_id is None) != (request.node_id == -1):
         return ErrorCode.INVALID_REQUEST
     if request.cluster_id is None:

@@ -1,7 +1,8 @@
-"""CreateAcls (key 30): add access rules, each on its own.
+"""CreateAcls (key 30): add access rules; each succeeds or fails individually.
 
-v1-3 as in Kafka 4.4; the pattern came with v1 (KIP-290). A rule that is there already is a success.
-What Kafka answers UNKNOWN_SERVER_ERROR, or closes the connection for, is INVALID_REQUEST here.
+v1-3 as in Kafka 4.4; the pattern type came with v1 (KIP-290). Adding an existing rule succeeds.
+Where Kafka answers UNKNOWN_SERVER_ERROR or closes the connection, the answer here is
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kohort.protocol.messages.create_acls import (
     on_error=OnError(Mirror(response="results", request="creations", copied={})),
 )
 async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """For those who may alter the cluster; answered when the rules are durable and in force."""
+    """Add rules; requires ALTER on the cluster. Answered when they are durable and in effect."""
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
     new: list[Rule] = []

@@ -1,18 +1,20 @@
-"""CreatePartitions (key 37): give topics more partitions.
+"""CreatePartitions (key 37): increase the partition count of topics.
 
-v0-3 as in Kafka 4.4. The request's timeout has nothing to wait for, but after a negative one it is
-too late, as in Kafka. The number of partitions of an internal topic is fixed, because it decides
-where a group's offsets are.
+v0-3 as in Kafka 4.4. Nothing needs the request's timeout, but a negative one has already expired,
+as in Kafka. The partition count of an internal topic is fixed, because it determines where a
+group's offsets are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.topics.creation import check_expansion
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_partitions import (
@@ -21,6 +23,9 @@ from kohort.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+STRICT_SINCE: Final = 3
+"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 @handles(
@@ -31,8 +36,9 @@ from kohort.protocol.messages.create_partitions import (
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Enlarge or only check; one outcome per name."""
+    """Add partitions, or only validate the request; one result per topic."""
     times = Counter(topic.name for topic in request.topics)
+    mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     results = {}
     for topic in request.topics:
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
@@ -44,14 +50,16 @@ async def create_partitions(
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if request.timeout_ms < 0:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-            await _enlarge(ctx, topic, validate_only=request.validate_only)
+            await _enlarge(ctx, mutations, topic, validate_only=request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
-    return CreatePartitionsResponse(results=list(results.values()))
+    return CreatePartitionsResponse(
+        throttle_time_ms=mutations.throttle_ms, results=list(results.values())
+    )
 
 
 async def _enlarge(
-    ctx: RequestContext, asked: CreatePartitionsTopic, *, validate_only: bool
+    ctx: RequestContext, mutations: Mutations, asked: CreatePartitionsTopic, *, validate_only: bool
 ) -> None:
     topic = ctx.broker.topics.get(asked.name)
     if topic is None:
@@ -68,6 +76,7 @@ async def _enlarge(
         None if assignments is None else [one.broker_ids for one in assignments],
         ctx.broker.node_id,
     )
+    mutations.take(asked.count - len(topic.partitions))
     await ctx.broker.topics.changes.create_partitions(
         topic, asked.count, validate_only=validate_only
     )

@@ -1,9 +1,10 @@
-"""CreateTopics (key 19): create topics, each on its own.
+"""CreateTopics (key 19): create topics; each succeeds or fails individually.
 
-v2-7 as in Kafka 4.4. There is one broker: a replication factor above 1 and manual assignments to
-others are refused as by a Kafka of one broker. A topic is there when the answer arrives; the
-request's timeout has nothing to wait for, but a negative one creates nothing, as in Kafka. Unlike
-in Kafka, no client creates __consumer_offsets: the broker does, when the first group commits.
+v2-7 as in Kafka 4.4. There is one broker: a replication factor above 1, and manual assignments to
+other brokers, are refused as by a one-broker Kafka cluster. The topic exists when the response
+arrives; nothing needs the request's timeout, but with a negative one nothing is created, as in
+Kafka. Unlike in Kafka, clients cannot create __consumer_offsets: the broker does, at the first
+group's commit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.topics.changes import PlannedTopic
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS
@@ -28,6 +30,8 @@ from kohort.protocol.messages.create_topics import (
 )
 
 REPLICATION_FACTOR: Final = 1
+STRICT_SINCE: Final = 6
+"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 @handles(
@@ -36,7 +40,7 @@ REPLICATION_FACTOR: Final = 1
     on_error=OnError(Mirror(response="topics", request="topics", copied=same("name"))),
 )
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create or only check; one outcome per name."""
+    """Create topics, or only validate the request; one result per topic."""
     outcomes: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
     times = Counter(topic.name for topic in request.topics)
@@ -60,15 +64,18 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
             wanted.append(_wanted(topic))
         except KafkaError as error:
             outcomes[topic.name] = _failed(topic.name, error)
+    mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     planned = await ctx.broker.topics.changes.create_topics(
-        wanted, validate_only=request.validate_only
+        wanted, validate_only=request.validate_only, charge=mutations.take
     )
     for new, outcome in zip(wanted, planned, strict=True):
         if isinstance(outcome, KafkaError):
             outcomes[new.name] = _failed(new.name, outcome)
         else:
             outcomes[new.name] = _created(ctx, outcome)
-    return CreateTopicsResponse(topics=[outcomes[name] for name in times])
+    return CreateTopicsResponse(
+        throttle_time_ms=mutations.throttle_ms, topics=[outcomes[name] for name in times]
+    )
 
 
 def _partitions_asked(topics: list[CreatableTopic]) -> int:

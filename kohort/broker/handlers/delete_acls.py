@@ -1,6 +1,6 @@
-"""DeleteAcls (key 31): remove the access rules that filters find, all together.
+"""DeleteAcls (key 31): remove the access rules that match filters, all together.
 
-v1-3 as in Kafka 4.4. A rule that several filters find is told by each.
+v1-3 as in Kafka 4.4. A rule that matches several filters is listed for each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kohort.protocol.messages.delete_acls import (
     on_error=OnError(Mirror(response="filter_results", request="filters", copied={})),
 )
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """For those who may alter the cluster; answered when the rules are gone for good."""
+    """Remove rules; requires ALTER on the cluster. Answered when that is durable."""
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
     sound: list[tuple[RuleFilter, DeleteAclsFilterResult]] = []

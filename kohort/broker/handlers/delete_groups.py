@@ -25,7 +25,7 @@ from kohort.protocol.messages.delete_groups import (
     ),
 )
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Answered when all that could be deleted is gone for good."""
+    """Delete the groups; answered when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))
     tickets = [
         ctx.broker.groups.delete_group(group_id)

@@ -1,7 +1,8 @@
-"""DeleteRecords (key 21): move the start of partitions forward.
+"""DeleteRecords (key 21): advance the log start offset of partitions.
 
-v0-2 as in Kafka 4.4. Nothing below the new start is served any more, also after a crash; whole
-segments below it are deleted. Topics that are only compacted refuse, and so do internal ones.
+v0-2 as in Kafka 4.4. Records before the new start are never served again, even after a crash; whole
+segments before it are deleted. Topics that are compacted but not deleted refuse, and so do internal
+ones.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HIGH_WATERMARK: Final = -1
 async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """One outcome per partition; they fail alone."""
+    """Delete the records; partitions fail individually."""
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

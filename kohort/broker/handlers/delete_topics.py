@@ -1,8 +1,8 @@
 """DeleteTopics (key 20): delete topics with all their records, by name or by id.
 
-v1-6 as in Kafka 4.4. The answer comes when the topic is gone for every client and stays gone after
-a crash; its files follow. The request's timeout has nothing to wait for, but after a negative one
-it is too late, as in Kafka. Internal topics are not deleted.
+v1-6 as in Kafka 4.4. The response is sent when the deletion is visible to every client and survives
+a crash; the files are removed afterwards. Nothing needs the request's timeout, but a negative one
+has already expired, as in Kafka. Internal topics cannot be deleted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_topics import (
@@ -25,6 +26,8 @@ from kohort.protocol.messages.delete_topics import (
 from kohort.protocol.types import ZERO_UUID
 
 BY_ID_SINCE: Final = 6
+STRICT_SINCE: Final = 5
+"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 DELETION_DISABLED_SINCE: Final = 3
 
 
@@ -37,16 +40,20 @@ DELETION_DISABLED_SINCE: Final = 3
     ),
 )
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete one after the other; one outcome per topic."""
+    """Delete the topics one after another; one result per topic."""
     asked = request.topics
     if ctx.api_version < BY_ID_SINCE:
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     if request.timeout_ms < 0:
         return DeleteTopicsResponse(responses=[_too_late(one) for one in asked])
+    mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     answers = []
     for state, times in Counter((one.name, one.topic_id) for one in asked).items():
-        answers.append(await _answer(ctx, *state, is_repeated=times > 1, asked=asked))
-    return DeleteTopicsResponse(responses=[answer for answer in answers if answer is not None])
+        answers.append(await _answer(ctx, mutations, *state, is_repeated=times > 1, asked=asked))
+    return DeleteTopicsResponse(
+        throttle_time_ms=mutations.throttle_ms,
+        responses=[answer for answer in answers if answer is not None],
+    )
 
 
 def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
@@ -57,6 +64,7 @@ def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
 
 async def _answer(
     ctx: RequestContext,
+    mutations: Mutations,
     name: str | None,
     topic_id: bytes,
     *,
@@ -67,7 +75,8 @@ async def _answer(
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
         if ctx.broker.access is not None and not _may(ctx, Operation.DELETE, topic.name):
-            # Who may describe it is told its name; of a topic that was named the id is not.
+            # A principal that may describe the topic gets its name; a topic requested by name has
+            # no id.
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
                 answer.name = topic.name
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -83,6 +92,7 @@ async def _answer(
                 "The provided topic name maps to an ID that was already supplied.",
             )
         _check_allowed(ctx, topic)
+        mutations.take(len(topic.partitions))
         await ctx.broker.topics.changes.delete_topic(topic)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -90,7 +100,9 @@ async def _answer(
 
 
 def _may(ctx: RequestContext, operation: Operation, name: str) -> bool:
-    """Deleting the cluster's topics is another way to be allowed either."""
+    """Whether the principal may do this to the topic; permission to delete the cluster implies
+    it.
+    """
     return ctx.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or ctx.may(
         operation, ResourceType.TOPIC, name
     )

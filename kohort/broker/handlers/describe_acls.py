@@ -1,9 +1,11 @@
-"""DescribeAcls (key 29): the access rules that a filter finds, by resource.
+"""DescribeAcls (key 29): list the access rules that match a filter, by resource.
 
-v1-3 as in Kafka 4.4. A number that stands for nothing finds nothing.
+v1-3 as in Kafka 4.4. An unknown number in the filter matches nothing.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
 from kohort.broker.dispatch.context import RequestContext
@@ -17,10 +19,13 @@ from kohort.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 
+NO_MESSAGE: Final = ""
+"""Used by Kafka where the other APIs have null."""
+
 
 @handles(DescribeAclsRequest, versions="1-3")
 async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """For those who may describe the cluster."""
+    """List rules; requires DESCRIBE on the cluster."""
     text = "No Authorizer is configured on the broker"
     rules = rules_in_force(ctx, Operation.DESCRIBE, text=text)
     wanted = RuleFilter(
@@ -39,7 +44,7 @@ async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> De
     except UnknownFilterError:
         found = []
     return DescribeAclsResponse(
-        error_code=ErrorCode.NONE, error_message=None, resources=_by_resource(found)
+        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, resources=_by_resource(found)
     )
 
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48): the limits of the entities that a filter finds (KIP-546).
+"""DescribeClientQuotas (key 48): list the limits of the entities that match a filter (KIP-546).
 
 v0-1 as in Kafka 4.4.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.quotas import CLIENT_ID, USER, Entity
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.quotas import CLIENT_ID, IP, USER, Entity
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -22,21 +22,19 @@ from kohort.protocol.messages.describe_client_quotas import (
 )
 
 EXACT, DEFAULT, ANY = range(3)
-IP: Final = "ip"
+NO_MESSAGE: Final = ""
+"""Used by Kafka where the other APIs have null."""
 
 
 @handles(DescribeClientQuotasRequest, versions="0-1")
 def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """All entities where no part is asked for, unless the filter is strict."""
+    """List limits; a filter without components matches all entities, unless it is strict."""
     quotas = ctx.broker.quotas
     assert quotas is not None
     try:
-        if not ctx.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise KafkaError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
-            )
+        ctx.require(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         _check(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(
@@ -48,12 +46,12 @@ def describe_client_quotas(
         if _is_found(entity, request)
     ]
     return DescribeClientQuotasResponse(
-        error_code=ErrorCode.NONE, error_message=None, entries=found
+        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, entries=found
     )
 
 
 def _check(components: list[ComponentData]) -> None:
-    """Raise KafkaError for a filter that cannot be."""
+    """Raise KafkaError for an invalid filter."""
     types = [one.entity_type for one in components]
     for one in components:
         if one.entity_type == "":

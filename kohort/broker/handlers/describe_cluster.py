@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the cluster id, the controller and the brokers.
 
-v0-2 as in Kafka 4.4. One broker, which is never fenced and stands for the controller.
+v0-2 as in Kafka 4.4. There is one broker, which is never fenced and is also the controller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTROLLERS: Final = 2
 def describe_cluster(
     ctx: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe this broker."""
+    """Describe this broker as the cluster."""
     if request.endpoint_type == CONTROLLERS:
         return _refused(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -1,8 +1,7 @@
-"""DescribeConfigs (key 32): the configs of topics and brokers, with their origin.
+"""DescribeConfigs (key 32): the configs of topics and brokers, with their source.
 
-v1-4 as in Kafka 4.4. A topic config that this broker accepts without honouring it says so in its
-documentation. Of a broker, the settings that have an effect are described, not those that are
-accepted and ignored.
+v1-4 as in Kafka 4.4. The documentation of a topic config that is accepted without effect says so.
+Of a broker, only the settings that have an effect are described.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from kohort.protocol.messages.describe_configs import (
 )
 
 NO_MESSAGE: Final = ""
-"""What Kafka puts where the other APIs have null."""
+"""Used by Kafka where the other APIs have null."""
 
 
 @handles(
@@ -48,7 +47,7 @@ NO_MESSAGE: Final = ""
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """One result per resource."""
+    """Describe each resource."""
     return DescribeConfigsResponse(
         results=[_describe(ctx, request, resource) for resource in request.resources]
     )
@@ -73,7 +72,8 @@ def _describe(
             operation=Operation.DESCRIBE_CONFIGS,
         )
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            result.configs = _loggers(ctx, resource.resource_name)
+            loggers = _loggers(ctx, resource.resource_name)
+            result.configs = [one for one in loggers if not wanted or one.name in wanted]
         else:
             result.configs = [
                 _shown(entry, request)

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15): state and members of groups, for operators.
 
-v0-6. v3 authorised operations, v4 instance ids, v5 flexible, v6 says with an error that a group
-does not exist; before, it is shown as Dead.
+v0-6. v3 authorised operations, v4 instance ids, v5 flexible, v6 an error for a group that does not
+exist, which earlier versions show as Dead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_FOUND_SINCE: Final = 6
     on_error=OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF})),
 )
 def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """One description per group, in the order of the request."""
+    """Describe each group, in the order of the request."""
     with_operations = request.include_authorized_operations
     return DescribeGroupsResponse(
         groups=[

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): the data directory and the size of each partition in it.
 
 v1-5 as in Kafka 4.4. There is one directory, it is never cordoned, and nothing is moved between
-directories, so no log is behind and none is a future one.
+directories, so there is no lag and there are no future logs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kohort.protocol.messages.describe_log_dirs import (
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Sizes of the partitions asked for; those that do not exist are left out, as in Kafka."""
+    """Describe the requested partitions; those that do not exist are left out, as in Kafka."""
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]
@@ -65,7 +65,7 @@ def _topics(ctx: RequestContext, request: DescribeLogDirsRequest) -> list[Descri
 
 
 def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:
-    # Partitions of internal topics have no directory before they are used.
+    # Partitions of internal topics have no directory before their first use.
     existing = [
         index
         for index in indexes
@@ -87,7 +87,7 @@ def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:
 
 
 def _volume(directory: Path) -> tuple[int, int]:
-    """(total, usable) bytes; -1 where the system does not tell."""
+    """Return (total, usable) bytes; -1 where the system does not provide them."""
     try:
         usage = shutil.disk_usage(directory)
     except OSError:

@@ -1,7 +1,7 @@
-"""DescribeProducers (key 61): what partitions remember of producers (KIP-664).
+"""DescribeProducers (key 61): the producer state of partitions (KIP-664).
 
-v0. For operators who look for the transaction that holds a partition's readers up. Internal topics
-may be asked about as well.
+v0. For operators who look for the transaction that blocks a partition's readers. Internal topics
+are included.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kohort.protocol.messages.describe_producers import (
 def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """One answer for each partition, in order."""
+    """Describe each partition, in order."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -1,7 +1,7 @@
-"""DescribeQuorum (key 55): this broker keeps the cluster's metadata alone.
+"""DescribeQuorum (key 55): this broker is the only voter of the metadata quorum.
 
-v0-2 as in Kafka 4.4 on one node. The metadata is no log here, so its end and its high watermark are
-0: nothing is behind. Its keeper is reached at the address of the broker.
+v0-2 as in Kafka 4.4 with one node. The metadata is not stored in a log, so its end offset and high
+watermark are 0: nothing lags. The voter has the broker's address.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ END: Final = 0
 
 @handles(DescribeQuorumRequest, versions="0-2")
 def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The one partition of the metadata, if that alone is asked for; else an error for each."""
+    """Describe the metadata partition if only that is requested; otherwise an error for each
+    partition.
+    """
     if ctx.broker.access is not None:
         ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     if _is_the_metadata(request.topics):

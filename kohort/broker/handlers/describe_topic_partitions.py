@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (key 75): topics and partitions in pages, in the order of their names.
+"""DescribeTopicPartitions (key 75): topics and partitions in pages, ordered by name.
 
-v0 as in Kafka 4.4. A page holds at most as many partitions as the request and
+v0 as in Kafka 4.4. A page has at most as many partitions as the request and
 max.request.partition.size.limit allow; its cursor says where the next one begins.
 """
 
@@ -33,7 +33,7 @@ from kohort.protocol.types import ZERO_UUID
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """One page."""
+    """Return one page."""
     asked = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
     if cursor is not None and _is_impossible(cursor, asked):

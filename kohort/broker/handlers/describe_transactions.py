@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65): state and partitions of transactional ids (KIP-664).
 
-v0. What is told is durable. While a transaction is being ended only its partitions without a marker
-are told; after that none.
+v0. Only durable state is shown. While a transaction is being ended only its partitions without a
+marker are listed; after that none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kohort.protocol.messages.describe_transactions import (
 def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """One answer for each id, in order, repeats repeated."""
+    """Describe each id, in order, including duplicates."""
     host = ctx.broker.transactions.host
     return DescribeTransactionsResponse(
         transaction_states=[_describe(ctx, host, name) for name in request.transactional_ids]

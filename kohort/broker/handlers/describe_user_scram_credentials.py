@@ -1,11 +1,12 @@
-"""DescribeUserScramCredentials (key 50): who can authenticate by SCRAM, and how (KIP-554).
+"""DescribeUserScramCredentials (key 50): the users with SCRAM credentials (KIP-554).
 
-v0. Tells mechanisms and iterations, never a salt or a key.
+v0. Shows mechanisms and iterations, never a salt or a key.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import TEXTS
@@ -20,21 +21,19 @@ from kohort.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
+NO_MESSAGE: Final = ""
+"""Used by Kafka at the top level, where the other APIs have null."""
+
 
 @handles(DescribeUserScramCredentialsRequest, versions="0")
 def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """One result per user; all users where none is named."""
+    """Describe each user; all users if none is named."""
     users = ctx.broker.users
     assert users is not None
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        # Once per user, too, and without saying which.
-        code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
-        denied = [_failed("", code, text) for _ in request.users or ()]
-        return DescribeUserScramCredentialsResponse(
-            error_code=code, error_message=text, results=denied
-        )
+        return _denied(request)
     if not request.users:
         results = [_described(users, name) for name in users.names()]
     else:
@@ -43,12 +42,12 @@ def describe_user_scram_credentials(
             _described(users, name) if count == 1 else _twice(name) for name, count in times.items()
         ]
     return DescribeUserScramCredentialsResponse(
-        error_code=ErrorCode.NONE, error_message=None, results=results
+        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, results=results
     )
 
 
 def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """The denial at the top and for each user, whose names are not repeated."""
+    """Refuse at the top level and for each user, without repeating their names."""
     code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
     return DescribeUserScramCredentialsResponse(
         error_code=code,

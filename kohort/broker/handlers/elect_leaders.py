@@ -1,7 +1,7 @@
-"""ElectLeaders (key 43): every partition has the leader that an election would give it.
+"""ElectLeaders (key 43): every partition already has the leader that an election would choose.
 
-v0-2 as in Kafka 4.4. There is one broker, so an election is never needed; what is answered is what
-Kafka answers where the preferred replicas lead.
+v0-2 as in Kafka 4.4. There is one broker, so an election is never needed; the response is that of
+Kafka where the preferred replicas lead.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -41,7 +42,7 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
     ),
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """One outcome per partition; of all partitions none, as no leader changes."""
+    """Answer each named partition; none if all partitions are meant, since no leader changes."""
     wanted = request.topic_partitions
     if not ctx.may(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return _denied(ctx, wanted or [])
@@ -63,7 +64,7 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
             for one in wanted
         ]
     elif is_known:
-        # As Kafka names them.
+        # Topics are listed as Kafka lists them.
         response.replica_election_results = [
             ReplicaElectionResult(topic=topic.name, partition_result=[])
             for topic in ctx.broker.topics.all()
@@ -84,8 +85,8 @@ def _outcome(ctx: RequestContext, name: str, index: int) -> PartitionResult:
 
 
 def _denied(ctx: RequestContext, wanted: list[TopicPartitions]) -> ElectLeadersResponse:
-    """At the top, and once more of each partition."""
-    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    """Refuse at the top level, and once more for each partition."""
+    code, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, TEXTS[ResourceType.CLUSTER]
     return ElectLeadersResponse(
         error_code=code if ctx.api_version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE,
         replica_election_results=[

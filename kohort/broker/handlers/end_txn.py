@@ -1,8 +1,9 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
 v0-5. PRODUCER_FENCED from v2 (KIP-588). From v5 the end raises the producer's epoch, and the answer
-has what the next transaction is to use (KIP-890). Answered when readers see the outcome, where that
-has to wait for no disk; Kafka answers as soon as it is decided. The rules are in
+has what the next transaction is to use (KIP-890). Answered when it is decided, and readers see
+the outcome with any request that they send after that; where a marker may have to wait for a disk,
+answered behind it. Behind Kafka's answer both take their time. The rules are in
 :mod:`kohort.broker.core.transaction.rules`.
 """
 
@@ -25,7 +26,9 @@ RAISES_EPOCH_SINCE: Final = 5
 
 @handles(EndTxnRequest, versions="0-5")
 def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Later[EndTxnResponse]:
-    """Answered when the outcome is decided, and if need be with the next epoch."""
+    """End the transaction; answered when the outcome is decided,
+    with the next epoch if requested.
+    """
     if ctx.broker.access is not None:
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
@@ -44,4 +47,4 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Lat
             producer_epoch=result.producer_epoch,
         )
 
-    return ctx.broker.transactions.end(request.transactional_id, asked).then(respond)
+    return ctx.broker.transactions.end(request.transactional_id, asked).into(respond)

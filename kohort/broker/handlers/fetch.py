@@ -1,12 +1,13 @@
-"""Fetch (key 1): batches from the offsets that a consumer names, now or when there are enough.
+"""Fetch (key 1): return batches from given offsets, at once or when there are enough bytes.
 
-v4-18 as in Kafka 4.4. With isolation level 1 (KIP-98) up to the last stable offset, with exactly
-the aborted transactions that have records in the answer; the consumer leaves these out.
+v4-18 as in Kafka 4.4. With isolation level 1 (KIP-98) batches up to the last stable offset are
+returned, with exactly those aborted transactions that have records in the response; the consumer
+filters these out.
 
-Every answer carries session id 0, which makes clients send full requests: incremental sessions
-(KIP-227) save bytes in clusters with thousands of partitions and cost state per client here.
-Follower fields (replica state, diverging epochs, snapshots) are read and ignored, there being no
-followers; rack-aware reads have nothing to choose from.
+Every response has session id 0, which makes clients send full requests: incremental sessions
+(KIP-227) save bytes in clusters with thousands of partitions, but would need state per client.
+Follower fields (replica state, diverging epochs, snapshots) are read and ignored, since there are
+no followers; for the same reason there is no choice in rack-aware reads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import (
-    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -39,7 +39,8 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
 FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
-"""Without a session, or to open one; such a request says all, whatever session it leaves behind."""
+"""Session epochs of requests without a session (-1) and of those that open one (0): they name all
+their partitions, so they can be answered whatever session existed before."""
 
 
 @handles(
@@ -60,14 +61,17 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
     ),
 )
 def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
-    """Answer at once if there is enough, something is wrong or no wait is wanted; else park."""
+    """Answer at once if there is enough data, an error, or no maximum wait; otherwise park the
+    request.
+    """
     ctx.connection.fetches_as = ctx.header.client_id
     if request.session_epoch not in FULL_FETCH_EPOCHS:
-        # We never gave out a session, so this one belongs to an earlier broker at this address.
+        # This broker never creates a session, so this one is from another broker at the same
+        # address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
     if quotas is not None and quotas.is_limiting:
-        _keep_within(ctx, quotas.quotas, request)
+        _limit_to_quota(ctx, quotas.quotas, request)
     denied = () if ctx.broker.access is None else _denied(ctx, request)
     reads = [
         (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
@@ -76,61 +80,67 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         for topic in request.topics
         if topic.partitions
     ]
-    flat = [read for _, of_topic in reads for read in of_topic]
+    allowed = [read for _, of_topic in reads for read in of_topic]
     if denied:
-        # Nobody waits for these; what else is asked for is waited for as if they were not there.
-        flat = [read for read in flat if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    first = FetchPass(flat, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
+        # Other errors end the wait, but this one must not: the remaining partitions are waited for.
+        allowed = [
+            read for read in allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        ]
+    first = FetchPass(allowed, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
     if not first.read_at_hand():
-        rest = _finish(_Reading(ctx, request, reads, flat), first)
+        rest = _finish(_Reading(ctx, request, reads, allowed), first)
         return Later.of(rest, ctx.broker.tasks, name="fetch")
-    if _is_enough(request, flat, first.total_bytes):
+    if _is_enough(request, allowed, first.total_bytes):
         return _response(reads)
-    return _Reading(ctx, request, reads, flat).park(first.total_bytes)
+    return _Reading(ctx, request, reads, allowed).park(first.total_bytes)
 
 
-def _is_enough(request: FetchRequest, flat: list[PartitionRead], found_bytes: int) -> bool:
-    """Whether to answer without a wait."""
+def _is_enough(request: FetchRequest, allowed: list[PartitionRead], found_bytes: int) -> bool:
+    """Whether to answer without waiting."""
     return (
         found_bytes >= request.min_bytes
         or request.max_wait_ms <= 0
-        or not flat
-        or any(read.error for read in flat)
+        or not allowed
+        or any(read.error for read in allowed)
     )
 
 
 async def _finish(reading: _Reading, first: FetchPass) -> FetchResponse:
-    await first.finish(reading.threads)
-    if _is_enough(reading.request, reading.flat, first.total_bytes):
+    """Read from disk what is not in memory, then answer, or park and wait for the answer."""
+    await first.finish(reading.threads, reading.clock)
+    if _is_enough(reading.request, reading.allowed, first.total_bytes):
         return _response(reading.reads)
     return await reading.park(first.total_bytes)
 
 
 class _Reading:
-    """A request that is not answered at once, and what is read for it."""
+    """A request that cannot be answered at once, and its data: `reads` are all partitions by topic,
+    in the order of the response, `allowed` those that the client may read.
+    """
 
     def __init__(
         self,
         ctx: RequestContext,
         request: FetchRequest,
         reads: list[tuple[FetchTopic, list[PartitionRead]]],
-        flat: list[PartitionRead],
+        allowed: list[PartitionRead],
     ) -> None:
         self.request = request
         self.reads = reads
-        self.flat = flat
+        self.allowed = allowed
         self.threads = ctx.broker.reads_aside
+        self.clock = ctx.broker.clock
         self._ctx = ctx
 
     def park(self, found_bytes: int) -> Later[FetchResponse]:
-        """Wait for more, everything having been read once."""
+        """Wait for more data, after everything has been read once."""
         broker = self._ctx.broker
-        # It will be read again; it is not accounted for while it waits.
-        for read in self.flat:
+        # The data will be read again. It must not be kept, because parked data counts in no budget.
+        for read in self.allowed:
             read.data = b""
         answer: Later[FetchResponse] = Later()
         operation = DelayedFetch(
-            self.flat,
+            self.allowed,
             bytes_missing=self.request.min_bytes - found_bytes,
             read_again=self._read_again,
             answer=answer,
@@ -141,17 +151,19 @@ class _Reading:
         return answer
 
     def _read_again(self, answer: Later[FetchResponse]) -> None:
-        """The wait is over: answer with what there is now."""
+        """Answer with the data available when the wait is over."""
         if answer.is_done:
             return
         max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
-        again = FetchPass(self.flat, max_bytes)
+        again = FetchPass(self.allowed, max_bytes)
         if again.read_at_hand():
             answer.give(_response(self.reads))
             return
-        rest = Later.of(again.finish(self.threads), self._ctx.broker.tasks, name="fetch")
+        rest = Later.of(
+            again.finish(self.threads, self.clock), self._ctx.broker.tasks, name="fetch"
+        )
         rest.on_done(partial(self._answer_with, answer))
-        # A client that leaves cancels the answer; the task lives as long as the answer does.
+        # A client that disconnects cancels the answer, and with it the task.
         answer.on_done(lambda _: rest.cancel())
 
     def _answer_with(self, answer: Later[FetchResponse], rest: Later[None]) -> None:
@@ -163,17 +175,21 @@ class _Reading:
             answer.give(_response(self.reads))
 
 
-def _keep_within(ctx: RequestContext, quotas: Quotas, request: FetchRequest) -> None:
-    """Ask for no more at once than the client's limit allows, nor wait for more."""
+def _limit_to_quota(ctx: RequestContext, quotas: Quotas, request: FetchRequest) -> None:
+    """Limit `max_bytes` to what the client's quota allows at once; and `min_bytes`, or the request
+    would wait for data that it cannot get.
+    """
     user, client_id = ctx.session.principal.name, ctx.header.client_id or ""
-    at_once = quotas.bytes_at_once(CONSUMER, user, client_id)
-    if at_once is not None:
-        request.max_bytes = min(request.max_bytes, at_once)
-        request.min_bytes = min(request.min_bytes, at_once)
+    account = quotas.account(CONSUMER, user, client_id)
+    if account is not None:
+        request.max_bytes = min(request.max_bytes, account.at_once)
+        request.min_bytes = min(request.min_bytes, account.at_once)
 
 
 def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]]:
-    """Topics as they are named that the principal may not read; an id without a topic is not."""
+    """Return the topics that the principal may not read, as (name, id) of the request. An unknown
+    id is not included: it is answered UNKNOWN_TOPIC_ID.
+    """
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         if ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             return set()
@@ -200,7 +216,7 @@ def _refused(asked: FetchPartition) -> PartitionRead:
 def _plan(
     ctx: RequestContext, request: FetchRequest, asked_topic: FetchTopic, asked: FetchPartition
 ) -> PartitionRead:
-    """Find the partition that is asked for, or say what is wrong with the question."""
+    """Find a requested partition; the result has the partition, or the error to answer."""
     topic = _find_topic(ctx, asked_topic)
     read = PartitionRead(
         asked.partition, None, asked.fetch_offset, max(asked.partition_max_bytes, 0)
@@ -212,7 +228,7 @@ def _plan(
         read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
         partition = topic.partitions[asked.partition]
-        # Here, and only here, Kafka takes every epoch below 0 for none.
+        # Here Kafka treats every negative epoch as none; elsewhere only -1.
         clients_epoch = max(asked.current_leader_epoch, NO_EPOCH)
         read.error = check_leader_epoch(clients_epoch, partition.leader_epoch)
         isolation_level = request.isolation_level
@@ -244,16 +260,6 @@ def _response(reads: list[tuple[FetchTopic, list[PartitionRead]]]) -> FetchRespo
     )
 
 
-def _aborted(read: PartitionRead) -> list[AbortedTransaction] | None:
-    """What was aborted in a form that the compiled codec takes; it gives up on the log's."""
-    if read.aborted is None:
-        return None
-    return [
-        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        for one in read.aborted
-    ]
-
-
 def _partition(read: PartitionRead) -> PartitionData:
     high_watermark = last_stable_offset = log_start_offset = -1
     if read.partition is not None and not read.error:
@@ -262,7 +268,7 @@ def _partition(read: PartitionRead) -> PartitionData:
         try:
             last_stable_offset = read.partition.last_stable_offset
         except KafkaError:
-            # What tells it cannot be read; who reads uncommitted records does not need it.
+            # The transactions of the partition cannot be read; read_uncommitted works without them.
             last_stable_offset = -1
     return PartitionData(
         partition_index=read.partition_index,
@@ -270,7 +276,7 @@ def _partition(read: PartitionRead) -> PartitionData:
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
         log_start_offset=log_start_offset,
-        aborted_transactions=_aborted(read),
-        # A range passes through the codec as any large buffer does: by its length.
+        aborted_transactions=read.aborted,
+        # The codec treats a range like any large buffer: it only uses its length.
         records=cast("memoryview", read.data),
     )

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10): who looks after a group or a transaction. It is always this broker.
+"""FindCoordinator (key 10): the coordinator of a group or transaction, which is always this broker.
 
 v1 key type; v2 answers before throttling; v3 flexible; v4 several keys (KIP-699); v5 transaction
-errors of KIP-890; v6 share groups (KIP-932), which are not served. Transactional ids are answered
-too, so that InitProducerId gets its chance to say what is wrong.
+errors of KIP-890; v6 share groups (KIP-932), which are not supported. Transactional ids are
+answered even if transactions are not supported, so that InitProducerId can report that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SEVERAL_KEYS_SINCE: Final = 4
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """One answer per key."""
+    """Answer each key."""
     several = ctx.api_version >= SEVERAL_KEYS_SINCE
     if several:
         found = [_find(ctx, key, request.key_type) for key in request.coordinator_keys]
@@ -54,7 +54,7 @@ def find_coordinator(
     only = _find(ctx, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        # Kafka's own text where all is well.
+        # Kafka's own text for success.
         error_message=only.error_message or "NONE",
         node_id=only.node_id,
         host=only.host,

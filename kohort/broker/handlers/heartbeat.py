@@ -1,6 +1,6 @@
-"""Heartbeat (key 12): a member says that it is alive and learns of rebalances.
+"""Heartbeat (key 12): a member keeps its session alive and learns of rebalances.
 
-v0-4. v3 instance id, v4 flexible. Never waits, and in a stable group touches no timer.
+v0-4. v3 instance id, v4 flexible. Never waits, and changes no timer in a stable group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 def heartbeat(
     ctx: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | EncodedResponse:
-    """REBALANCE_IN_PROGRESS while joins are collected."""
+    """Process a heartbeat: REBALANCE_IN_PROGRESS while joins are collected."""
     if ctx.broker.access is not None:
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     error = ctx.broker.groups.heartbeat(
@@ -34,7 +34,7 @@ def heartbeat(
 
 @cache
 def _all_is_well(version: int) -> EncodedResponse:
-    """What nearly every heartbeat is answered."""
+    """The response to nearly every heartbeat."""
     return EncodedResponse(
         codec(HeartbeatResponse, version).encode(HeartbeatResponse(error_code=ErrorCode.NONE))
     )

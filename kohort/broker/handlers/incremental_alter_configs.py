@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): change single configs and leave the others alone (KIP-339).
+"""IncrementalAlterConfigs (key 44): change single configs and keep the others (KIP-339).
 
 v0-1 as in Kafka 4.4.
 """
@@ -36,7 +36,7 @@ from kohort.protocol.messages.incremental_alter_configs import (
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """One outcome per resource; a resource changes completely or not at all."""
+    """Alter each resource, completely or not at all."""
 
     def answer(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
         return AlterConfigsResourceResponse(

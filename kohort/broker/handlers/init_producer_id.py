@@ -1,11 +1,11 @@
-"""InitProducerId (key 22): an id for an idempotent producer, or for the one of a transactional id.
+"""InitProducerId (key 22): assign a producer id for idempotence, or for a transactional id.
 
-v0-5. Without a transactional id every request gets a fresh id at epoch 0; an id is never given out
-twice, not even across a crash. With one the producer gets the id's next epoch, and what its former
-instance has begun is aborted. From v3 a producer may name the epoch that it goes on from (KIP-360);
-PRODUCER_FENCED is told from v4 (KIP-588). Where transactions are not served a transactional id is
+v0-5. Without a transactional id every request gets a new id at epoch 0; an id is never assigned
+twice, even after a crash. With one the producer gets its id's next epoch, and any open transaction
+of a previous instance is aborted. From v3 a producer may name its current epoch (KIP-360);
+PRODUCER_FENCED is used from v4 (KIP-588). If transactions are disabled, a transactional id is
 answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which producers report at once, rather than an error
-that they would retry for ever. Two-phase commit (v6, KIP-939) is not served. The rules are in
+that they would retry for ever. Two-phase commit (v6, KIP-939) is not supported. The rules are in
 :mod:`kohort.broker.core.transaction.rules`.
 """
 
@@ -31,7 +31,7 @@ FENCED_SINCE: Final = 4
 def init_producer_id(
     ctx: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
-    """Hand out an id and its epoch."""
+    """Assign a producer id and its epoch."""
     if ctx.broker.access is not None:
         _check_allowed(ctx, ctx.broker.access, request.transactional_id)
     if request.transactional_id == "":
@@ -48,8 +48,8 @@ def init_producer_id(
 
 
 def _check_allowed(ctx: RequestContext, access: Access, transactional_id: str | None) -> None:
-    """Raise KafkaError unless the principal may have an id. Without a transactional one it may
-    where it may write to anything at all.
+    """Raise KafkaError unless the principal may have a producer id. Without a transactional id, it
+    needs permission to write to any topic.
     """
     if transactional_id is not None:
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
@@ -74,7 +74,7 @@ def _of_transactional_id(
             producer_epoch=result.producer_epoch,
         )
 
-    return ctx.broker.transactions.init_producer_id(transactional_id, asked).then(respond)
+    return ctx.broker.transactions.init_producer_id(transactional_id, asked).into(respond)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

@@ -1,8 +1,8 @@
-"""JoinGroup (key 11): become, or stay, a member of a group's next generation.
+"""JoinGroup (key 11): join, or rejoin, a group's next generation.
 
-v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible and with it the tag
-that states a reason as a number (ours), v7 protocol type in the answer, v8 a reason as text, v9
-skip assignment. The rules are in :mod:`kohort.broker.core.group.classic.join`.
+v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible, and with it Kohort's
+tag that states a reason as a number, v7 protocol type in the response, v8 a reason as text, v9 skip
+assignment. The rules are in :mod:`kohort.broker.core.group.classic.join`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 def join_group(
     ctx: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
-    """Usually held back until the join phase of the rebalance ends."""
+    """Join; usually answered at the end of the rebalance's join phase."""
     version = ctx.api_version
     if ctx.broker.access is not None and not ctx.may(
         Operation.READ, ResourceType.GROUP, request.group_id
@@ -56,7 +56,7 @@ def join_group(
             reason=state_reason(request.join_reason, request.reason),
         ),
     )
-    return ticket.then(_RESPONDERS[version])
+    return ticket.into(_RESPONDERS[version])
 
 
 def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
@@ -76,4 +76,4 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
 
 
 _RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
-"""By version. Made once, because thousands wait for their answers together."""
+"""By version. Created once, because thousands of members wait for their responses together."""

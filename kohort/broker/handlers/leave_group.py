@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members leave at once instead of timing out.
+"""LeaveGroup (key 13): members leave immediately instead of timing out.
 
 v0-5. v3 several members, also by instance id, each with its own error; v4 flexible; v5 a reason as
 text. The rules are in :mod:`kohort.broker.core.group.classic.leave`.
@@ -29,12 +29,12 @@ SEVERAL_MEMBERS_SINCE: Final = 3
 def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
-    """One result per member, in the order of the request; before v3 there is one member."""
+    """Remove members; one result each, in the order of the request. Before v3 there is only one."""
     if ctx.broker.access is not None:
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
-    # Several at a time are an administrator's, who fetches nothing.
+    # Requests with several members are from administrators, who fetch nothing.
     client = ctx.header.client_id or "", ctx.connection.peer_host
     unfetched_ms = ctx.broker.fetches.since_ms(*client) if len(members) == 1 else None
     ticket = ctx.broker.groups.leave(
@@ -44,7 +44,7 @@ def leave_group(
             for one in members
         ],
     )
-    return ticket.then(partial(_respond_for_several, members) if several else _respond_for_one)
+    return ticket.into(partial(_respond_for_several, members) if several else _respond_for_one)
 
 
 def _respond_for_one(result: LeaveResult) -> LeaveGroupResponse:

@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): the resources that DescribeConfigs can be asked about.
+"""ListConfigResources (key 74): the resources that DescribeConfigs supports.
 
-v0-1 as in Kafka 4.4: topics, this broker and its loggers. Of client-metrics subscriptions, which
-are all that v0 lists, and of groups with configs there are none.
+v0-1 as in Kafka 4.4: topics, this broker and its loggers. There are no client-metrics
+subscriptions, the only resources that v0 lists, and no group configs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kohort.protocol.messages.list_config_resources import (
 def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """All resources of the kinds that are asked for, of every kind if none is named."""
+    """List the resources of the requested types, of all types if none is given."""
     if ctx.broker.access is not None:
         ctx.require(Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
     if ctx.api_version == 0:

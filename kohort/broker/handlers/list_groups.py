@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-v0-5. v3 flexible, v4 state and a filter by state, v5 type and a filter by type. Filters take any
-case; a value that means nothing matches nothing, and no value matches everything.
+v0-5. v3 flexible, v4 state and a filter by state, v5 type and a filter by type. Filters ignore
+case; an unknown value matches nothing, and an empty filter matches everything.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
-"""The type of all groups that we have (KIP-848 brought others)."""
+"""The type of all groups here (KIP-848 introduced others)."""
 
 
 @handles(ListGroupsRequest, versions="0-5")
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """In no order that means anything."""
+    """List groups, in arbitrary order."""
     groups = ctx.broker.groups.host.groups() if _matches(CLASSIC, request.types_filter) else ()
     sees_all = ctx.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return ListGroupsResponse(

@@ -1,9 +1,9 @@
-"""ListOffsets (key 2): the offset that belongs to a time, or one of the ends of a log.
+"""ListOffsets (key 2): look up offsets by timestamp, or the ends of a log.
 
 v1-11 as in Kafka 4.4. With isolation level 1 (v2, KIP-98) the end is the last stable offset, and
-nothing is found behind it. Nothing is tiered: the local log start is the log start, the last tiered
-and the earliest pending upload offsets are -1. The timeout of v10 bounds remote lookups, which
-there are none of.
+nothing after it is found. There is no tiered storage: the local log start is the log start, the
+last tiered and the earliest pending upload offsets are -1. The timeout of v10 is for remote
+lookups, of which there are none.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _SPECIAL_SINCE: Final = {
     _LATEST_TIERED: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
 }
-"""What may be asked for instead of a time, and the version of the request since which it may."""
+"""Special values in place of a timestamp, and the request version that introduced them."""
 
 
 class _Found(NamedTuple):
-    """An offset and the time of its record; -1 for what does not apply, or is not there."""
+    """An offset and the timestamp of its record; -1 for what does not apply or does not exist."""
 
     offset: int = -1
     timestamp: int = -1
@@ -61,7 +61,7 @@ _NOT_FOUND: Final = _Found()
 
 
 class _Search(NamedTuple):
-    """A time that has to be looked up, and where the answer goes."""
+    """A timestamp to look up, and the response to fill in."""
 
     partition: Partition
     timestamp: int
@@ -89,7 +89,7 @@ class _Search(NamedTuple):
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Later[ListOffsetsResponse]:
-    """One answer per partition, though it be named twice; one that fails does so alone."""
+    """Look up each partition, even if it is named twice; partitions fail individually."""
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
         partitions = asked.setdefault(topic.name, {})
@@ -127,7 +127,9 @@ def _answer(
     asked: ListOffsetsPartition,
     searches: list[_Search],
 ) -> ListOffsetsPartitionResponse:
-    """The answer for one partition. What has to be looked up joins `searches`, and changes it."""
+    """Return the response for one partition. If a lookup is needed, it is added to `searches` and
+    fills the response later.
+    """
     answer = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, error_code=ErrorCode.NONE
     )
@@ -162,7 +164,7 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
 
 
 def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _Found:
-    """An end of the log, if `timestamp` asks for one that there is."""
+    """Return the end of the log that a special `timestamp` requests, if it does."""
     if timestamp == _LATEST:
         return _Found(partition.last_stable_offset if committed_only else partition.high_watermark)
     if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
@@ -173,7 +175,7 @@ def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _Foun
 async def _finish(
     ctx: RequestContext, response: ListOffsetsResponse, searches: list[_Search]
 ) -> ListOffsetsResponse:
-    """Look the times up, one after the other, on another thread."""
+    """Look the timestamps up, one after another, in another thread."""
     for search in searches:
         partition, answer = search.partition, search.answer
         try:

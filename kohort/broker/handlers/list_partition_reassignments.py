@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46): no partition is being moved.
+"""ListPartitionReassignments (key 46): always empty.
 
-v0 as in Kafka 4.4. There is one broker, and a move to it is over when it is asked for.
+v0 as in Kafka 4.4. There is one broker, so a reassignment to it is complete immediately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kohort.protocol.messages.list_partition_reassignments import (
 def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Nothing; Kafka passes over topics and partitions that there are not."""
+    """Return nothing; Kafka ignores topics and partitions that do not exist."""
     if ctx.broker.access is not None:
         ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     del request

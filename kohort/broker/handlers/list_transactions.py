@@ -1,8 +1,8 @@
 """ListTransactions (key 66): the transactional ids of this broker (KIP-664).
 
-v0-2. v1 those whose transaction began long ago (KIP-994), v2 those whose id matches a pattern
-(KIP-1152), which is matched without backtracking; what is understood of patterns is in
-:mod:`kohort.broker.core.transaction.patterns`.
+v0-2. v1 a filter by duration (KIP-994), v2 a filter by a pattern for ids (KIP-1152), which is
+matched without backtracking; :mod:`kohort.broker.core.transaction.patterns` describes the supported
+patterns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kohort.protocol.messages.list_transactions import (
 async def list_transactions(
     ctx: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """In no order that means anything; over several turns, as there may be many."""
+    """List transactions in arbitrary order; over several loop iterations, as there may be many."""
     wanted = ListFilter(
         states=frozenset(request.state_filters),
         producer_ids=frozenset(request.producer_id_filters),

@@ -1,8 +1,9 @@
-"""Metadata (key 3): brokers, topics, partitions and who leads them.
+"""Metadata (key 3): brokers, topics, partitions and their leaders.
 
-v0-13 as in Kafka 4.4. A topic that does not exist is created when the client allows it and
-auto.create.topics.enable says so. Kafka answers UNKNOWN_TOPIC_OR_PARTITION meanwhile, because its
-controller is elsewhere; here the topic is in the same answer, which saves the client a back-off.
+v0-13 as in Kafka 4.4. A topic that does not exist is created if the client allows it and
+auto.create.topics.enable is set. Kafka then answers UNKNOWN_TOPIC_OR_PARTITION at first, because
+its controller is elsewhere; here the topic is in the same response, which saves the client a
+backoff.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
     cluster_operations,
     topic_operations,
 )
+from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
@@ -37,16 +39,16 @@ from kohort.protocol.messages.metadata import (
 from kohort.protocol.types import ZERO_UUID
 
 LOOKUP_BY_ID_SINCE: Final = 12
-"""v10 and v11 have the field, and Kafka refuses to be asked by it."""
+"""v10 and v11 have the topic id field, but Kafka refuses lookups by it."""
 EMPTY_IS_NONE_SINCE: Final = 1
 NO_LEADER: Final = -1
 _DESCRIBE: Final = Operation.DESCRIBE
 _TOPIC: Final = ResourceType.TOPIC
 _NOT_ALLOWED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _Denied: TypeAlias = dict[str | bytes | None, MetadataResponseTopic]
-"""By name or id, as they are asked for."""
+"""By name or id, whichever is used in the request."""
 TOPICS_REMEMBERED_MAX: Final = 50
-"""In a question whose answer is kept; each is of up to 249 characters."""
+"""Topics in a request whose response is cached; each name has up to 249 characters."""
 
 
 @handles(
@@ -57,7 +59,7 @@ TOPICS_REMEMBERED_MAX: Final = 50
 def metadata(
     ctx: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | EncodedResponse | Later[MetadataResponse]:
-    """Describe what is asked for; waits only where topics are created."""
+    """Return metadata; waits only if topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
         every = ctx.broker.topics.all()
@@ -82,7 +84,9 @@ def metadata(
 def _question(
     ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
 ) -> tuple[object, ...] | None:
-    """All that the answer depends on beside the topics; None if that is too much to remember."""
+    """Return everything that determines the response, except the topics; None if the request is too
+    large for the cache.
+    """
     if len(asked) > TOPICS_REMEMBERED_MAX:
         return None
     return (
@@ -98,7 +102,7 @@ def _question(
 def _keep(
     ctx: RequestContext, question: tuple[object, ...], response: MetadataResponse
 ) -> MetadataResponse | EncodedResponse:
-    """The answer as it will be given to the same question again, unless there are errors in it."""
+    """Cache the response for requests of the same question, unless it contains errors."""
     topics = []
     for told in response.topics:
         topic = ctx.broker.topics.get_by_id(told.topic_id)
@@ -116,15 +120,20 @@ async def _create_and_respond(
     missing: list[str],
     denied: _Denied,
 ) -> MetadataResponse:
-    # What cannot be created is answered like a topic that is not there, as Kafka does.
-    await ctx.broker.topics.changes.create_topics([NewTopic(name=name) for name in missing])
-    return _respond(ctx, request, _look_up_all(ctx, asked, denied))
+    # A topic that cannot be created is answered like one that does not exist, as in Kafka.
+    mutations = Mutations(ctx, is_strict=False)
+    await ctx.broker.topics.changes.create_topics(
+        [NewTopic(name=name) for name in missing], charge=mutations.take
+    )
+    response = _respond(ctx, request, _look_up_all(ctx, asked, denied))
+    response.throttle_time_ms = mutations.throttle_ms
+    return response
 
 
 def _denied(
     ctx: RequestContext, request: MetadataRequest, asked: list[MetadataRequestTopic]
 ) -> _Denied:
-    """What is told of topics that the principal may not know of, or that it may not create."""
+    """Return the responses for topics that the principal may not describe or create."""
     told: _Denied = {}
     for one in _distinct(asked):
         name = one.name
@@ -167,7 +176,7 @@ def _to_be_created(
         and topic.name is not None
         and ctx.broker.topics.get(topic.name) is None
         and name_problem(topic.name) is None
-        # The broker makes its own topics, in its own way, when it needs them.
+        # Internal topics are created by the broker itself when it needs them.
         and topic.name not in {*INTERNAL_TOPICS, CLUSTER_METADATA}
     ]
 
@@ -180,7 +189,9 @@ def _distinct(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
 
 
 def _named(topic: MetadataRequestTopic) -> str | bytes | None:
-    """By what it is looked up. A name beside an id says nothing, and could be of any length."""
+    """The key for the lookup. A name sent together with an id is ignored, and could have any
+    length.
+    """
     return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
 
 
@@ -231,9 +242,9 @@ def _found(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:
 def _describe(
     index: int, node_id: int, leader_epoch: int, *, is_online: bool
 ) -> MetadataResponsePartition:
-    """One partition. Nearly always the same, so it is made once; it is not changed afterwards.
+    """Return a partition's metadata. Cached, as nearly all are equal; not modified afterwards.
 
-    For all topics of a broker with ten thousand partitions this takes nine tenths off the time.
+    For all topics of a broker with ten thousand partitions this saves nine tenths of the time.
     """
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if is_online else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -1,8 +1,8 @@
-"""OffsetCommit (key 8): a member, or a client outside of all groups, records how far it has read.
+"""OffsetCommit (key 8): a member, or a client without membership, commits offsets.
 
-v2-10. v5 drops the retention time, v6 leader epoch, v7 instance id, v8 flexible, v9 may say that
-there is no such group, v10 topic ids instead of names. Partitions that do not exist are answered
-here; the rules for the others are in :mod:`kohort.broker.core.group.offsets.commit`.
+v2-10. v5 drops the retention time, v6 leader epoch, v7 instance id, v8 flexible, v9 may answer
+GROUP_ID_NOT_FOUND, v10 topic ids instead of names. Partitions that do not exist are answered here;
+the rules for the others are in :mod:`kohort.broker.core.group.offsets.commit`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ GROUP_ID_NOT_FOUND_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
 
 ENCODED_SUCCESSES_MAX: Final = 500
-"""Encoded responses without an error that are kept, one for each list of partitions committed."""
+"""How many encoded responses without errors are cached, one for each list of committed
+partitions."""
 
 ENCODED_PARTITIONS_MAX: Final = 16
-"""Partitions in a response that is kept. All of them exist, so topics' names are 249 bytes at most,
-and what is kept is some 5 MB at most."""
+"""Partitions in a cached response. All of them exist, so topic names have at most 249 bytes, and
+the cache takes at most some 5 MB."""
 
 _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 """Name, id and partition indexes of each topic, in the order of the request; hashable."""
@@ -60,7 +61,7 @@ _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
-    """Answered when the offsets that could be stored are durable."""
+    """Commit offsets; answered when those that could be stored are durable."""
     if ctx.broker.access is not None:
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     version = ctx.header.api_version
@@ -76,7 +77,7 @@ def offset_commit(
         assert len(result.errors) == len(offsets)
         requested = _requested_topics(request)
         if any(result.errors) or len(offsets) != len(errors):
-            # The group's errors are those of `offsets`, in order: they take the places of NONE.
+            # The group's errors are those of `offsets`, in order: they replace NONE.
             of_group = iter(result.errors)
             return _respond(requested, [error or next(of_group) for error in errors])
         if len(offsets) <= ENCODED_PARTITIONS_MAX:
@@ -94,7 +95,7 @@ def offset_commit(
         ),
         may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )
-    return ticket.then(complete)
+    return ticket.into(complete)
 
 
 def look_up(
@@ -105,13 +106,13 @@ def look_up(
     *,
     by_id: bool,
 ) -> None:
-    """Find one topic of an OffsetCommit or a TxnOffsetCommit, and its partitions.
+    """Look up one topic of an OffsetCommit or a TxnOffsetCommit, and its partitions.
 
-    Appends one error for each of its partitions to `errors`; and to `offsets`, for each whose error
-    is NONE, what the group is to store.
+    Appends one error for each of its partitions to `errors`; and for each whose error is NONE, the
+    offset to store to `offsets`.
 
     Args:
-        by_id: the request names the topic by its id.
+        by_id: whether the request identifies the topic by id.
     """
     if by_id:
         topic, error = ctx.broker.topics.get_by_id(requested.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
@@ -119,7 +120,7 @@ def look_up(
         topic = ctx.broker.topics.get(requested.name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if ctx.broker.access is not None and (topic is not None or not by_id):
-        # An id that means nothing is no secret.
+        # An unknown id reveals nothing.
         name = requested.name if topic is None else topic.name
         if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
             errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
@@ -147,11 +148,11 @@ def look_up(
 
 
 def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:
-    """The topics that have partitions; like Kafka, the response leaves out the others."""
+    """Return the topics that have partitions; as in Kafka, the response omits the others."""
     topics = []
     for topic in request.topics:
         if topic.partitions:
-            # Not a comprehension: in Python 3.11 that is one more function call for each commit.
+            # Not a comprehension: in Python 3.11 that would be another function call per commit.
             indexes: list[int] = []
             for partition in topic.partitions:
                 indexes.append(partition.partition_index)  # noqa: PERF401
@@ -163,8 +164,8 @@ def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:
 def _encoded_success(version: int, requested: _RequestedTopics) -> EncodedResponse:
     """Encode the response to a commit all of whose partitions were stored.
 
-    Kept, because a client commits the same partitions again and again. To be called only for
-    ENCODED_PARTITIONS_MAX partitions at most, which bounds what is kept.
+    Cached, because a client commits the same partitions again and again. To be called only for at
+    most ENCODED_PARTITIONS_MAX partitions, which bounds the cache.
     """
     no_errors = [ErrorCode.NONE] * sum(len(partitions) for *_, partitions in requested)
     response = _respond(requested, no_errors)
@@ -172,8 +173,8 @@ def _encoded_success(version: int, requested: _RequestedTopics) -> EncodedRespon
 
 
 def _respond(requested: _RequestedTopics, errors: Iterable[ErrorCode]) -> OffsetCommitResponse:
-    """Make the response. A topic that the request lists several times is listed once, with all its
-    partitions.
+    """Create the response. A topic that the request lists several times is listed once, with all
+    its partitions.
 
     Args:
         errors: one for each partition of `requested`, in order.

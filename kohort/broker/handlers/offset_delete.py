@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47): forget a group's positions in some partitions.
+"""OffsetDelete (key 47): delete a group's offsets of some partitions.
 
-v0. Positions of a topic that is gone cannot be deleted this way; they go with the topic. The rules
-are in :mod:`kohort.broker.core.group.offsets.removal`.
+v0. Offsets of a deleted topic cannot be deleted this way; they are deleted with the topic. The
+rules are in :mod:`kohort.broker.core.group.offsets.removal`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kohort.protocol.messages.offset_delete import (
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """The answer so far, and what is left for the group to decide."""
+    """The response so far, and the partitions that the group has to decide on."""
 
     response: OffsetDeleteResponse
     partitions: list[TopicPartition] = field(default_factory=list)
     open: list[OffsetDeleteResponsePartition] = field(default_factory=list)
-    """The answers to `partitions`."""
+    """The responses for `partitions`."""
 
     def complete(self, result: DeleteOffsetsResult) -> OffsetDeleteResponse:
-        """Fill in what the group says; an error of the whole leaves nothing else."""
+        """Fill in the group's results; a group-level error replaces everything else."""
         if result.error:
             return OffsetDeleteResponse(error_code=result.error, topics=[])
         for answer, error in zip(self.open, result.partitions, strict=True):
@@ -45,14 +45,14 @@ class _Draft:
 def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
-    """Answered when what could be deleted is gone for good."""
+    """Delete offsets; answered when that is durable."""
     if ctx.broker.access is not None:
         ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
     draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
     for topic in request.topics:
         _add_topic(ctx, draft, topic)
-    # The group has its say even if no partition is left: it may not exist.
-    return ctx.broker.groups.delete_offsets(request.group_id, draft.partitions).then(draft.complete)
+    # The group is asked even if no partition is left: it may not exist.
+    return ctx.broker.groups.delete_offsets(request.group_id, draft.partitions).into(draft.complete)
 
 
 def _add_topic(ctx: RequestContext, draft: _Draft, asked: OffsetDeleteRequestTopic) -> None:

@@ -1,11 +1,11 @@
-"""OffsetFetch (key 9): where a group, from v8 several groups, will go on reading.
+"""OffsetFetch (key 9): the committed offsets of a group, from v8 of several groups.
 
 v1-10. v2 null for all topics and a top-level error, v5 leader epoch, v6 flexible, v7
-require-stable, v8 several groups, v9 member id and epoch (of no meaning for classic groups), v10
-topic ids instead of names. Only durable positions are told, and only to the topic that they were
-committed for, not to another that has the name by now. A partition without a commit has
-offset -1, which is no error; an open transaction with a position is one for clients that ask for
-stable ones.
+require-stable, v8 several groups, v9 member id and epoch (ignored for classic groups), v10 topic
+ids instead of names. Only durable offsets are returned, and only for the topic that they were
+committed for, not for another one that has its name now. A partition without a commit has offset
+-1, which is no error; a pending transactional offset is an error for clients that require stable
+ones.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ TOPIC_IDS_SINCE: Final = 10
 
 
 _Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
-"""Positions that are asked for: a topic's name (None for a topic id that means nothing here), the
-id to be answered, the id of the topic that has the name now (zero without one), partitions.
-"""
+"""The requested offsets: a topic's name (None for an unknown topic id), the id for the response,
+the id of the topic that has the name now (zero without one), partitions."""
 
 
 @handles(
@@ -62,7 +61,7 @@ id to be answered, the id of the topic that has the name now (zero without one),
     ),
 )
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Reads only; never waits."""
+    """Return committed offsets; never waits."""
     stable = request.require_stable
     if ctx.api_version >= SEVERAL_GROUPS_SINCE:
         groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients notice truncation.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, for detecting truncation.
 
-v2-4. A partition has one epoch, which ends with what consumers see of its log; a log that was taken
-over from a cluster has those of its leaders there as well. A later one has no end.
+v2-4. A partition has one epoch, which ends at the high watermark; a log that was taken over from a
+cluster also has its previous leaders' epochs. Later epochs have no end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """One answer per partition."""
+    """Answer each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

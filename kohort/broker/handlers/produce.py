@@ -1,13 +1,13 @@
-"""Produce (key 0): append one batch to each of the partitions named.
+"""Produce (key 0): append one batch to each of the named partitions.
 
-v3-13; versions 0 to 2 are advertised and not served, as Kafka 4 does it, because an old feature
-check of librdkafka looks for version 0. Partitions fail alone. acks=1 and acks=all differ only
-where the configuration forces records to disk: acks=all waits for that in the purgatory.
+v3-13; versions 0 to 2 are advertised but not supported, as in Kafka 4, because an old feature check
+of librdkafka looks for version 0. Partitions fail individually. acks=1 and acks=all differ only if
+the configuration forces records to disk: acks=all waits for that in the purgatory.
 
-With acks=0 there is no answer; the client is told of a failure by closing its connection.
+With acks=0 there is no response; a failure is signalled by closing the connection.
 
-Batches of a transaction are appended behind the others, together, once the coordinator has said
-that they may be: :mod:`kohort.broker.handlers.shared.in_transaction`.
+Batches of a transaction are appended after the others, together, once the coordinator has verified
+them: :mod:`kohort.broker.handlers.shared.in_transaction`.
 """
 
 from __future__ import annotations
@@ -60,33 +60,33 @@ ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 
 _ATTRIBUTES: Final = slice(21, 23)
-"""Where a batch of the present format has them: behind offset, length, epoch, magic and CRC."""
+"""The attributes of a batch in the current format: after offset, length, epoch, magic and CRC."""
 
 TURN_MS: Final = 5
-"""How long a request appends batches before the loop gets to its other connections."""
+"""How long a request appends batches before the event loop handles other connections."""
 
 
 class _Pause(Enum):
-    """Where a request leaves off for a turn of the loop."""
+    """The points at which a request yields to the event loop."""
 
     BETWEEN_BATCHES = auto()
     BEFORE_LARGE_BATCH = auto()
-    """What follows may hold much memory, so only one request at a time goes on from here."""
+    """Validation may take much memory, so only one request at a time proceeds beyond this point."""
     WITHIN_LARGE_BATCH = auto()
 
 
 _AppendSteps: TypeAlias = Generator[_Pause | Later[None], None, "_Outcome"]
-"""Where a request leaves off it says why, or what it waits for."""
+"""Yields the kind of pause, or what to wait for."""
 
 
 @dataclass(slots=True, eq=False)
 class _Outcome:
-    """What became of a request so far."""
+    """The results of a request so far."""
 
     response: ProduceResponse
     pending: list[PendingAppend] = field(default_factory=list)
     in_transaction: list[Candidate] = field(default_factory=list)
-    """Batches that are appended together, when all have been looked at."""
+    """Batches that are appended together after all have been validated."""
 
 
 def _is_answered(request: ProduceRequest) -> bool:
@@ -115,7 +115,7 @@ def _is_answered(request: ProduceRequest) -> bool:
 def produce(
     ctx: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Later[ProduceResponse] | Later[ProduceResponse | None] | None:
-    """Append at once; what takes long is continued in a task."""
+    """Append at once; anything that takes long is continued in a task."""
     if ctx.broker.access is not None and any(map(_is_transactional, request.topic_data)):
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -140,7 +140,7 @@ async def _continue(
 async def _finish(
     steps: _AppendSteps, pause: _Pause | Later[None], large_batch: asyncio.Lock
 ) -> _Outcome:
-    """Go on in turns of a few milliseconds; `large_batch` is held for as long as it has to be."""
+    """Continue in turns of a few milliseconds; `large_batch` is held only while needed."""
     is_holding = False
     try:
         while True:
@@ -166,7 +166,7 @@ async def _finish(
 
 
 def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
-    """Append batch by batch; yields wherever the loop should get a turn."""
+    """Append batch by batch; yields wherever the event loop should get a turn."""
     outcome = _Outcome(ProduceResponse(responses=[]))
     piece = Slice(ctx.broker.clock, TURN_MS)
     for topic_data in request.topic_data:
@@ -206,12 +206,12 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
 def _is_denied(ctx: RequestContext, data: TopicProduceData, topic: Topic | None) -> bool:
     if ctx.api_version < TOPIC_IDS_SINCE:
         return not ctx.may(Operation.WRITE, ResourceType.TOPIC, data.name)
-    # An id that means nothing is no secret.
+    # An unknown id reveals nothing.
     return topic is not None and not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
 
 
 def _is_transactional(data: TopicProduceData) -> bool:
-    """Whether any of its batches says so; those that cannot be read do not."""
+    """Whether any of its batches is transactional; unreadable ones are not."""
     return any(
         one.records is not None
         and len(one.records) > _ATTRIBUTES.stop
@@ -228,7 +228,7 @@ def _append(
     answer: PartitionProduceResponse,
     outcome: _Outcome,
 ) -> Generator[_Pause, None, None]:
-    """Validate and append one batch, and put the result into ``answer``."""
+    """Validate and append one batch, and fill in ``answer``."""
     wall_ms = ctx.broker.clock.wall_ms()
     terms = ProduceTerms(
         api_version=ctx.api_version,
@@ -275,7 +275,7 @@ def _append_valid(
     wall_ms: int,
     is_first_of_epoch_zero: bool = False,
 ) -> None:
-    """Append one batch that was found to be valid. Raises KafkaError."""
+    """Append a batch that has been found valid. Raises KafkaError."""
     partition.check_online()
     answer.log_start_offset = partition.log.log_start_offset
     try:
@@ -334,7 +334,7 @@ def _refuse(
 def _judge(
     ctx: RequestContext, partition: Partition, data: PartitionProduceData, terms: ProduceTerms
 ) -> Generator[_Pause, None, Verdict]:
-    """Validate a batch, at once if it is no large one."""
+    """Validate a batch; at once unless it is large."""
     policy = ctx.broker.validation
     steps = validation_steps(data.records, partition.config, terms, policy)
     verdict: Verdict
@@ -343,8 +343,8 @@ def _judge(
     except StopIteration as done:
         verdict = done.value
         return verdict
-    # Begin again when no other request is at a large batch: what has been inflated until here must
-    # not be kept for each request that waits.
+    # Start over when no other request validates a large batch: the data decompressed so far must
+    # not be kept for each waiting request.
     steps.close()
     yield _Pause.BEFORE_LARGE_BATCH
     steps = validation_steps(data.records, partition.config, terms, policy)
@@ -379,7 +379,7 @@ def _answer(
 
 
 def _first_failure(response: ProduceResponse) -> str | None:
-    """Which partition was refused first, and why: for the log, there being no answer."""
+    """The first refused partition, and the reason: for the log, because there is no response."""
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code:

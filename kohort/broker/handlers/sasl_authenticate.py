@@ -1,6 +1,6 @@
-"""SaslAuthenticate (key 36): one step of the exchange that SaslHandshake began.
+"""SaslAuthenticate (key 36): one step of the exchange started by SaslHandshake.
 
-v1 tells how long the session lasts (KIP-368), v2 is flexible. The mechanisms' rules are in
+v1 returns the session lifetime (KIP-368), v2 is flexible. The rules of the mechanisms are in
 `kohort.broker.core.security`.
 """
 
@@ -26,13 +26,13 @@ NOT_NOW = Verdict(
 def sasl_authenticate(
     ctx: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse | Later[SaslAuthenticateResponse]:
-    """Wait while a password is checked, and before a failure is told."""
+    """Process a token; waits while a password is checked, and before a failure is reported."""
     authentication = ctx.connection.authentication
     if authentication is None:
         return _response(NOT_NOW)
     verdict = authentication.take(bytes(request.auth_bytes))
     if isinstance(verdict, Later):
-        return verdict.then(_response)
+        return verdict.into(_response)
     return _response(verdict)
 
 

@@ -1,7 +1,7 @@
-"""SaslHandshake (key 17): choose how to authenticate.
+"""SaslHandshake (key 17): choose an authentication mechanism.
 
-v0 is followed by bare tokens, v1 by SaslAuthenticate requests (KIP-152). Which requests may come
-when is for `kohort.broker.security.gate`.
+v0 is followed by bare tokens, v1 by SaslAuthenticate requests (KIP-152).
+`kohort.broker.security.gate` enforces the order of requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 
 @handles(SaslHandshakeRequest, versions="0-1")
 def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """ILLEGAL_SASL_STATE where there is nothing to authenticate, or no more."""
+    """Choose a mechanism; ILLEGAL_SASL_STATE if authentication is complete or not required."""
     authentication = ctx.connection.authentication
     if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, every member gets its part.
+"""SyncGroup (key 14): the leader submits the assignment, every member gets its part.
 
 v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions. The rules are in
 :mod:`kohort.broker.core.group.classic.sync`.
@@ -23,7 +23,7 @@ PROTOCOL_REQUIRED_SINCE: Final = 5
 def sync_group(
     ctx: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
-    """Held back until the leader has handed in the assignment and it is durable."""
+    """Sync; answered when the leader's assignment is durable."""
     version = ctx.api_version
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
@@ -41,7 +41,7 @@ def sync_group(
             assignments={share.member_id: share.assignment for share in request.assignments},
         ),
     )
-    return ticket.then(_respond)
+    return ticket.into(_respond)
 
 
 def _respond(result: SyncResult) -> SyncGroupResponse:

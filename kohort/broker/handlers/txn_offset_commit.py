@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (key 28): positions that hold once the producer's transaction commits (KIP-98).
+"""TxnOffsetCommit (key 28): commit offsets as part of a producer's transaction (KIP-98).
 
-v0-6. v3 names the member and its generation (KIP-447), v4 may say TRANSACTION_ABORTABLE, v5 adds
-the group's partition of __consumer_offsets to the transaction, which AddOffsetsToTxn does before it
-(KIP-890), v6 topic ids instead of names. Partitions that do not exist are answered here; the
-transaction is asked about next, and the group last, whose rules are in
+v0-6. v3 member id and generation (KIP-447), v4 may answer TRANSACTION_ABORTABLE, v5 adds the
+group's partition of __consumer_offsets to the transaction, for which earlier versions need
+AddOffsetsToTxn (KIP-890), v6 topic ids instead of names. Partitions that do not exist are answered
+here; the transaction is checked next, and the group last. The group's rules are in
 :mod:`kohort.broker.core.group.classic.commit` and :mod:`kohort.broker.core.group.offsets.pending`.
 """
 
@@ -53,7 +53,7 @@ FLOW: Final = Flow(
         ErrorCode.PRODUCER_FENCED: (Told(ErrorCode.INVALID_PRODUCER_EPOCH),),
     },
 )
-"""What the transactions are asked, and what is told."""
+"""How this API uses transactions, and the errors that it returns."""
 
 
 @handles(
@@ -73,7 +73,7 @@ FLOW: Final = Flow(
 async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Answered when what could be stored is durable."""
+    """Commit offsets; answered when those that could be stored are durable."""
     if ctx.broker.access is not None:
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
@@ -122,7 +122,9 @@ async def txn_offset_commit(
 async def _put_into_transaction(
     producer: TransactionalProducer, places: Sequence[TopicPartition]
 ) -> None:
-    """Return when the partitions are in the transaction. Raises KafkaError: they cannot be."""
+    """Return when the partitions are in the transaction.
+    Raises KafkaError if they cannot be added.
+    """
     settling = producer.settling()
     if settling is not None:
         await settling
@@ -142,13 +144,12 @@ def _respond(
     refusals: Sequence[ErrorCode],
     decided: Sequence[ErrorCode] = (),
 ) -> TxnOffsetCommitResponse:
-    """In the order in which Kafka answers: what it refuses itself comes first, and then what is
-    asked of a topic in several places is answered in one. It says nothing of a topic without
-    partitions.
+    """Create the response in Kafka's order: first what was refused here; partitions of a topic that
+    is listed several times are merged. Topics without partitions are omitted.
 
     Args:
-        refusals: one for each partition; NONE for those that the group has decided on.
-        decided: what it has decided, in their order.
+        refusals: one error for each partition; NONE for those that the group decided on.
+        decided: the group's results, in order.
     """
     left = iter(decided)
     answer = TxnOffsetCommitResponse(topics=[])
@@ -166,7 +167,7 @@ def _respond(
 
 
 _Outcomes: TypeAlias = Sequence[tuple[int, ErrorCode]]
-"""Partitions and what they are told."""
+"""Partitions and their errors."""
 
 
 def _split(

@@ -1,7 +1,7 @@
-"""UpdateFeatures (key 57): there is no feature whose level could be changed.
+"""UpdateFeatures (key 57): no feature has a level that can be changed.
 
-v0-2 as in Kafka 4.4, which refuses a feature that it does not know in the same way. What this
-broker supports, it always does.
+v0-2 as in Kafka 4.4, which refuses unknown features in the same way. The features that this broker
+supports are always enabled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kohort.protocol.messages.update_features import UpdateFeaturesRequest, Upda
 
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Refuse them together, as one that fails fails all."""
+    """Refuse all updates together, since one failure fails all."""
     if ctx.broker.access is not None:
         ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     if not request.feature_updates:

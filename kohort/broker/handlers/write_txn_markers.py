@@ -1,10 +1,10 @@
-"""WriteTxnMarkers (key 27): markers that end transactions in partitions, of any producer.
+"""WriteTxnMarkers (key 27): write transaction markers to partitions, for any producer.
 
-v1-2. Here coordinator and partitions are one broker, so the only ones to send this are operators
-with a transaction that hangs (`Admin.abortTransaction`). v2 says whether the marker's epoch is the
-one after the batches' (KIP-1228); versions above 2 count as 2. A negative epoch or version is
-INVALID_REQUEST, where Kafka says UNKNOWN_SERVER_ERROR. On __consumer_offsets what the producer has
-committed for groups is decided as well.
+v1-2. Coordinator and partitions are on one broker here, so this is used only by operators with a
+hanging transaction (`Admin.abortTransaction`). v2 says whether the marker's epoch is the one after
+the batches' (KIP-1228); versions above 2 count as 2. A negative epoch or version is
+INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR. On __consumer_offsets the marker also
+decides on the producer's pending offsets.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from kohort.protocol.records.control import ControlType
 async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Answered when all markers are durable: once per producer and partition, of several markers
-    for the last.
+    """Write the markers; answered when all are durable: one result per producer and partition, the
+    last one if there are several markers.
     """
     if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)

@@ -1,1 +1,1 @@
-"""The second edge: HTTP on a port of its own, for metrics and for probes."""
+"""The second edge: HTTP on its own port, for metrics, probes and pages."""

@@ -1,21 +1,28 @@
-"""One HTTP connection: requests in, pages asked, answers out, until either side has enough.
+"""One HTTP connection: reads requests, calls pages and writes answers, until either side ends it.
 
 h11 is the protocol: it parses strictly, bounds the head of a request and knows when a connection
-can be used again. This shell adds the socket and the clock. Every wait has an end, and what a peer
-can make us hold is bounded by `HttpLimits`.
+can be used again. This shell adds the socket and the clock. Every wait has a timeout, and
+`HttpLimits` bounds the memory that a peer can use.
 
 Request bodies are refused: no page takes one.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
 import h11
 
-from kohort.broker.http.messages import HttpRequest, HttpResponse, Page
+from kohort.broker.http.messages import (
+    Answer,
+    AnyPage,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -23,33 +30,37 @@ _READ_BYTES: Final = 16 * 1024
 
 
 class HttpLimits(NamedTuple):
-    """What a peer may ask of the HTTP port. Some scrapers and some probes are all it is for."""
+    """Limits for peers of the HTTP port, which serves some scrapers, probes and people."""
 
     connections_max: int = 32
-    """When one more comes, it takes the place of one that does nothing; see `HttpServer`."""
+    """Beyond it, a new connection replaces an idle one; see `HttpServer`."""
     head_bytes_max: int = 16 * 1024
-    """Request line and headers."""
+    """Maximum size of request line and headers."""
     head_timeout_s: float = 10.0
-    """From the first byte of a request to the end of its headers, however steadily they drip."""
+    """Time from the first byte of a request to the end of its headers, even if they arrive
+    steadily."""
     idle_timeout_s: float = 120.0
-    """Between requests; longer than any scrape interval in use, so that scrapers can stay."""
+    """Time between requests; longer than any usual scrape interval, so that scrapers stay
+    connected."""
     answer_timeout_s: float = 60.0
-    """What a page may take."""
+    """Time for a page to answer."""
     write_timeout_s: float = 30.0
-    """What the peer may take to read an answer."""
+    """Time for the peer to read an answer."""
 
 
 class Phase(IntEnum):
-    """What a connection is at; the lower, the less is lost when it ends now."""
+    """Phases of a connection; the lower, the less is lost if it is closed."""
 
     IDLE = 0
     """Between requests, or before the first."""
     HEAD = 1
     """A request has begun to arrive."""
-    WRITING = 2
-    """The peer has not taken all of its answer."""
-    ANSWERING = 3
-    """A page is at work."""
+    STREAMING = 2
+    """Sending a stream; a client that is cut off reconnects."""
+    WRITING = 3
+    """The peer has not read all of its answer."""
+    ANSWERING = 4
+    """A page is running."""
 
 
 class HttpConnection:
@@ -59,28 +70,30 @@ class HttpConnection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        page_of: Page,
+        page_of: AnyPage,
         limits: HttpLimits,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._page_of = page_of
+        peer = writer.get_extra_info("peername")
+        self._ip = str(peer[0]) if peer else ""
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes_max)
         self._loop = asyncio.get_running_loop()
         self.phase = Phase.IDLE
         self.since_s = self._loop.time()
-        """When the phase began."""
+        """Time at which the phase began."""
         self._is_head = False
-        """An answer to HEAD tells the length of its body and leaves it out."""
+        """Whether the request is HEAD: the answer has the length of its body, but no body."""
 
     async def serve(self) -> None:
-        """Return when the connection is over, for whatever reason."""
+        """Serve requests; return when the connection has ended, for any reason."""
         try:
             while await self._serve_request():
                 self._http.start_next_cycle()
         except (TimeoutError, ConnectionError, asyncio.CancelledError) as error:
-            # Its end may be stuck behind an answer that the client does not read.
+            # Closing could wait for an answer that the client does not read.
             self._writer.transport.abort()
             if isinstance(error, asyncio.CancelledError):
                 raise
@@ -92,7 +105,7 @@ class HttpConnection:
         self.since_s = self._loop.time()
 
     async def _serve_request(self) -> bool:
-        """Answer one request; False if it was the last, or if there was none."""
+        """Answer one request; return False if it was the last, or if there was none."""
         try:
             request = await self._read_request()
         except h11.RemoteProtocolError as error:
@@ -103,15 +116,19 @@ class HttpConnection:
         if self._http.their_state not in {h11.DONE, h11.MUST_CLOSE}:
             await self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no page takes a body")
             return False
-        await self._send(await self._answer(request))
+        answer = await self._answer(request)
+        if not isinstance(answer, HttpResponse):
+            await self._stream(answer)
+            return False
+        await self._send(answer)
         return self._http.our_state is h11.DONE
 
     async def _read_request(self) -> HttpRequest | None:
-        """The next request, None if the peer has gone.
+        """Return the next request, None if the peer has disconnected.
 
         Raises:
-            h11.RemoteProtocolError: what came is not HTTP/1.1, or too long.
-            TimeoutError: the peer is silent, or does not come to the end of its headers.
+            h11.RemoteProtocolError: the bytes are not HTTP/1.1, or too long. TimeoutError: the peer
+            is silent, or does not finish its headers.
         """
         if not self._http.trailing_data[0]:
             self._enter(Phase.IDLE)
@@ -123,20 +140,32 @@ class HttpConnection:
                 await self._receive()
         if not isinstance(event, h11.Request):
             return None
-        # If there is no body this is the end of the request, and h11 moves on to it.
+        # If there is no body, this is the end of the request.
         self._http.next_event()
         self._is_head = event.method == b"HEAD"
         path, _, query = event.target.decode("ascii").partition("?")
-        accept = [value.decode("latin-1") for name, value in event.headers if name == b"accept"]
-        host = [value.decode("latin-1") for name, value in event.headers if name == b"host"]
+
+        def header(wanted: bytes) -> str:
+            found = [value.decode("latin-1") for name, value in event.headers if name == wanted]
+            return ",".join(found)
+
         return HttpRequest(
-            event.method.decode("ascii"), path, query, ",".join(accept), host=",".join(host)
+            event.method.decode("ascii"),
+            path,
+            query,
+            header(b"accept"),
+            host=header(b"host"),
+            if_none_match=header(b"if-none-match"),
+            accept_encoding=header(b"accept-encoding"),
+            fetch_site=header(b"sec-fetch-site"),
+            authorization=header(b"authorization"),
+            ip=self._ip,
         )
 
     async def _receive(self) -> None:
         self._http.receive_data(await self._reader.read(_READ_BYTES))
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
+    async def _answer(self, request: HttpRequest) -> Answer:
         self._enter(Phase.ANSWERING)
         try:
             async with asyncio.timeout(self._limits.answer_timeout_s):
@@ -150,26 +179,59 @@ class HttpConnection:
             response = HttpResponse.text(status, reason, ("Connection", "close"))
             await self._send(response)
 
+    async def _stream(self, stream: HttpStream) -> None:
+        """Send chunks until there are no more, or until the client disconnects.
+
+        Raises:
+            TimeoutError: the client does not read them.
+        """
+        self._enter(Phase.STREAMING)
+        # A client of a stream sends nothing more: any input is its end.
+        ended = self._loop.create_task(self._reader.read(1), name="end of a client")
+        ended.add_done_callback(lambda _: stream.close())
+        try:
+            head = _head(HTTPStatus.OK, stream.content_type, None, stream.headers)
+            await self._write([self._http.send(head) or b""])
+            while (chunk := await stream.wait_chunk()) is not None:
+                parts = self._http.send_with_data_passthrough(h11.Data(data=chunk)) or ()
+                await self._write(parts)
+            await self._write([self._http.send(h11.EndOfMessage()) or b""])
+        finally:
+            stream.close()
+            ended.cancel()
+            await asyncio.wait([ended])
+
     async def _send(self, response: HttpResponse) -> None:
         self._enter(Phase.WRITING)
         length = sum(len(part) for part in response.body)
-        head = h11.Response(
-            status_code=response.status,
-            reason=response.status.phrase.encode(),
-            headers=[
-                ("Content-Type", response.content_type),
-                ("Content-Length", str(length)),
-                ("X-Content-Type-Options", "nosniff"),
-                *response.headers,
-            ],
-        )
+        head = _head(response.status, response.content_type, length, response.headers)
         parts = [self._http.send(head) or b""]
         if not self._is_head:
             for part in response.body:
                 parts.extend(self._http.send_with_data_passthrough(h11.Data(data=part)) or ())
         self._http.send(h11.EndOfMessage())
+        await self._write(parts)
+
+    async def _write(self, parts: Iterable[bytes]) -> None:
         for part in parts:
-            # Not writelines: asyncio's of Python 3.12 and 3.13.0 forgets that the peer may be slow.
+            # Not writelines: asyncio's in Python 3.12 and 3.13.0 does not apply back-pressure.
             self._writer.write(part)
         async with asyncio.timeout(self._limits.write_timeout_s):
             await self._writer.drain()
+
+
+def _head(
+    status: HTTPStatus, content_type: str, length: int | None, more: Iterable[tuple[str, str]]
+) -> h11.Response:
+    """Return the head of an answer with a length, or of a stream, which is sent in chunks."""
+    of_length = ("Connection", "close") if length is None else ("Content-Length", str(length))
+    return h11.Response(
+        status_code=status,
+        reason=status.phrase.encode(),
+        headers=[
+            ("Content-Type", content_type),
+            of_length,
+            ("X-Content-Type-Options", "nosniff"),
+            *more,
+        ],
+    )

@@ -1,6 +1,6 @@
 """Groups as JSON, for the pages of the HTTP port; the shapes are documented in docs/groups.md.
 
-Records of the history are JSON texts already (docs/rebalance-history.md) and pass through as such.
+Records of the history already are JSON texts (docs/rebalance-history.md) and are passed through.
 """
 
 import json
@@ -19,16 +19,18 @@ from kohort.broker.core.history.text import parse_text
 
 Json: TypeAlias = dict[str, Any]
 
-_MEMBERS: Final = b',"members":['
-"""Where the members of a record begin. They come last, and a name of a field cannot stand inside of
-a value: there its quotation marks would be escaped."""
+MEMBERS_BEGIN: Final = b',"members":['
+"""Marks the beginning of a record's members. They come last, and this text cannot occur inside a
+value, where its quotation marks would be escaped."""
 
 _PARSED_BYTES_MAX: Final = 32 * 1024
-"""Larger assignments are told by their size; one of a thousand partitions has 4 KiB."""
+"""For larger assignments only the size is given; one of a thousand partitions has 4 KiB."""
 
 
 def group_json(group: ClassicGroup, now: Now, totals: tuple[int, int]) -> Json:
-    """What GET /groups tells of a group; `totals` are its rebalances and the avoided ones."""
+    """Return a group's entry in GET /groups; `totals` are its numbers of rebalances and of avoided
+    ones.
+    """
     rebalances, avoided = totals
     told: Json = {
         "group": group.group_id,
@@ -46,7 +48,7 @@ def group_json(group: ClassicGroup, now: Now, totals: tuple[int, int]) -> Json:
 
 
 def waiting_json(group: ClassicGroup, now: Now) -> Json | None:
-    """Tells which members a running rebalance waits for; None if no rebalance runs."""
+    """Return the members that a running rebalance waits for; None if no rebalance runs."""
     ids, until_ms = group.waiting_for()
     if until_ms is None and not ids:
         return None
@@ -68,7 +70,7 @@ def _some(ids: Iterable[str]) -> list[str]:
 
 
 def waiting_members(group: ClassicGroup, waiting: Json) -> list[Json]:
-    """Members that it waits for, as far as they are listed."""
+    """Return the listed members that it waits for."""
     found = [group.roster.get(member_id) for member_id in waiting["member_ids"]]
     return [_who(member) for member in found if member is not None]
 
@@ -83,7 +85,7 @@ def _who(member: Member) -> Json:
 
 
 def member_json(group: ClassicGroup, member: Member) -> Json:
-    """One member. `assignment` is partitions by topic, null where it is not known to be a
+    """Return one member. `assignment` is partitions by topic, null if it is not known to be a
     consumer's.
     """
     is_leader = group.roster.leader_id == member.member_id
@@ -111,15 +113,15 @@ def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] 
 
 
 def with_sentence(text: bytes) -> bytes:
-    """A record's text with the field "sentence" before all others.
+    """Return a record's text with the field "sentence" before all others.
 
-    The sentence needs nothing of the members, who may be a thousand and are not parsed.
+    The sentence does not depend on the members, which may be a thousand and are not parsed.
     """
     made = sentence(parse_text(without_members(text)))
     return b'{"sentence":%b,%b' % (json.dumps(made).encode(), text[1:])
 
 
 def without_members(text: bytes) -> bytes:
-    """A record's text up to its members."""
-    head, found, _ = text.partition(_MEMBERS)
+    """Return a record's text without its members."""
+    head, found, _ = text.partition(MEMBERS_BEGIN)
     return head + b"}" if found else text

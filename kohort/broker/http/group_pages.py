@@ -1,17 +1,19 @@
-"""GET /groups, /groups/{group} and /groups/{group}/rebalances: what groups do, and why, as JSON.
+"""GET /groups, /groups/{group} and /groups/{group}/rebalances: the state of groups and their
+rebalances, as JSON.
 
-Nothing here may disturb the groups: answers are written bit by bit, one answer at a time, and an
-answer has an end, whatever there is to tell.
+Nothing here may slow the groups down: answers are written in slices, one answer at a time, and
+their size is bounded.
 """
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
 from kohort.broker.coordinator import GroupCoordinator
-from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
+from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
 from kohort.broker.http.group_json import (
@@ -25,6 +27,7 @@ from kohort.broker.http.group_json import (
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
+from kohort.broker.http.visitors import sees_cluster, visitor_of
 from kohort.broker.runtime.slices import Slice, run
 from kohort.protocol.errors import ErrorCode
 
@@ -36,16 +39,16 @@ RECORDS_DEFAULT: Final = 10
 RECORDS_MAX: Final = 1_000
 
 _SORTED_TOGETHER: Final = 2_000
-"""Ids that go into the order at once: the more, the less it costs, and this takes well below a
+"""Ids that are sorted at once: larger pieces are cheaper, and this takes well below a
 millisecond."""
 
 _AVOIDED: Final = b'{"schema":%d,"kind":"%b"' % (SCHEMA, AVOIDED.encode())
-"""How the text of an avoided rebalance begins."""
+"""Beginning of the text of an avoided rebalance."""
 
 
 class GroupPages:
-    """The pages of one broker. They take turns: thirty at once, each with its slice of every turn
-    of the loop, would keep the groups waiting.
+    """The pages of one broker. They run one at a time: thirty at once, each with its slice of every
+    turn of the loop, would delay the groups.
     """
 
     def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:
@@ -64,15 +67,17 @@ class GroupPages:
         query = Query(request.query, "limit", "after")
         limit = query.number("limit", GROUPS_DEFAULT, at_most=GROUPS_MAX)
         piece = Slice(self._groups.host, SLICE_MS)
-        ids, total = await self._ids_after(query.text("after"), limit + 1, piece)
+        ids, total = await self._ids_after(
+            query.text("after"), limit + 1, piece, self._seen_by(request)
+        )
         items = Items(piece)
         last = None
         for group_id in ids[:limit]:
             if items.is_full:
                 break
-            group = self._groups.classic_group(group_id)
+            group = self._groups.living_group(group_id)
             last = group_id
-            if group is not None and group.state is not GroupState.DEAD:
+            if group is not None:
                 totals = self._history.totals(group_id)
                 await items.add(dump(group_json(group, self._groups.host.now(), totals)))
         is_more = bool(ids) and last != ids[-1]
@@ -80,22 +85,34 @@ class GroupPages:
         return answer([b'{"groups":[', *items.parts, b"],", tail[1:]])
 
     async def _ids_after(
-        self, after: str | None, count: int, piece: Slice
+        self, after: str | None, count: int, piece: Slice, is_seen: Callable[[str], bool] | None
     ) -> tuple[list[str], int]:
-        """The first `count` ids behind `after`, in order, and how many groups there are.
+        """Return the first `count` ids after `after`, in order, and the number of groups; both only
+        of groups that the visitor may see.
 
-        To sort a hundred thousand ids at once takes too long for a turn of the loop.
+        Sorting a hundred thousand ids at once takes too long for a turn of the loop.
         """
         every_id = self._groups.host.group_ids()
+        total = 0
         found: list[str] = []
         for start in range(0, len(every_id), _SORTED_TOGETHER):
             step = every_id[start : start + _SORTED_TOGETHER]
+            if is_seen is not None:
+                step = [one for one in step if is_seen(one)]
+            total += len(step)
             found += step if after is None else [one for one in step if one > after]
-            # Nearly in order already, which the sort makes use of.
+            # Nearly sorted already, which makes the sort quick.
             found.sort()
             del found[count:]
             await piece.pause()
-        return found, len(every_id)
+        return found, total
+
+    def _seen_by(self, request: HttpRequest) -> Callable[[str], bool] | None:
+        """Return a predicate of the groups that the visitor may see; None for all."""
+        if sees_cluster(request):
+            return None
+        sees = visitor_of(request).sees
+        return lambda group: sees(Operation.DESCRIBE, ResourceType.GROUP, group)
 
     # One group.
 
@@ -107,7 +124,12 @@ class GroupPages:
     async def _describe(self, request: HttpRequest) -> HttpResponse:
         (group_id,) = request.path_values
         limit = Query(request.query, "limit").number("limit", MEMBERS_DEFAULT, at_most=MEMBERS_MAX)
-        group = self._group(group_id)
+        is_seen_whole = sees_cluster(request)
+        if not is_seen_whole:
+            # Assignments of members and records of the history contain topics that the visitor may
+            # not see.
+            limit = 0
+        group = self._groups.living_group(group_id)
         if group is None:
             return self._without_group(group_id)
         piece = Slice(self._groups.host, SLICE_MS)
@@ -125,14 +147,14 @@ class GroupPages:
             await items.add(dump(member_json(group, member)))
         told["member_count"] = count
         told["members_dropped"] = max(count - items.count, 0)
-        last = await self._last_rebalance(group_id, piece)
+        last = await self._last_rebalance(group_id, piece) if is_seen_whole else b"null"
         head = dump(told)[:-1]
         return answer(
             [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
         )
 
     async def _last_rebalance(self, group_id: str, piece: Slice) -> bytes:
-        """Without its members, which the record's own page lists."""
+        """Return the last rebalance without its members, which the record's own page lists."""
         steps = self._history.open_text_steps(group_id)
         if steps is not None:
             return with_sentence(without_members(await run(steps, piece)))
@@ -156,7 +178,7 @@ class GroupPages:
         if kind not in {None, REBALANCE, AVOIDED}:
             raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
         piece = Slice(self._groups.host, SLICE_MS)
-        group = self._group(group_id)
+        group = self._groups.living_group(group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.kept(group_id)
         if group is None and steps is None and not kept:
@@ -188,11 +210,7 @@ class GroupPages:
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]
         return answer([dump(told)[:-1], b',"rebalances":[', *parts, b"]}"])
 
-    # What they share.
-
-    def _group(self, group_id: str) -> ClassicGroup | None:
-        group = self._groups.classic_group(group_id)
-        return None if group is None or group.state is GroupState.DEAD else group
+    # Shared parts.
 
     def _without_group(self, group_id: str) -> HttpResponse:
         error = self._groups.read_error(group_id)
@@ -207,5 +225,5 @@ class GroupPages:
 
 
 def _is_avoided(packed: Kept) -> bool:
-    # What is compressed is large, and what is large is a rebalance.
+    # Compressed records are large, and large ones are rebalances.
     return not packed.is_compressed and packed.data.startswith(_AVOIDED)

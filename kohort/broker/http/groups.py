@@ -1,18 +1,17 @@
-"""The pages about groups, as paths that lead to :mod:`kohort.broker.http.group_pages`.
+"""The paths of the pages about groups; see :mod:`kohort.broker.http.group_pages`.
 
-That imports what writes and reads records of the history, 30 ms of work that neither the start of a
-broker nor a turn of its loop has time for: a thread does it when the first request comes.
+That module imports the code for records of the history, which takes 30 ms; see `lazy_pages`.
 """
 
-import asyncio
-import importlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.http.messages import HttpRequest, HttpResponse, Page
+from kohort.broker.http.lazy import lazy_pages
+from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
+from kohort.broker.http.visitors import for_operators, for_those_of_the_group
 
 if TYPE_CHECKING:
     from kohort.broker.http.group_pages import GroupPages
@@ -20,31 +19,37 @@ if TYPE_CHECKING:
 Ask: TypeAlias = "Callable[[GroupPages, HttpRequest], Awaitable[HttpResponse]]"
 
 
+class _Page(NamedTuple):
+    """A page's access check, and its method."""
+
+    rights: Callable[[Page], AnyPage]
+    ask: Ask
+
+
+PAGES: Final = {
+    # Lists the groups that its visitor may see.
+    "/groups": _Page(lambda page: page, lambda pages, request: pages.list_groups(request)),
+    "/groups/{group}": _Page(
+        for_those_of_the_group, lambda pages, request: pages.describe(request)
+    ),
+    # Records contain the topics and the hosts of all members.
+    "/groups/{group}/rebalances": _Page(
+        lambda page: for_operators(for_those_of_the_group(page)),
+        lambda pages, request: pages.rebalances(request),
+    ),
+}
+
+
 def group_pages(
     groups: GroupCoordinator, history: RebalanceHistory, executor: Executor
-) -> dict[str, Page]:
-    """GET /groups and what is below it, by path; `executor` does the imports."""
-    made: list[GroupPages] = []
+) -> dict[str, AnyPage]:
+    """Return GET /groups and the pages below it, by path; `executor` runs the imports."""
 
-    async def wait_made() -> "GroupPages":
-        if not made:
-            loop = asyncio.get_running_loop()
-            name = "kohort.broker.http.group_pages"
-            await loop.run_in_executor(executor, importlib.import_module, name)
-            from kohort.broker.http.group_pages import GroupPages  # noqa: PLC0415 - see above.
+    def make() -> "GroupPages":
+        from kohort.broker.http.group_pages import GroupPages  # noqa: PLC0415 - see above.
 
-            if not made:
-                made.append(GroupPages(groups, history))
-        return made[0]
+        return GroupPages(groups, history)
 
-    def page(ask: Ask) -> Page:
-        async def answer(request: HttpRequest) -> HttpResponse:
-            return await ask(await wait_made(), request)
-
-        return answer
-
-    return {
-        "/groups": page(lambda pages, request: pages.list_groups(request)),
-        "/groups/{group}": page(lambda pages, request: pages.describe(request)),
-        "/groups/{group}/rebalances": page(lambda pages, request: pages.rebalances(request)),
-    }
+    asks = {path: one.ask for path, one in PAGES.items()}
+    pages = lazy_pages(asks, "kohort.broker.http.group_pages", make, executor)
+    return {path: PAGES[path].rights(page) for path, page in pages.items()}

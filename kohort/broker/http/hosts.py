@@ -1,8 +1,8 @@
-"""Which names a browser may know this broker by: against DNS rebinding.
+"""Host names that browsers may use for this broker: protection against DNS rebinding.
 
-A web page from anywhere can have its own name point to this machine and then read what is served
-here, with the user's browser and from inside of the user's network. Its requests bear its name, so
-names that somebody could own are refused unless they are known to be ours.
+Any web page can let its own name resolve to this machine and then read the pages here, through the
+user's browser and from inside the user's network. Its requests have its name in the Host header, so
+names that anybody could register are refused unless they are configured.
 """
 
 from collections.abc import Collection
@@ -10,12 +10,12 @@ from ipaddress import ip_address
 from typing import Final
 
 _NOBODYS: Final = (".localhost", ".local", ".internal", ".svc", ".test")
-"""Ends of names that cannot be registered."""
+"""Suffixes of names that cannot be registered."""
 
 
 def may_be_called(host: str, known: Collection[str]) -> bool:
-    """Whether a Host header is of ours: an address, a name without a dot, one that nobody can own,
-    or one of `known`. A request without one is of no browser.
+    """Whether a Host header is accepted: an address, a name without a dot, one that nobody can
+    register, or one of `known`. A request without one is not from a browser.
     """
     name = host.strip().lower()
     if name.startswith("["):

@@ -1,6 +1,7 @@
-"""Answers in JSON that are written bit by bit, and have an end, whatever there is to tell."""
+"""Answers in JSON that are written in slices and have a bounded size."""
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -8,14 +9,14 @@ from kohort.broker.http.messages import JSON, HttpResponse
 from kohort.broker.runtime.slices import Slice
 
 ANSWER_BYTES: Final = 8 << 20
-"""Nothing is added to a list that has become so long. Thirty connections may each hold one."""
+"""Size at which a list is cut. Thirty connections may each hold one."""
 
 SLICE_MS: Final = 1
-"""Budget in a turn of the loop: short, because a person who looks can wait."""
+"""Budget in a turn of the loop: short, because people who read pages can wait."""
 
 
 class Items:
-    """The items of a JSON array, joined to pieces that are worth sending."""
+    """The items of a JSON array, joined to pieces of a useful size."""
 
     def __init__(self, piece: Slice) -> None:
         self._piece = piece
@@ -28,7 +29,7 @@ class Items:
         return self._size_bytes >= ANSWER_BYTES
 
     async def add(self, item: bytes) -> None:
-        """Append an item; others may have their turn before this returns."""
+        """Append an item; other tasks may run before this returns."""
         self.parts.append(b"," + item if self.parts else item)
         self.count += 1
         self._size_bytes += len(item)
@@ -36,17 +37,35 @@ class Items:
 
 
 def dump(data: Any) -> bytes:  # noqa: ANN401 - whatever JSON takes.
-    """`data` as JSON, without spaces."""
+    """Encode `data` as JSON, without spaces."""
     return json.dumps(data, separators=(",", ":")).encode()
 
 
-def answer(parts: list[bytes]) -> HttpResponse:
-    """The answer that is made of these parts.
+async def wait_dump(data: Mapping[str, Any], piece: Slice) -> list[bytes]:
+    """Return `data` as JSON in parts, encoding items of its lists one by one, because there may be
+    many.
+    """
+    parts: list[bytes] = []
+    for name, value in data.items():
+        parts.append(b"%b%b:" % (b"," if parts else b"{", dump(name)))
+        if isinstance(value, list):
+            items = Items(piece)
+            for item in value:
+                await items.add(dump(item))
+            parts += [b"[", *items.parts, b"]"]
+        else:
+            parts.append(dump(value))
+    parts.append(b"}" if parts else b"{}")
+    return parts
 
-    Numbers of parts cost the connection, so small ones are joined.
+
+def answer(parts: list[bytes]) -> HttpResponse:
+    """Make the answer of these parts.
+
+    Each part costs the connection time, so small ones are joined.
     """
     parts.append(b"\n")
-    # What is told is over in a moment.
+    # The content is soon outdated.
     return HttpResponse(HTTPStatus.OK, JSON, _joined(parts), (("Cache-Control", "no-store"),))
 
 

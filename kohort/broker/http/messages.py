@@ -1,55 +1,113 @@
-"""Requests and responses of the HTTP port, as its pages see them."""
+"""Requests and responses of the HTTP port, as its pages use them."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
+
+from kohort.broker.core.security.acls import Operation, ResourceType
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
 
+class Visitor(Protocol):
+    """The sender of a request, with its rights."""
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the visitor may do this; a denial is logged."""
+        ...
+
+    def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the visitor may see this, which the request does not name; nothing is logged."""
+        ...
+
+
 class HttpRequest(NamedTuple):
-    """A request without a body; there is no page that takes one."""
+    """A request without a body; no page takes one."""
 
     method: str
-    """GET or HEAD; a page need not tell them apart."""
+    """GET or HEAD; a page need not distinguish them."""
     path: str
     """Path as sent, without the query."""
     query: str
-    """What follows the question mark, undecoded; empty without one."""
+    """The part after the question mark, undecoded; empty without one."""
     accept: str
     """All Accept headers as one list, empty without any."""
     path_values: tuple[str, ...] = ()
-    """What stood where the page's path has a name in braces, decoded; in order."""
+    """Values of the names in braces in the page's path, decoded and in order."""
     host: str = ""
-    """What the client calls us, with the port if it says one; empty without a Host header."""
+    """The Host header, with the port if given; empty without one."""
+    if_none_match: str = ""
+    """Entity tags of the versions of the page that the client has; empty for none."""
+    accept_encoding: str = ""
+    """The Accept-Encoding header; empty without one."""
+    fetch_site: str = ""
+    """The Sec-Fetch-Site header: the origin of the page that sent the request; empty without
+    one."""
+    authorization: str = ""
+    """The Authorization header; empty without one."""
+    ip: str = ""
+    """Address of the client."""
+    visitor: Visitor | None = None
+    """The sender; None if the port has no authentication."""
+
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.method} {self.path})"
 
 
 class HttpResponse(NamedTuple):
-    """An answer whose length is known."""
+    """An answer with a known length."""
 
     status: HTTPStatus
     content_type: str
     body: Sequence[bytes]
-    """Parts to be sent one after the other; they may be shared between answers."""
+    """Parts to be sent in order; they may be shared between answers."""
     headers: tuple[tuple[str, str], ...] = ()
     """Beyond type, length, date and connection."""
 
     @classmethod
     def text(cls, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Self:
-        """A line of plain text."""
+        """Make an answer of one line of plain text."""
         return cls(status, PLAIN_TEXT, (f"{text}\n".encode(),), headers)
 
     @classmethod
     def error(cls, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Self:
-        """Why there is no answer, for programs: {"error": text}."""
+        """Make an error in JSON: {"error": text}."""
         return cls(status, JSON, (json.dumps({"error": text}).encode() + b"\n",), headers)
 
 
+class HttpStream(Protocol):
+    """An answer without a fixed end, sent until either side ends it."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Beyond type, length, date and connection."""
+        ...
+
+    async def wait_chunk(self) -> bytes | None:
+        """Return the next chunk, None at the end. Called only when the client has read the previous
+        chunk, so that nothing accumulates for a slow client.
+        """
+        ...
+
+    def close(self) -> None:
+        """End `wait_chunk`, because the client has disconnected. May be called more than once."""
+        ...
+
+
+Answer: TypeAlias = HttpResponse | HttpStream
+
+
 class BadRequestError(Exception):
-    """The path or the query cannot be understood; the text tells the peer why. Answered 400."""
+    """The path or the query is invalid; the text tells the peer why. Answered with 400."""
 
 
-Page = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Page: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers the requests of one path, or of one pattern of paths. May raise BadRequestError."""
+
+AnyPage: TypeAlias = Callable[[HttpRequest], Awaitable[Answer]]
+"""The same, where the answer may be a stream."""

@@ -1,4 +1,4 @@
-"""What stands behind the question mark: few names, each at most once, nothing unknown."""
+"""Parsing of query strings: a few names, each at most once, and no unknown ones."""
 
 import re
 from typing import Final
@@ -13,14 +13,14 @@ class Query:
     """The parameters of one request."""
 
     def __init__(self, text: str, *names: str) -> None:
-        """`names` are those that the page knows.
+        """`names` are the parameters of the page.
 
         Raises:
             BadRequestError: another name, a name twice, or a value that cannot be decoded. A typing
-                error must not look like an answer.
+                error must not be ignored.
         """
         self._values: dict[str, str] = {}
-        # One more than could be right is enough to see that something is wrong.
+        # One part more than allowed is enough to detect an error.
         for part in text.split("&", len(names) + 1):
             if not part:
                 continue
@@ -33,14 +33,14 @@ class Query:
             self._values[name] = decode(value.replace("+", "%20"))
 
     def text(self, name: str) -> str | None:
-        """The value as it is, None without one."""
+        """Return the value unchanged, None if it is absent."""
         return self._values.get(name)
 
     def number(self, name: str, default: int, *, at_most: int) -> int:
-        """A count from 1.
+        """Return a count from 1.
 
         Raises:
-            BadRequestError: it is not one, or larger than `at_most`.
+            BadRequestError: it is not a count, or larger than `at_most`.
         """
         value = self._values.get(name)
         if value is None:

@@ -1,7 +1,7 @@
-"""Which page answers which path.
+"""Routing of paths to pages.
 
-A path is fixed (`/metrics`) or has segments in braces (`/groups/{group}`), which match one segment
-of the request, whatever it says: names in paths are percent-encoded, a slash in them as well.
+A path is fixed (`/metrics`) or has segments in braces (`/groups/{group}`), which match any one
+segment of the request: names in paths are percent-encoded, including slashes.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from kohort.broker.http.messages import BadRequestError, Page
+from kohort.broker.http.messages import AnyPage, BadRequestError
 
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -17,17 +17,17 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 class Routes:
     """All pages of one HTTP port."""
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __init__(self, pages: Mapping[str, AnyPage]) -> None:
         self._fixed = {path: page for path, page in pages.items() if "{" not in path}
         self._patterns = {
             tuple(path.split("/")): page for path, page in pages.items() if "{" in path
         }
 
-    def find(self, path: str) -> tuple[Page, tuple[str, ...]] | None:
-        """The page for a request's path, which is as sent, and what it has in the page's braces.
+    def find(self, path: str) -> tuple[AnyPage, tuple[str, ...]] | None:
+        """Return the page for a request's path (undecoded), and the values of the page's braces.
 
         Raises:
-            BadRequestError: a segment that cannot be decoded.
+            BadRequestError: a segment cannot be decoded.
         """
         page = self._fixed.get(path)
         if page is not None:
@@ -41,7 +41,7 @@ class Routes:
 
 
 def decode(text: str) -> str:
-    """A percent-encoded text as it was meant.
+    """Decode a percent-encoded text.
 
     Raises:
         BadRequestError: it is not UTF-8, or a percent sign stands alone.

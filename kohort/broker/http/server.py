@@ -1,12 +1,12 @@
-"""Listens on the HTTP port and hands connections to :mod:`kohort.broker.http.connection`.
+"""Listens on the HTTP port and passes connections to :mod:`kohort.broker.http.connection`.
 
-Promises: a probe gets its answer however many connections are open that do nothing. When there are
-as many as there may be, a new one takes the place of the longest idle; without an idle one, of the
-one whose request has been arriving for the longest, then of the one that has been taking its answer
-for the longest. One whose page is at work goes last, and neither of the last two before it had
-`PROTECTED_S`. The rest is told to come later.
+Promise: a probe gets its answer however many idle connections are open. At the limit, a new
+connection replaces the longest idle one; without an idle one, the one whose request has been
+arriving for the longest, then the oldest stream, then the one that has been reading its answer for
+the longest. One whose page is running comes last, and neither of the last two kinds is closed
+within `PROTECTED_S`. Other new connections are told to come later.
 
-Starting costs next to nothing: what speaks HTTP is imported when the first connection comes.
+Starting is cheap: the HTTP code is imported at the first connection.
 """
 
 import asyncio
@@ -17,19 +17,33 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.http.hosts import may_be_called
-from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
+from kohort.broker.http.messages import (
+    Answer,
+    AnyPage,
+    BadRequestError,
+    HttpRequest,
+    HttpResponse,
+)
+from kohort.broker.http.visitors import Guard, StrangerError, unauthorized
 
 if TYPE_CHECKING:
+    import ssl
+
     from kohort.broker.http.connection import HttpConnection, HttpLimits
     from kohort.broker.http.routes import Routes
 
 logger = logging.getLogger(__name__)
 
 OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})
-"""Pages for everybody, by whatever name: they say no more than yes or no."""
+"""Pages without access checks, under any host name: they answer only yes or no."""
 
 PROTECTED_S: Final = 1.0
-"""How long a request that has arrived keeps its place against other connections."""
+"""Time for which a complete request is protected against new connections."""
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""Timeout of the TLS handshake, the same as that of a request's head."""
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+"""Timeout of the TLS shutdown."""
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
@@ -42,57 +56,77 @@ class HttpServer:
 
     def __init__(
         self,
-        pages: Mapping[str, Page],
+        pages: Mapping[str, AnyPage],
         limits: "HttpLimits | None" = None,
         *,
         hosts: Collection[str] = (),
+        tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """`hosts` are names of this machine by which it may be asked, beside those that nobody
-        else could own; see `hosts`.
+        """`hosts` are accepted host names, beside those that nobody can register; see `hosts`. With
+        `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)
         self._routes: Routes | None = None
-        """Routes of `_pages`; made by the first request."""
+        """Routes of `_pages`; made at the first request."""
         self._limits = limits
         self._hosts = frozenset(name.lower() for name in hosts)
+        self._tls = tls
+        self._guard: Guard | None = None
+        self._ways: tuple[str, ...] = ()
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        """Connections that had to make room; gone in the next turn of the loop."""
+        """Connections that were replaced; they end in the next turn of the loop."""
 
-    def add_pages(self, pages: Mapping[str, Page]) -> None:
-        """Serve more, by path; also while it runs, for what is not there from the start."""
+    def guard_by(self, guard: Guard, ways: tuple[str, ...]) -> None:
+        """Require authentication from now on, in one of these ways."""
+        self._guard, self._ways = guard, ways
+
+    def add_pages(self, pages: Mapping[str, AnyPage]) -> None:
+        """Add pages by path, also while it runs, for pages that are not there from the start."""
         self._pages.update(pages)
         self._routes = None
 
     @property
     def port(self) -> int:
-        """Where it listens; for callers that asked for any free port."""
+        """The port it listens on, for callers that chose any free port."""
         assert self._server is not None, "not started"
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     async def start(self, host: str, port: int, *, tries: int = 1) -> None:
         """Listen; an empty host is every interface.
 
-        Where `port` is taken, the next ones are tried upward, `tries` ports in all.
+        If `port` is taken, the next ones are tried upward, `tries` ports in all.
 
         Raises:
-            OSError: the address cannot be had, or all of these ports are taken.
+            OSError: the address cannot be used, or all of these ports are taken.
         """
         last = port + tries - 1
         while self._server is None:
             try:
-                self._server = await asyncio.start_server(self._on_connection, host or None, port)
+                self._server = await self._listen(host, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port >= last:
                     raise
                 port += 1
+
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
+        if self._tls is None:
+            return await asyncio.start_server(self._on_connection, host or None, port)
+        return await asyncio.start_server(
+            self._on_connection,
+            host or None,
+            port,
+            ssl=self._tls,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        )
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
@@ -106,8 +140,8 @@ class HttpServer:
             await asyncio.wait(self._ending)
         await self._server.wait_closed()
 
-    async def _page_of(self, request: HttpRequest) -> HttpResponse:
-        """Ask the page that a request names."""
+    async def _page_of(self, request: HttpRequest) -> Answer:
+        """Return the answer of the page that a request names."""
         if self._routes is None:
             self._routes = _routes_of(self._pages)
         if request.path not in OPEN_PAGES and not may_be_called(request.host, self._hosts):
@@ -115,6 +149,11 @@ class HttpServer:
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "this is no name of this broker (Host header); kohort.http.hosts adds one",
             )
+        if self._guard is not None and request.path not in OPEN_PAGES:
+            try:
+                request = request._replace(visitor=await self._guard(request))
+            except StrangerError:
+                return unauthorized(self._ways)
         try:
             found = self._routes.find(request.path)
             if found is None:
@@ -130,7 +169,7 @@ class HttpServer:
             return HttpResponse.error(HTTPStatus.BAD_REQUEST, str(error))
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # h11 takes ten milliseconds to import, which the start of a broker need not wait for.
+        # Importing h11 takes ten milliseconds, which the start of a broker need not wait for.
         from kohort.broker.http.connection import HttpConnection, HttpLimits  # noqa: PLC0415
 
         limits = self._limits or HttpLimits()
@@ -144,7 +183,7 @@ class HttpServer:
         task.add_done_callback(self._on_connection_done)
 
     def _make_room(self) -> bool:
-        """End the connection that will be missed least; False if all are at something."""
+        """End the least important connection; return False if all are protected."""
         from kohort.broker.http.connection import Phase  # noqa: PLC0415 - as above.
 
         task, connection = min(
@@ -165,8 +204,8 @@ class HttpServer:
             logger.error("an HTTP connection ended", exc_info=error)
 
 
-def _routes_of(pages: Mapping[str, Page]) -> "Routes":
-    # Undoing percent-encoding is in urllib, which the start of a broker need not import either.
+def _routes_of(pages: Mapping[str, AnyPage]) -> "Routes":
+    # Percent-decoding needs urllib, which the start of a broker need not import either.
     from kohort.broker.http.routes import Routes  # noqa: PLC0415
 
     return Routes(pages)

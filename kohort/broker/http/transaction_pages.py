@@ -1,7 +1,8 @@
-"""GET /transactions and what is near it: whose transactions are open, and whom they hold back.
+"""GET /transactions and related pages: open transactions, their clients, and the partitions they
+hold back.
 
-DescribeProducers knows a producer id and the coordinator a transactional id; here they are brought
-together with the client that sent the requests. Shapes are documented in docs/exactly-once.md.
+DescribeProducers returns a producer id, and the coordinator knows the transactional id; these pages
+combine them with the client that sent the requests. Shapes are documented in docs/exactly-once.md.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 LISTED_DEFAULT: Final = 1_000
 LISTED_MAX: Final = 10_000
 PARTITIONS_LISTED: Final = 100
-"""At most, for each transaction in a list of many."""
+"""Maximum partitions listed for each transaction in a list."""
 
 _DIGITS_MAX: Final = 9
 
@@ -36,7 +37,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class FindsPartitions(Protocol):
-    """The topics, as far as these pages need them."""
+    """The part of the topics that these pages need."""
 
     def get(self, name: str) -> Topic | None: ...
 
@@ -46,7 +47,7 @@ class FindsPartitions(Protocol):
 
 
 class TransactionPages:
-    """The pages of one broker. They take turns, as those about groups do."""
+    """The pages of one broker. They run one at a time, like those about groups."""
 
     def __init__(self, host: TransactionHost, topics: FindsPartitions, clock: Clock) -> None:
         self._host = host
@@ -55,7 +56,7 @@ class TransactionPages:
         self._turn = asyncio.Lock()
 
     def pages(self) -> dict[str, Page]:
-        """All of them, by path."""
+        """Return all pages, by path."""
         return {
             "/transactions": self.list_open,
             "/transactions/{id}": self.describe,
@@ -79,7 +80,7 @@ class TransactionPages:
             return answer([head, b',"transactions":[', *items.parts, b"]}"])
 
     async def describe(self, request: HttpRequest) -> HttpResponse:
-        """GET /transactions/{id}: one transactional id, and what became of its transactions."""
+        """GET /transactions/{id}: one transactional id, and the outcomes of its transactions."""
         (name,) = request.path_values
         Query(request.query)
         error = self._host.error(name)
@@ -100,8 +101,8 @@ class TransactionPages:
         return answer([dump(told)])
 
     async def partition(self, request: HttpRequest) -> HttpResponse:
-        """GET /topics/{topic}/{partition}/transactions?limit=N: what holds read_committed consumers
-        of a partition back, what begins first first.
+        """GET /topics/{topic}/{partition}/transactions?limit=N: the open transactions that hold
+        back read_committed consumers of a partition, by first offset.
         """
         async with self._turn:
             topic, index = request.path_values
@@ -138,13 +139,14 @@ class TransactionPages:
 
     def _find(self, topic: str, index: int) -> Partition | None:
         found = self._topics.get(topic)
-        # Those of internal topics have a directory when they are used; a look must not make one.
+        # Partitions of internal topics get a directory when they are used; reading must not make
+        # one.
         if found is None or (found.is_internal and not self._topics.is_on_disk(topic, index)):
             return None
         return self._topics.partition(topic, index)
 
     async def _owners(self, producer_ids: set[int], piece: Slice) -> dict[int, TransactionalId]:
-        """The ids whose open transactions are these producers', as far as they are known."""
+        """Return the known ids whose open transactions belong to these producers."""
         owners: dict[int, TransactionalId] = {}
         if producer_ids:
             for one in list(self._host.ids.open()):

@@ -1,1 +1,1 @@
-"""The edge: sockets, connections, frames."""
+"""The network layer: sockets, connections, frames."""

@@ -1,6 +1,6 @@
-"""Connections that are not let in yet: bounded in number, and in the time that they may take.
+"""Connections that are not authenticated yet: limited in number and in time.
 
-Pure bookkeeping; ending a connection is for the server.
+Pure bookkeeping; the server closes connections.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ A = TypeVar("A", bound=Arrival)
 
 
 class Arrivals(Generic[A]):
-    """Connections on which TLS and SASL have not come to their end."""
+    """Connections whose TLS handshake or SASL authentication is not complete."""
 
     __slots__ = ("_by_ip", "_since_ms")
 
@@ -30,8 +30,8 @@ class Arrivals(Generic[A]):
         return len(self._since_ms)
 
     def add(self, arrival: A, now_ms: int, count_max: int) -> A | None:
-        """Note one more; returns the one that has to make room: the oldest of the address that has
-        most.
+        """Add a connection; return the one to close if there are too many: the oldest of the
+        address that has the most.
         """
         self._since_ms[arrival] = now_ms
         self._by_ip.setdefault(arrival.ip, {})[arrival] = None
@@ -41,7 +41,7 @@ class Arrivals(Generic[A]):
         return next(iter(most))
 
     def remove(self, arrival: A) -> None:
-        """Note that it is let in, or gone; of no effect for others."""
+        """Remove a connection that was authenticated or has closed; others are ignored."""
         if self._since_ms.pop(arrival, None) is None:
             return
         of_ip = self._by_ip[arrival.ip]
@@ -50,7 +50,9 @@ class Arrivals(Generic[A]):
             del self._by_ip[arrival.ip]
 
     def overdue(self, now_ms: int, timeout_ms: int) -> Iterator[A]:
-        """Connections that have taken too long, the oldest first; not to be changed meanwhile."""
+        """Yield connections that have taken too long, oldest first;
+        not to be modified meanwhile.
+        """
         for arrival, since_ms in self._since_ms.items():
             if now_ms - since_ms < timeout_ms:
                 return

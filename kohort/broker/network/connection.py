@@ -5,27 +5,28 @@ ahead stays in its socket but for one read or one frame; a client that does not 
 gets no further request executed; an answer that is ready at once costs neither a task nor a future,
 and the answers of one turn are one write. Whatever a peer sends, only its own connection ends.
 
-Small requests and answers wait for those of other connections, within the turn; see `turns`.
+Small requests and answers wait for those of other connections, within the turn; see `turns`. What
+is sent is `output`'s.
 """
 
 import asyncio
 import logging
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from kohort.broker.core.security.session import ANONYMOUS, Session
-from kohort.broker.network.file_sending import FileSender, Reads, has_ranges
+from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.limits import (
     REQUESTS_PER_TURN,
     SMALL_BYTES,
     WRITE_HIGH_WATER_BYTES,
-    WRITE_LOW_WATER_BYTES,
     NetworkLimits,
 )
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import Claimant, RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
+from kohort.broker.network.output import Output
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.peer_state import has_peer_left
 from kohort.broker.network.service import (
@@ -45,6 +46,15 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 """Transport of a connection that is not made yet, or is lost; none of its methods can be called."""
 
 
+class Refusal(NamedTuple):
+    """Why a connection is not admitted."""
+
+    because_of: str
+    """The config that forbids it."""
+    is_held: bool = False
+    """Whether it is closed later, by the host."""
+
+
 class ConnectionHost(Protocol):
     """What all connections share; the server."""
 
@@ -61,8 +71,8 @@ class ConnectionHost(Protocol):
     sends_files: bool
     """Its sockets are written to as they are, so that the kernel may write to them as well."""
 
-    def connection_made(self, connection: "Connection") -> str | None:
-        """Admit `connection`, or say which config forbids it."""
+    def connection_made(self, connection: "Connection") -> "Refusal | None":
+        """Admit `connection`, or refuse it."""
         ...
 
     def connection_lost(self, connection: "Connection") -> None:
@@ -89,21 +99,19 @@ class Connection(asyncio.BufferedProtocol):
         "_is_lost",
         "_is_reading",
         "_is_stopping",
-        "_is_write_paused",
         "_metrics",
         "_mute",
         "_pending",
         "_reader",
-        "_sender",
         "_service",
         "_timeouts",
         "_transport",
         "_turns",
-        "_unwritten",
         "info",
         "ip",
         "listener",
         "memory",
+        "output",
     )
 
     def __init__(self, host: ConnectionHost, listener: Listener) -> None:
@@ -124,16 +132,12 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: Later[Answer] | None = None
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
-        self._unwritten: list[Buffer] = []
-        """Small answers, which are written at the end of the turn."""
-        self._sender: FileSender | None = None
-        """Has what is not handed to the transport yet, if a part of that lies in files."""
+        self.output = Output(self, host)
         self._mute: asyncio.TimerHandle | None = None
         """Ends the time for which the client is held back."""
         self._is_due = False
         """Will requests that are here be executed in this turn or the next?"""
         self._is_reading = True
-        self._is_write_paused = False
         self._is_stopping = False
         self._is_closing = False
         self._is_lost = False
@@ -154,15 +158,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.ip = self.memory.address = str(peer[0])
-        refused_by = self._host.connection_made(self)
-        if refused_by is not None:
-            self._metrics.connection_refused(refused_by)
-            self._host.log.note(
-                "refused", "Refused a connection from %s because of %s", self.ip, refused_by
-            )
-            self.ip = ""
-            self._is_closing = True
-            transport.abort()
+        refusal = self._host.connection_made(self)
+        if refusal is not None:
+            self._be_refused(refusal)
             return
         self.info = ConnectionInfo(
             peer_host=f"/{self.ip}",
@@ -171,8 +169,18 @@ class Connection(asyncio.BufferedProtocol):
         )
         if self.listener.new_service is not None:
             self._service = self.listener.new_service(self)
-        transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
+        self.output.begin(transport)
         self._metrics.connection_opened()
+
+    def _be_refused(self, refusal: Refusal) -> None:
+        self._metrics.connection_refused(refusal.because_of)
+        self._host.log.note(
+            "refused", "Refused a connection from %s because of %s", self.ip, refusal.because_of
+        )
+        self.ip = ""
+        self._is_closing = True
+        if not refusal.is_held:
+            self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._reader.buffer()
@@ -183,27 +191,22 @@ class Connection(asyncio.BufferedProtocol):
         self._timeouts.is_active = True
         self._metrics.bytes_received(nbytes)
         if nbytes > SMALL_BYTES:
-            self._reader.received(nbytes)
-            self._work()
+            if self._reader.received(nbytes):
+                self._work_now()
         elif self._reader.received_small(nbytes):
             self._work_soon()
         else:
-            self._work()
+            self._work_now()
 
     def pause_writing(self) -> None:
-        self._is_write_paused = True
-        self._host.unsent.add(self, self._transport.get_write_buffer_size())
+        self.output.pause()
 
     def resume_writing(self) -> None:
-        self._is_write_paused = False
-        self._host.unsent.remove(self)
-        self.send_on()
+        self.output.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as above.
         self._is_lost = self._is_closing = True
-        self._host.unsent.remove(self)
-        self._unwritten.clear()
-        self._give_up_files()
+        self.output.close()
         if self.ip:
             self._metrics.connection_closed(self._close_reason)
             self._host.connection_lost(self)
@@ -251,29 +254,42 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._execute_sole(frame)
 
-    def write_out(self) -> None:
-        unwritten = self._unwritten
-        if not unwritten:
+    # Called by the output; the last two by TLS and by the server as well.
+
+    def on_taken(self) -> None:
+        self._work_soon()
+
+    def on_files_sent(self) -> None:
+        if self._is_closing:
+            self._transport.close()
+
+    def end_by(self, error: Exception) -> None:
+        """The end of this connection, and of no other."""
+        if isinstance(error, FrameError):
+            self._metrics.request_rejected(CloseReason.BAD_FRAME)
+            self._close(CloseReason.BAD_FRAME, error)
+        elif isinstance(error, CloseConnection):
+            if error.answer is not None and not self._is_closing:
+                self.output.write(error.answer, _byte_count(error.answer))
+            self._close(error.reason, error if error.is_told else None)
+        else:
+            logger.error("A fault of ours ends the connection of %s", self.ip, exc_info=error)
+            self.abort_because(CloseReason.FAULT)
+
+    def abort_because(self, reason: CloseReason) -> None:
+        """Close now, and send nothing more than what was handed to the transport."""
+        if self._is_lost:
             return
-        self._unwritten = []
-        try:
-            # Ranges are large, and what is large does not wait to be written here.
-            if len(unwritten) == 1:
-                self._transport.write(unwritten[0])
-            else:
-                self._transport.writelines(unwritten)
-            if self._is_write_paused:
-                # The answer to the one request that was under way when the client fell behind.
-                self._host.unsent.note(self, self._transport.get_write_buffer_size())
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self._end_by(error)
-
-    # Called by the sender of files, when it has read what was not in memory.
-
-    def send_on(self) -> None:
-        self._send_some()
-        if self._sender is None:
-            self._work_soon()
+        if not self._is_closing:
+            self._close_reason = reason
+            if reason.is_the_clients_fault:
+                self._host.log.note_once(
+                    reason, self.ip, "Closed the connection of %s: %s", self.ip, reason.text
+                )
+        self._is_closing = True
+        self.output.write_out()
+        self.output.give_up_files()
+        self._transport.abort()
 
     # Called by the server.
 
@@ -281,8 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection if the client has kept us waiting for too long."""
         if self._is_lost:
             return
-        # Many may be behind by less than what stops one.
-        self._host.unsent.note(self, self._transport.get_write_buffer_size())
+        self.output.note_unsent()
         is_waiting_for_us = (
             self._pending is not None or self._mute is not None or self._reader.is_starved
         )
@@ -294,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         reason = self._timeouts.check(
             now_ms,
             self._host.limits,
-            unsent_bytes=self._unsent_bytes(),
+            unsent_bytes=self.output.unsent_bytes(),
             # What we do not read, the client cannot be late with.
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,
@@ -302,9 +317,9 @@ class Connection(asyncio.BufferedProtocol):
             is_closing=self._is_closing,
         )
         if reason is not None:
-            self._abort(reason)
+            self.abort_because(reason)
         elif not self._is_reading and has_peer_left(self._transport):
-            self._abort(CloseReason.CLIENT)
+            self.abort_because(CloseReason.CLIENT)
 
     def stop(self) -> None:
         """Execute nothing more; close once the request under way is answered and sent."""
@@ -314,24 +329,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close now, whatever is under way."""
-        self._abort(CloseReason.SHUTDOWN)
+        self.abort_because(CloseReason.SHUTDOWN)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was not admitted."""
+        return not self.ip
+
+    def pause(self) -> None:
+        """Read no more; it was refused, and is held. Not while it is being made: uvloop begins to
+        read after that.
+        """
+        if not self._is_lost:
+            self._transport.pause_reading()
+
+    def drop(self) -> None:
+        """Close it; it was refused, and held until now."""
+        if not self._is_lost:
+            self._transport.abort()
 
     def close_slow_reader(self) -> None:
-        self._abort(CloseReason.SLOW_READER)
-
-    def close_arrival(self, reason: CloseReason) -> None:
-        """Close it, because it is not let in yet."""
-        self._abort(reason)
+        self.abort_because(CloseReason.SLOW_READER)
 
     # Within.
 
     def _may_execute(self) -> bool:
         return not (
             self._pending is not None
-            or self._is_write_paused
+            or self.output.is_held
             or self._is_closing
             or self._is_stopping
-            or self._sender is not None
             or self._mute is not None
         )
 
@@ -342,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._execute()
             self._reader.keep_rest()
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self._end_by(error)
+            self.end_by(error)
         if self._reader.is_empty and self._is_reading:
             return
         if self._reader.has_frame and self._may_execute():
@@ -354,13 +381,13 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = self._service.serve(self.info, frame)
             if isinstance(answer, list):
-                self._write(answer, _byte_count(answer))
+                self.output.write(answer, _byte_count(answer))
             elif answer is not None:
                 self._wait_for(answer, frame)
             if self.info.throttle_ms:
                 self._hold_back()
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self._end_by(error)
+            self.end_by(error)
         if not self._is_reading:
             self._regulate_reading()
 
@@ -378,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
                 if isinstance(answer, Later):
                     if responses:
                         # Before the other's, which may be there as soon as it is waited for.
-                        self._write(responses, response_bytes)
+                        self.output.write(responses, response_bytes)
                         responses = []
                     self._wait_for(answer, frame)
                     return
@@ -391,13 +418,13 @@ class Connection(asyncio.BufferedProtocol):
                     self._hold_back()
                     return
                 if response_bytes > WRITE_HIGH_WATER_BYTES:
-                    self._write(responses, response_bytes)
+                    self.output.write(responses, response_bytes)
                     responses, response_bytes = [], 0
                     if not self._may_execute():
                         return
         finally:
             if responses:
-                self._write(responses, response_bytes)
+                self.output.write(responses, response_bytes)
 
     def _wait_for(self, pending: Later[Answer], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
@@ -411,16 +438,21 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         self._metrics.request_waited()
+        error = later.error
+        if isinstance(error, Exception):
+            # It is not raised, and its traceback forgotten: frames that have what has it would
+            # stay until the collector comes, with all that a connection has.
+            if not self._is_lost:
+                self.memory.give_back(len(frame))
+                self.end_by(error)
+            error.__traceback__ = None
+            return
         if self._is_lost:
             return
         self.memory.give_back(len(frame))
-        try:
-            answer = later.result()
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self._end_by(error)
-            return
+        answer = later.result()
         if answer is not None and not self._is_closing:
-            self._write(answer, _byte_count(answer))
+            self.output.write(answer, _byte_count(answer))
         if self.info.throttle_ms:
             self._hold_back()
         if self._is_stopping:
@@ -429,62 +461,15 @@ class Connection(asyncio.BufferedProtocol):
             # Not at once: the code that gives an answer is in the middle of something.
             self._work_soon()
 
-    def _write(self, responses: list[Buffer], byte_count: int) -> None:
-        self._metrics.bytes_sent(byte_count)
-        if self._sender is not None:
-            self._sender.add(responses)
-            return
-        is_first = not self._unwritten
-        self._unwritten += responses
-        if byte_count > SMALL_BYTES:
-            if has_ranges(responses):
-                self._send_files()
-            else:
-                self.write_out()
-        elif is_first:
-            self._turns.write_soon(self, byte_count)
-
-    def _send_files(self) -> None:
-        parts, self._unwritten = self._unwritten, []
-        self._sender = FileSender(self._transport, self, self._host.reads)
-        self._sender.add(parts)
-        self._send_some()
-
-    def _send_some(self) -> None:
-        """Send what lies in files as far as the socket takes it."""
-        sender = self._sender
-        try:
-            if sender is None or not sender.send():
-                return
-        except ConnectionError:
-            self._abort(CloseReason.CLIENT)
-            return
-        except OSError as error:
-            # A part of an answer is sent, and nothing else may follow it.
-            logger.error("An answer to %s is broken off: %s", self.ip, str(error))  # noqa: TRY400
-            self._abort(CloseReason.FAULT)
-            return
-        except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
-            self._end_by(error)
-            return
-        self._sender = None
-        self._transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES)
-        if self._is_closing:
-            self._transport.close()
-
-    def _give_up_files(self) -> None:
-        if self._sender is not None:
-            self._sender.close()
-            self._sender = None
-
-    def _unsent_bytes(self) -> int:
-        of_files = 0 if self._sender is None else self._sender.unsent_bytes
-        return of_files + self._transport.get_write_buffer_size()
-
     def _work_soon(self) -> None:
         if not self._is_due and not self._is_closing:
             self._is_due = True
             self._turns.execute_soon(self)
+
+    def _work_now(self) -> None:
+        """Work in the middle of a turn."""
+        self._turns.catch_up()
+        self._work()
 
     def _on_memory_granted(self) -> None:
         if self._is_closing:
@@ -492,11 +477,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._reader.grow()
         except Exception as error:  # noqa: BLE001 - or the code that gave back would end for it.
-            self._end_by(error)
+            self.end_by(error)
         self._regulate_reading()
 
     def _close_slow_upload(self) -> None:
-        self._abort(CloseReason.SLOW_UPLOAD)
+        self.abort_because(CloseReason.SLOW_UPLOAD)
 
     def _regulate_reading(self) -> None:
         """Read unless a whole frame is waiting: what the client sends ahead can stay with it.
@@ -527,19 +512,6 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate_reading()
         self._work_soon()
 
-    def _end_by(self, error: Exception) -> None:
-        """The end of this connection, and of no other."""
-        if isinstance(error, FrameError):
-            self._metrics.request_rejected(CloseReason.BAD_FRAME)
-            self._close(CloseReason.BAD_FRAME, error)
-        elif isinstance(error, CloseConnection):
-            if error.answer is not None and not self._is_closing:
-                self._write(error.answer, _byte_count(error.answer))
-            self._close(error.reason, error if error.is_told else None)
-        else:
-            logger.error("A fault of ours ends the connection of %s", self.ip, exc_info=error)
-            self._abort(CloseReason.FAULT)
-
     def _close(self, reason: CloseReason, error: Exception | None = None) -> None:
         """Close when all that was written is sent; `check` sees to it that this does not last."""
         if self._is_closing:
@@ -548,23 +520,9 @@ class Connection(asyncio.BufferedProtocol):
         self._close_reason = reason
         if error is not None:
             self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
-        self.write_out()
-        if self._sender is None:
+        self.output.write_out()
+        if not self.output.is_sending_files:
             self._transport.close()
-
-    def _abort(self, reason: CloseReason) -> None:
-        if self._is_lost:
-            return
-        if not self._is_closing:
-            self._close_reason = reason
-            if reason.is_the_clients_fault:
-                self._host.log.note_once(
-                    reason, self.ip, "Closed the connection of %s: %s", self.ip, reason.text
-                )
-        self._is_closing = True
-        self.write_out()
-        self._give_up_files()
-        self._transport.abort()
 
 
 def _byte_count(buffers: list[Buffer]) -> int:

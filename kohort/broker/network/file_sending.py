@@ -1,55 +1,58 @@
-"""Answers that lie partly in files, which the kernel sends from there.
+"""Responses that are partly in files, sent by the kernel directly from there.
 
-Bytes of a range never pass through our memory: not on the way, and not while a slow client lets
-them wait. What comes before and behind them is kept in order. Nothing here waits for a disk: what
-has left the page cache meanwhile is read by another thread, piece by piece.
+The bytes of a file range never pass through this process's memory, not even while a slow client
+delays them. The order with the bytes before and after them is kept. Nothing here waits for a disk:
+ranges that have left the page cache meanwhile are read by another thread, in pieces.
 
-The transport is what tells that the socket takes more. Its loop allows no second watcher of the
-same descriptor, so it is given a small piece when the socket is full, and says when that is gone.
+This uses a second descriptor of the socket: the event loop, which allows one watcher per
+descriptor, reports by it when the socket is writable, and no descriptor number is used that the
+transport may have closed. Pieces that were read are written by the transport; nothing is sent
+directly before the transport has written everything that it was given.
 """
 
 import asyncio
 import errno
+import os
 import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
 from kohort.broker.network.service import FileRange, Part
 from kohort.protocol.codec import Buffer
 
-PIECE_BYTES: Final = 4096
-"""Given to the transport when the socket is full. Small, since it is all that a slow reader costs;
-the socket reports room only when a third of its buffer is free."""
-
 PIECE_READ_BYTES: Final = 256 * 1024
-"""Read by another thread at once."""
+"""Size of the pieces read by another thread."""
 
 STAYS_CACHED_S: Final = 0.1
-"""For so long what was in memory is taken to be there still: it was used just now."""
+"""How long data that was in the page cache, because it was just used, is assumed to stay there."""
 
 READS_AT_ONCE: Final = 2
-"""By all connections together."""
+"""Concurrent reads, over all connections."""
 
 _IN_MEMORY: Final = (bytes, bytearray, memoryview)
+_MORE: Final = socket.MSG_DONTWAIT | getattr(socket, "MSG_MORE", 0)
 _CANNOT_SEND: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-"""What file systems say that have no way from a file to a socket."""
+"""Errors of file systems that do not support sendfile."""
 
 
 class Reads:
-    """Pieces of files that other threads read for slow connections, first come first served."""
+    """Reads pieces of files in other threads for slow connections, first come first served."""
 
-    __slots__ = ("_loop", "_under_way", "_waiting")
+    __slots__ = ("_under_way", "_waiting", "loop", "senders_left")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, senders_max: int) -> None:
+        """At most `senders_max` connections have a second descriptor; for others files are read."""
+        self.loop = loop
+        self.senders_left = senders_max
         self._under_way = 0
         self._waiting: deque[tuple[FileSender, FileRange]] = deque()
 
     def ask(self, sender: "FileSender", part: FileRange) -> None:
-        """Have another thread read off a piece of `part`; `sender.on_read` is called here."""
+        """Have another thread read a piece of `part`; `sender.on_read` is called on the loop."""
         self._waiting.append((sender, part))
         self._begin()
 
@@ -59,7 +62,7 @@ class Reads:
             if sender.is_closed:
                 continue
             self._under_way += 1
-            reading = self._loop.run_in_executor(None, part.take, PIECE_READ_BYTES)
+            reading = self.loop.run_in_executor(None, part.take, PIECE_READ_BYTES)
             reading.add_done_callback(partial(self._on_read, sender))
 
     def _on_read(self, sender: "FileSender", read: asyncio.Future[bytes]) -> None:
@@ -68,66 +71,84 @@ class Reads:
         sender.on_read(read)
 
 
-class Sending(Protocol):
-    """A connection."""
+class Watching(Protocol):
+    """The output of a connection."""
 
     def send_on(self) -> None:
-        """The sender can go on. Must not raise."""
+        """Continue, because the sender can. Must not raise."""
         ...
 
 
 def has_ranges(parts: Sequence[Part]) -> bool:
-    """Whether there is something to send that is not in memory."""
+    """Whether there is anything to send that is not in memory."""
     return not all(isinstance(part, _IN_MEMORY) for part in parts)
 
 
 class FileSender:
-    """What one connection has to send, from the first range on until all is handed over."""
+    """The pending output of one connection, from its first file range on. It is kept for reuse,
+    since creating it costs more than a response.
+    """
 
     __slots__ = (
-        "_cached_until_s", "_connection", "_failure", "_found_until_s", "_is_reading",
-        "_must_read", "_parts", "_reads", "_socket_number", "_transport", "is_closed",
+        "_cached_until_s", "_failure", "_found_until_s", "_is_reading", "_is_watching",
+        "_must_read", "_number", "_output", "_parts", "_reads", "_socket", "_transport",
+        "is_closed",
     )  # fmt: skip
 
-    def __init__(self, transport: asyncio.Transport, connection: Sending, reads: Reads) -> None:
+    def __init__(self, transport: asyncio.Transport, output: Watching, reads: Reads) -> None:
         self._transport = transport
-        self._connection = connection
+        self._output = output
         self._reads = reads
-        self._socket_number: int = transport.get_extra_info("socket").fileno()
+        self._socket: socket.socket | None = None
+        """The connection's socket, by a descriptor of its own; None if there are too many of
+        them."""
+        self._number = -1
         self._parts: deque[Part] = deque()
-        self._found_until_s = time.monotonic() + STAYS_CACHED_S
-        """Until then, everything counts as in memory: it was when it was found."""
-        self._cached_until_s = self._found_until_s
-        """The same of the first range."""
+        self._found_until_s = 0.0
+        """Until then all ranges are assumed to be in memory, as they were when found."""
+        self._cached_until_s = 0.0
+        """The same for the first range."""
         self._is_reading = False
-        self._must_read = False
+        self._is_watching = False
+        """Whether the loop watches for the socket to become writable."""
         self._failure = ""
-        """What became of a read; not the exception, which would keep the range and us alive."""
+        """The error of a failed read; as text, because the exception would keep the range and this
+        object alive."""
         self.is_closed = False
+        if reads.senders_left > 0:
+            with suppress(OSError):
+                self._number = os.dup(transport.get_extra_info("socket").fileno())
+                self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self._number)
+                reads.senders_left -= 1
+        self._must_read = self._socket is None
+        """Whether files have to be read instead of being sent by the kernel."""
 
     @property
     def unsent_bytes(self) -> int:
-        """What the transport has not been given yet."""
+        """Bytes that the transport has not been given yet."""
         return sum(map(len, self._parts))
 
+    def begin(self, parts: Iterable[Part]) -> None:
+        """Send these parts, which have just been found."""
+        self._parts.extend(parts)
+        self._found_until_s = self._cached_until_s = time.monotonic() + STAYS_CACHED_S
+
     def add(self, parts: Iterable[Part]) -> None:
-        """Send these behind all others."""
+        """Send these parts after all others."""
         self._parts.extend(parts)
 
     def send(self) -> bool:
         """Hand over what the socket takes now; whether that was all.
 
-        If not, `Sending.send_on` or `resume_writing` of the transport's protocol is called when it
+        If not, `Watching.send_on` or `resume_writing` of the transport's protocol is called when it
         can go on. Raises OSError: of the socket (ConnectionError), or of a file; either way a part
         of an answer may be sent, and the connection must end.
         """
         if self._failure:
             raise OSError(self._failure)
         transport, parts = self._transport, self._parts
-        while parts and not self._is_reading:
-            # A transport that is closing may have given its descriptor's number away.
-            if self.is_closed or transport.is_closing():
-                return False
+        is_full = False
+        while parts and not (is_full or self._is_reading or transport.is_closing()):
             if transport.get_write_buffer_size():
                 transport.set_write_buffer_limits(0, 0)
                 break
@@ -135,16 +156,25 @@ class FileSender:
             if isinstance(part, _IN_MEMORY):
                 self._send_buffers()
             else:
-                self._send_range(part)
+                is_full = self._send_range(part)
+        if is_full != self._is_watching and not self.is_closed:
+            self._watch(is_full)
         return not parts and not self.is_closed
 
     def close(self) -> None:
-        """The connection is gone; give up the files."""
+        """Release the files because the connection has closed."""
+        if self.is_closed:
+            return
+        if self._is_watching:
+            self._watch(False)
         self.is_closed = True
         self._parts.clear()
+        if self._socket is not None:
+            self._socket.close()
+            self._reads.senders_left += 1
 
     def on_read(self, read: asyncio.Future[bytes]) -> None:
-        """Hand over what `Reads` has read, and go on."""
+        """Write what `Reads` has read, and continue."""
         self._is_reading = False
         error = None if read.cancelled() else read.exception()
         if self.is_closed or read.cancelled():
@@ -154,9 +184,9 @@ class FileSender:
         else:
             self._drop_if_sent()
             self._transport.write(read.result())
-        self._connection.send_on()
+        self._output.send_on()
 
-    # Within.
+    # Internals.
 
     def _send_buffers(self) -> None:
         parts = self._parts
@@ -164,39 +194,44 @@ class FileSender:
         while parts and isinstance(part := parts[0], _IN_MEMORY):
             buffers.append(part)
             parts.popleft()
-        if not parts:
+        if self._socket is None:
             self._transport.writelines(buffers)
             return
         data = b"".join(buffers)
-        sent = _send_with_more_to_come(self._socket_number, data)
+        try:
+            # More data follows to fill the packet.
+            sent = self._socket.send(data, _MORE if parts else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
         if sent < len(data):
+            # Last, because it may close the connection.
             self._transport.write(data[sent:])
 
-    def _send_range(self, part: FileRange) -> None:
+    def _send_range(self, part: FileRange) -> bool:
+        """Send a range; return whether the socket is full."""
         if self._must_read or not self._is_cached(part):
             self._read_aside(part)
-            return
+            return False
         try:
-            part.send_to(self._socket_number)
+            part.send_to(self._number)
         except BlockingIOError:
-            pass
+            return True
         except OSError as error:
             if error.errno not in _CANNOT_SEND:
                 raise
             self._must_read = True
-            return
-        if self._drop_if_sent():
-            return
-        piece = part.take_cached(PIECE_BYTES)
-        if piece:
-            self._drop_if_sent()
-            # Last: it may end the connection.
-            self._transport.write(piece)
+            return False
+        return not self._drop_if_sent()
+
+    def _watch(self, is_wanted: bool) -> None:  # noqa: FBT001 - on or off.
+        self._is_watching = is_wanted
+        if is_wanted:
+            self._reads.loop.add_writer(self._number, self._output.send_on)
         else:
-            self._read_aside(part)
+            self._reads.loop.remove_writer(self._number)
 
     def _drop_if_sent(self) -> bool:
-        """Whether nothing was left of the first part."""
+        """Drop the first part if it is completely sent. Returns whether it was."""
         if self._parts[0]:
             return False
         self._parts.popleft()
@@ -214,14 +249,3 @@ class FileSender:
     def _read_aside(self, part: FileRange) -> None:
         self._is_reading = True
         self._reads.ask(self, part)
-
-
-def _send_with_more_to_come(socket_number: int, data: bytes) -> int:
-    """Send what the socket takes, and let the kernel wait for what follows to fill the packet."""
-    one = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=socket_number)
-    try:
-        return one.send(data, socket.MSG_MORE | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return 0
-    finally:
-        one.detach()

@@ -1,13 +1,13 @@
-"""Cuts the bytes of one connection into frames. Knows no socket.
+"""Splits the bytes of one connection into frames. Independent of sockets.
 
-Promises: a small frame is copied once, out of the receive buffer; a large one is a contiguous
-buffer of its own that the socket is read into directly. Room is made in proportion to what has
-arrived, never to what was announced. A frame handed out is never written to again, so views of it
-stay good for as long as anybody keeps them.
+Guarantees: a small frame is copied once, out of the receive buffer; a large one is received into a
+contiguous buffer of its own. Memory is allocated in proportion to what has arrived, never to the
+announced size. A returned frame is never written to again, so views of it stay valid as long as
+anyone keeps them.
 
 Between two reads nothing is left in the receive buffer, so all connections share one. That includes
-a read that brings nothing: a transport may ask for a buffer and find that there is nothing to read,
-so asking must change nothing that another connection's read could spoil.
+a read without data: a transport may request a buffer and then find nothing to read, so requesting
+it must not depend on anything that another connection's read could overwrite.
 """
 
 import struct
@@ -20,7 +20,9 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
 _FIRST_ROOM_BYTES: Final = 4096
 _ROOM_PER_ARRIVED: Final = 8
-"""Room is made for eight times what is there: three copies for a frame of any size."""
+"""The buffer grows to eight times what has arrived: at most three copies for a frame of any size.
+If that is more than half of the frame, it is allocated completely, or nearly all would be copied
+once more."""
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = 4
@@ -38,25 +40,25 @@ _OTHER_PROTOCOLS: Final = (
 
 
 class FrameError(Exception):
-    """The size field cannot be one: the peer's fault, and the end of the connection."""
+    """The size field is invalid: the peer's fault, and the connection must be closed."""
 
 
 class FramePart(NamedTuple):
-    """An unfinished frame."""
+    """An incomplete frame."""
 
     number: int
     """Differs from that of any other frame of the connection."""
     filled_bytes: int
     size_bytes: int = 0
-    """0 while that is not known."""
+    """0 while unknown."""
 
 
 class FrameReader:
     """The receiving side of one connection.
 
-    One cycle: read into `buffer()`, tell `received`, call `next_frame` as often as wanted, and then
-    `keep_rest`, before anybody else uses the receive buffer. A cycle may end after `buffer()`: then
-    it never began.
+    One cycle: read into `buffer()`, call `received`, then `next_frame` as often as wanted, and then
+    `keep_rest`, before anyone else uses the receive buffer. A cycle may stop after `buffer()`, as
+    if it had not begun.
     """
 
     __slots__ = (
@@ -79,15 +81,18 @@ class FrameReader:
         self._memory = memory
         self.frame_max_bytes = frame_max_bytes
         self._sole: bytes | None = None
-        """A frame that came alone and whole, as nearly all do; then nothing else is here."""
+        """A frame that arrived alone and complete, as nearly all do; then nothing else is held
+        here."""
         self._rest = b""
-        """Frames that were read and not taken, or the first bytes of a size field."""
+        """Received frames that were not taken, or the first bytes of a size field."""
         self._start = 0
-        """Where the next frame begins: in `_rest` if there is one, else in the receive buffer."""
+        """Where the next frame begins: in `_rest` if that is not empty, else in the receive
+        buffer."""
         self._end = 0
-        """How far the receive buffer is filled with what is ours."""
+        """How far the receive buffer is filled with this connection's data."""
         self._room: bytearray | None = None
-        """A frame that did not arrive in one piece; its length is the room made so far."""
+        """A frame that did not arrive in one piece; its length is what has been allocated so
+        far."""
         self._size = 0
         self._filled = 0
         self._asked_bytes = 0
@@ -95,12 +100,12 @@ class FrameReader:
 
     @property
     def is_empty(self) -> bool:
-        """After `keep_rest`: is there neither a frame nor a part of one?"""
+        """After `keep_rest`: whether there is neither a frame nor a part of one."""
         return self._sole is None and self._room is None and not self._rest
 
     @property
     def has_frame(self) -> bool:
-        """After `keep_rest`: is there a whole frame to take?"""
+        """After `keep_rest`: whether there is a complete frame to take."""
         if self._sole is not None:
             return True
         if self._room is not None:
@@ -109,7 +114,7 @@ class FrameReader:
 
     @property
     def part(self) -> FramePart | None:
-        """After `keep_rest`: the frame that has begun and is not complete, if there is one."""
+        """After `keep_rest`: the incomplete frame, if there is one."""
         if self.has_frame or not (self._rest or self._room is not None):
             return None
         size = 0 if self._room is None else self._size
@@ -117,19 +122,19 @@ class FrameReader:
 
     @property
     def is_starved(self) -> bool:
-        """Is there no room for more, until the budget grants it?"""
+        """Whether receiving has to wait until the memory budget grants more room."""
         return self._asked_bytes > 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty.
+        """The buffer for the next bytes; never empty.
 
-        Nothing may come, and the next call may be another connection's. What is kept of a size
-        field stays where it is until `received`; here only the place for it is left free.
+        A read may bring nothing, and the next call may be another connection's. Kept bytes of a
+        size field stay where they are until `received`; here only their space is reserved.
         """
         room = self._room
         if room is not None and self._filled < self._size:
             if self._filled == len(room):
-                # A transport that was told to pause and reads all the same.
+                # The transport was told to pause but reads nevertheless.
                 self._memory.take(1)
                 room.append(0)
             return memoryview(room)[self._filled :]
@@ -137,17 +142,22 @@ class FrameReader:
             return self._receive_buffer[len(self._rest) :]
         return self._receive_buffer
 
-    def received(self, byte_count: int) -> None:
-        """The first `byte_count` bytes of what `buffer` returned are there."""
+    def received(self, byte_count: int) -> bool:
+        """Process `byte_count` bytes in the buffer returned by `buffer`.
+
+        False if an incomplete frame has only grown: then there is nothing to take or to keep, and
+        receiving can continue.
+        """
         room = self._room
         if room is not None and self._filled < self._size:
             self._filled += byte_count
             self._memory.arrived_bytes += byte_count
             self._memory.left_bytes = self._size - self._filled
             if self._filled == len(room) < self._size and not self._asked_bytes:
-                self._ask_for_room()
-        elif self.has_frame:
-            # As above: it was told to pause, and reads all the same.
+                self._extend_room(self._ask_for_room(len(room)))
+            return self._filled == self._size or self._asked_bytes > 0
+        if self.has_frame:
+            # As above: the transport was told to pause but reads nevertheless.
             self._unfold()
             self._set_rest(self._rest + self._receive_buffer[:byte_count])
         else:
@@ -156,17 +166,18 @@ class FrameReader:
                 self._receive_buffer[:kept_bytes] = self._rest
                 self._set_rest(b"")
             self._end = kept_bytes + byte_count
+        return True
 
     def received_small(self, byte_count: int) -> bool:
-        """Does what `received` does; and if the input begins with a whole frame, all of it is moved
-        out of the receive buffer, which is `keep_rest` before anything was taken. False where there
-        is none, or something else is here already.
+        """Do what `received` does; if the input begins with a complete frame, also move everything
+        out of the receive buffer, as `keep_rest` would. False if it does not, or other data is held
+        here.
         """
         if self._rest or self._sole is not None or self._room is not None or self._end:
             self.received(byte_count)
             return False
         buffer = self._receive_buffer
-        # Where less than a size was read, the buffer has something old behind it.
+        # If less than a size field was read, the buffer contains old data after it.
         size: int = _SIZE.unpack_from(buffer)[0] if byte_count > _SIZE_BYTES else 0
         if 0 < size == byte_count - _SIZE_BYTES and size <= self.frame_max_bytes:
             self._sole = bytes(buffer[_SIZE_BYTES:byte_count])
@@ -181,7 +192,9 @@ class FrameReader:
         return True
 
     def take_sole(self) -> bytes | None:
-        """`next_frame` where a frame came alone and whole; None if that is not so."""
+        """Take a frame that arrived alone and complete, as `next_frame` would; None if there is
+        none.
+        """
         frame = self._sole
         if frame is not None:
             self._sole = None
@@ -189,13 +202,13 @@ class FrameReader:
         return frame
 
     def next_frame(self) -> Buffer | None:
-        """The next whole frame without its size, or None.
+        """Return the next complete frame without its size, or None.
 
-        A bytes object arrived in one piece. A bytearray counts in the budget until its taker
-        gives back its length; it must not be changed.
+        A bytes object arrived in one piece. A bytearray counts in the memory budget until its taker
+        gives back its length; it must not be modified.
 
         Raises:
-            FrameError: the size is not above 0, or too large.
+            FrameError: the size is not positive, or too large.
         """
         if self._sole is not None:
             return self.take_sole()
@@ -219,7 +232,7 @@ class FrameReader:
         return bytes(source[body:stop])
 
     def keep_rest(self) -> None:
-        """Move what was not taken out of the receive buffer.
+        """Move data that was not taken out of the receive buffer.
 
         Raises:
             FrameError: as `next_frame`.
@@ -233,9 +246,9 @@ class FrameReader:
                 self._keep(rest)
 
     def grow(self) -> None:
-        """The budget has granted what was asked for."""
+        """Allocate the room that the memory budget has granted."""
         asked_bytes, self._asked_bytes = self._asked_bytes, 0
-        # A transport that reads all the same has got some of the room already, or all of it.
+        # A transport that reads nevertheless has used some or all of the room already.
         missing_bytes = 0 if self._room is None else self._size - len(self._room)
         more_bytes = min(asked_bytes, missing_bytes)
         if more_bytes:
@@ -244,12 +257,12 @@ class FrameReader:
             self._memory.give_back(asked_bytes - more_bytes)
 
     def close(self) -> None:
-        """Let go of everything. The budget is told by its own `close`."""
+        """Release all data. The claimant's own `close` informs the memory budget."""
         self._sole, self._rest, self._room = None, b"", None
         self._start = self._end = self._filled = self._asked_bytes = 0
 
     def _keep_rest_of_rest(self) -> None:
-        """Frames may have been taken from what was kept before."""
+        """Drop frames that were taken from the data kept earlier."""
         if self._start == len(self._rest):
             self._set_rest(b"")
             self._start = 0
@@ -278,40 +291,47 @@ class FrameReader:
         return len(data) >= _SIZE_BYTES + int(size)
 
     def _begin_frame(self, data: memoryview) -> None:
-        """Move the size and the first bytes of a frame into room of its own."""
+        """Move the size and the first bytes of a frame into a buffer of its own."""
         (self._size,) = _SIZE.unpack_from(data)
         self._filled = len(data) - _SIZE_BYTES
         self._memory.take(self._filled)
         self._memory.arrived_bytes += self._filled
         self._memory.left_bytes = self._size - self._filled
-        self._room = bytearray(data[_SIZE_BYTES:])
-        self._ask_for_room()
+        room = bytearray(self._filled + self._ask_for_room(self._filled))
+        room[: self._filled] = data[_SIZE_BYTES:]
+        self._room = room
 
-    def _ask_for_room(self) -> None:
-        assert self._room is not None
+    def _ask_for_room(self, room_bytes: int) -> int:
+        """Return by how many bytes to extend a buffer now;
+        0 if the memory budget has to grant it.
+        """
         wanted = min(self._size, max(_FIRST_ROOM_BYTES, _ROOM_PER_ARRIVED * self._filled))
-        if len(self._room) < UNASKED_ROOM_BYTES < wanted < self._size:
-            # What is not asked for first: who then asks for eight times that asks the fewer times.
+        if room_bytes < UNASKED_ROOM_BYTES < wanted < self._size:
+            # Room that needs no grant comes first, so that fewer grants are requested afterwards.
             wanted = UNASKED_ROOM_BYTES
-        more_bytes = wanted - len(self._room)
+        elif 2 * wanted > self._size:
+            wanted = self._size
+        more_bytes = wanted - room_bytes
         if wanted <= UNASKED_ROOM_BYTES:
             self._memory.take(more_bytes)
         elif not self._memory.ask(more_bytes):
             self._asked_bytes = more_bytes
-            return
-        self._extend_room(more_bytes)
+            return 0
+        return more_bytes
 
     def _extend_room(self, more_bytes: int) -> None:
-        """A new buffer, because the transport may still hold the old one."""
+        """Allocate a new buffer, because the transport may still hold the old one."""
         assert self._room is not None
+        if not more_bytes:
+            return
         room = bytearray(len(self._room) + more_bytes)
         room[: self._filled] = memoryview(self._room)[: self._filled]
         self._room = room
 
     def _unfold(self) -> None:
-        """What came alone is to have company."""
+        """Put the sole frame into `_rest`, because more data arrives."""
         if self._sole is not None:
-            # As many bytes as they count for already.
+            # With the size header, these are as many bytes as were counted already.
             self._rest, self._sole = _SIZE.pack(len(self._sole)) + self._sole, None
 
     def _set_rest(self, rest: bytes) -> None:

@@ -1,7 +1,7 @@
-"""When clients were last seen to fetch: a member that heartbeats and does not fetch hangs.
+"""When clients last fetched: a member that sends heartbeats but does not fetch has hung.
 
-Nothing is done per Fetch but that the connection's info has a name in it; it is looked for in the
-rounds that the server makes through its connections anyway, every second or so.
+A Fetch only stores its client id in the connection's info; the server's periodic rounds through the
+connections, every second or so, read it there.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final
 from kohort.broker.runtime.clock import Clock, SystemClock
 
 CLIENTS_MAX: Final = 10_000
-"""The most that are kept: the ones that were seen last."""
+"""The maximum number of clients tracked, the most recent ones."""
 
 
 class LastFetches:
-    """Clients by client id and host; processes that share both are one."""
+    """Clients by client id and host; processes that share both count as one."""
 
     __slots__ = ("_at_ms", "_clock")
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._at_ms: dict[tuple[str, str], int] = {}
-        """The one that was seen last comes last."""
+        """Ordered by time, the most recent client last."""
 
     def note(self, client_id: str, host: str) -> None:
-        """A Fetch has come since the last round, or one waits for its answer."""
+        """Record a Fetch since the last round, or one that is still parked."""
         key = client_id, host
         self._at_ms.pop(key, None)
         if len(self._at_ms) >= CLIENTS_MAX:
@@ -33,6 +33,8 @@ class LastFetches:
         self._at_ms[key] = self._clock.monotonic_ms()
 
     def since_ms(self, client_id: str, host: str) -> int | None:
-        """How long there was no Fetch at least; None if the client was never seen to fetch."""
+        """Return for how long at least there was no Fetch; None if the client was never seen to
+        fetch.
+        """
         at_ms = self._at_ms.get((client_id, host))
         return None if at_ms is None else max(self._clock.monotonic_ms() - at_ms, 0)

@@ -1,43 +1,40 @@
-"""One of the broker's listeners, as the connections that come by it know it."""
+"""One of the broker's listeners, as its connections see it."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from kohort.broker.network.service import Service
+from kohort.broker.network.service import NewConnection, Service
 from kohort.broker.network.tls import TlsPump
-
-if TYPE_CHECKING:
-    from kohort.broker.network.connection import Connection
 
 
 class TlsSide(Protocol):
-    """TLS of one listener."""
+    """The TLS configuration of one listener."""
 
     context: ssl.SSLContext
-    """What new connections begin with; replaced as a whole when certificates are renewed."""
+    """The context for new connections; replaced as a whole when certificates are renewed."""
 
-    def established(self, connection: Connection, pump: TlsPump) -> None:
-        """Make what follows from the client's certificate. Raises TlsError to refuse it."""
+    def established(self, connection: NewConnection, pump: TlsPump) -> None:
+        """Create the session from the client's certificate. Raises TlsError to refuse it."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """What its connections have in common."""
+    """The configuration shared by a listener's connections."""
 
     name: str
     """Its name in `listeners`, in upper case."""
     tls: TlsSide | None = None
-    new_service: Callable[[Connection], Service] | None = None
-    """What serves a connection until it is let in; None: the service of all serves at once."""
+    new_service: Callable[[NewConnection], Service] | None = None
+    """Creates the service of a connection until it is authenticated; None: no authentication."""
     first_frame_max_bytes: int = 0
-    """Largest frame until then; 0: as later."""
+    """Largest frame before authentication; 0: the normal limit."""
 
     @property
     def lets_in_later(self) -> bool:
-        """Whether its clients have something to show before they are let in."""
+        """Whether clients must complete TLS or authenticate before requests are served."""
         return self.tls is not None or self.new_service is not None

@@ -1,4 +1,4 @@
-"""Sockets that listen, with the options that accepted sockets inherit from them."""
+"""Listening sockets, with the options that accepted sockets inherit."""
 
 import errno
 import resource
@@ -10,10 +10,15 @@ from kohort.broker.network.limits import UNLIMITED
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
-"""A machine that vanished is noticed after four minutes, not after the kernel's two hours."""
+"""A machine that vanished is detected after four minutes, not after the kernel's two hours."""
 
 OTHER_DESCRIPTORS = 64
-"""What a broker has open beside connections and logs: listeners, metrics, databases, the loop's."""
+"""Descriptors that a broker has open beside connections and logs: listeners, metrics, databases,
+the loop's."""
+
+SENDERS_PART = 8
+"""One descriptor in this many is reserved for connections that are sent files; for others, files
+are read."""
 
 _NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
@@ -21,13 +26,13 @@ _NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 def listening_sockets(
     host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
 ) -> list[socket.socket]:
-    """Bound sockets for every address that `host` means; they do not listen yet.
+    """Return bound sockets for every address of `host`; they do not listen yet.
 
-    An empty host is every interface. Port 0 takes one free port for all addresses. A buffer size of
-    -1 leaves it to the system. An address family that this machine lacks is left out.
+    An empty host means every interface. Port 0 uses one free port for all addresses. A buffer size
+    of -1 leaves it to the system. Address families that this machine lacks are omitted.
 
     Raises:
-        OSError: no address could be bound, or the port is taken.
+        OSError: no address could be bound, or the port is in use.
     """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
@@ -56,27 +61,33 @@ def close_all(sockets: Iterable[socket.socket]) -> None:
 
 
 def raise_descriptor_limit() -> int:
-    """Let this process open as many files and sockets as it is allowed to; return how many."""
+    """Raise this process's limit on open descriptors to the maximum allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
 
-def connections_within(descriptors: int, log_files_max: int) -> int:
-    """How many connections leave enough descriptors for the logs, which take up to half of them.
+def senders_within(descriptors: int) -> int:
+    """Return how many connections may have a second descriptor for sending files."""
+    return UNLIMITED if descriptors == resource.RLIM_INFINITY else descriptors // SENDERS_PART
 
-    Without such a bound, clients that open connections could keep partitions from being opened.
+
+def connections_within(descriptors: int, log_files_max: int) -> int:
+    """Return how many connections leave enough descriptors for the logs, which take up to half of
+    them, and for sending files.
+
+    Without such a limit, clients that open connections could keep partitions from being opened.
     """
     if descriptors == resource.RLIM_INFINITY:
         return UNLIMITED
     log_files = min(log_files_max, descriptors // 2)
     others = min(OTHER_DESCRIPTORS, descriptors // 4)
-    return descriptors - log_files - others
+    return descriptors - log_files - others - senders_within(descriptors)
 
 
 def _port(bound: list[socket.socket]) -> int:
-    """The port that the first address got, for the others to share."""
+    """Return the port of the first address, which the others share."""
     return int(bound[0].getsockname()[1]) if bound else 0
 
 
@@ -101,7 +112,7 @@ def _bind(
             ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
             ("TCP_KEEPCNT", KEEPALIVE_PROBES),
         ):
-            # macOS has not all of them.
+            # macOS lacks some of them.
             if hasattr(socket, name):
                 one.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,7 +1,7 @@
-"""Accounts of memory: bytes of requests on their way in, and of responses on their way out.
+"""Memory accounting: bytes of requests being received, and of responses being sent.
 
-Both bounds are for the broker as a whole. A request's bytes count from when room is made for them,
-never from when they are announced, until the request is answered.
+Both limits are for the broker as a whole. A request's bytes count from when memory is allocated for
+them, never from when they are announced, until the request is answered.
 
 How requests share the budget
     A request up to `UNASKED_ROOM_BYTES` is never held up, and counts. Larger ones ask for room as
@@ -20,7 +20,7 @@ How requests share the budget
     At the default of 256 MiB a request of 200 kB is within its connection's share beside 640 others
     that upload, wherever they come from; a frame of 100 MiB is beyond it as soon as there is one.
 
-Here is no time and no task: what takes time to judge is in `shortage`.
+There is no time and no task here: judgements that need time are in `shortage`.
 """
 
 import sys
@@ -28,19 +28,19 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 UNASKED_ROOM_BYTES: Final = 64 * 1024
-"""Up to this size a frame gets its room however much others hold, so that large requests do not
-keep small ones out."""
+"""A frame up to this size gets its memory however much others hold, so that large requests do not
+block small ones."""
 
 _RESERVE: Final = 4
-"""A part of this many is kept for claims within their shares."""
+"""One part in this many is reserved for claims within their shares."""
 
 
 def _nothing() -> None:
-    """No claim waits any more."""
+    """Do nothing: the default callback."""
 
 
 class RequestMemory:
-    """The broker's budget for requests that are received or waited for."""
+    """The broker's memory budget for requests being received or executed."""
 
     __slots__ = (
         "_by_address",
@@ -55,18 +55,18 @@ class RequestMemory:
     )
 
     def __init__(self, limit_bytes: int, on_shortage: Callable[[], None] = _nothing) -> None:
-        """A negative limit is none. `on_shortage` is called when a claim begins to wait while
-        no claim waited.
+        """A negative limit means none. `on_shortage` is called when a claim has to wait while no
+        other does.
         """
         self._limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self._on_shortage = on_shortage
         self._large: dict[Claimant, None] = {}
-        """Claimants that asked for room, until they hold no large request any more."""
+        """Claimants with a large request, from their first claim until it is answered."""
         self._by_address: dict[str, int] = {}
-        """How many of these there are, by their peers' addresses."""
+        """The number of these per peer address."""
         self._waiting: dict[Claimant, int] = {}
         self.overdrawn: Claimant | None = None
-        """The one that goes on receiving although the budget is spent."""
+        """The claimant that continues receiving although the budget is exhausted."""
         self._most_bytes = 0
         self.large_bytes = 0
         """What those with large requests hold."""
@@ -83,37 +83,37 @@ class RequestMemory:
 
     @property
     def counted_bytes(self) -> int:
-        """What counts against that: all but the one request that may exceed it."""
+        """What counts against the budget: all except the one request that may exceed it."""
         beyond_bytes = 0 if self.overdrawn is None else self.overdrawn.held_bytes
         return self.large_bytes - beyond_bytes
 
     def take_most_bytes(self) -> int:
-        """The most that was granted at a time since the last call."""
+        """Return the maximum usage since the last call."""
         most_bytes, self._most_bytes = self._most_bytes, self.used_bytes
         return most_bytes
 
     def uploads(self) -> "Iterable[Claimant]":
-        """Claimants that receive large requests, wait for room for one, or have one executed."""
+        """Claimants that receive a large request, wait for memory for one, or have one executed."""
         return self._large
 
     def waiting(self) -> "Iterable[tuple[Claimant, int]]":
-        """Claimants that wait, the longest first, and how much each waits for."""
+        """Waiting claimants, longest first, and how much each waits for."""
         return self._waiting.items()
 
     def is_waiting(self, claimant: "Claimant") -> bool:
         return claimant in self._waiting
 
     def share_bytes(self, claimant: "Claimant") -> int:
-        """What one of `uploads` may count on."""
+        """The share of one of `uploads`."""
         of_address = len(self._by_address) * self._by_address[claimant.address]
         return self.budget_bytes // (2 * min(len(self._large), of_address))
 
     def is_within_share(self, claimant: "Claimant", byte_count: int) -> bool:
-        """Would it be, with so much more?"""
+        """Whether the claimant would be within its share with `byte_count` more."""
         return claimant.held_bytes + byte_count <= self.share_bytes(claimant)
 
     def may_claim(self, claimant: "Claimant", byte_count: int) -> bool:
-        """Claim `byte_count`, or note that `claimant` waits for it."""
+        """Grant `byte_count`, or record that `claimant` waits for it."""
         if not claimant.is_large:
             self._enlist(claimant)
         if self.is_within_share(claimant, byte_count):
@@ -129,7 +129,7 @@ class RequestMemory:
         return False
 
     def release(self, claimant: "Claimant", byte_count: int) -> None:
-        """`claimant` holds `byte_count` less than before."""
+        """Record that `claimant` holds `byte_count` less than before."""
         self.used_bytes -= byte_count
         if not claimant.is_large:
             return
@@ -140,7 +140,7 @@ class RequestMemory:
             self.admit()
 
     def forget(self, claimant: "Claimant") -> None:
-        """`claimant` is gone, and all that it held."""
+        """Remove a closed claimant, and everything that it held."""
         self._waiting.pop(claimant, None)
         if claimant.is_large:
             self._delist(claimant)
@@ -150,12 +150,12 @@ class RequestMemory:
             self.admit()
 
     def admit(self) -> None:
-        """Let those go on that wait: within their shares all for which there is room, and then the
+        """Grant waiting claims: within their shares all for which there is memory, and then the
         others, first come first served.
 
-        Called when a large request leaves. What small ones leave is found at the next look.
+        Called when a large request is done. Memory of small requests is noticed at the next look.
         """
-        # A claimant that is granted room may give some of it back, which leads here again.
+        # A granted claimant may give some of it back, which calls this method again.
         for claimant, byte_count in list(self._waiting.items()):
             if (
                 claimant in self._waiting
@@ -189,7 +189,7 @@ class RequestMemory:
 
     def _may_overdraw(self, claimant: "Claimant") -> bool:
         before = self.overdrawn
-        # One that has all of its frame asks for no more, and may be parked for long.
+        # One that has its complete frame will claim no more, and may be parked for long.
         if before is None or (before.left_bytes == 0 and self.large_bytes <= self.budget_bytes):
             self.overdrawn = claimant
         return self.overdrawn is claimant
@@ -240,21 +240,21 @@ class Claimant:
         """Address of the peer; not to be changed after the first `ask`."""
         self.held_bytes = 0
         self.is_large = False
-        """Does it count among the uploads? The budget says so."""
+        """Whether it counts among the uploads; set by the budget."""
         self.arrived_bytes = 0
-        """Bytes of frames that did not come in one piece, all there ever were."""
+        """Total bytes of frames that did not arrive in one piece."""
         self.left_bytes = 0
-        """What is still to come of the present one."""
+        """Bytes still missing of the current frame."""
 
     def take(self, byte_count: int) -> None:
-        """Count bytes that are here already."""
+        """Count bytes that have arrived already."""
         self.held_bytes += byte_count
         self._memory.used_bytes += byte_count
         if self.is_large:
             self._memory.large_bytes += byte_count
 
     def ask(self, byte_count: int) -> bool:
-        """Claim room for bytes to come. If False, `on_granted` is called when there is room."""
+        """Claim memory for bytes to come. If False, `on_granted` is called when it is available."""
         return self._memory.may_claim(self, byte_count)
 
     def give_back(self, byte_count: int) -> None:
@@ -262,27 +262,27 @@ class Claimant:
         self._memory.release(self, byte_count)
 
     def close(self) -> None:
-        """The connection is gone, and all that it held."""
+        """Release everything, because the connection has closed."""
         self._on_granted = self._on_evicted = _nothing
         self._memory.forget(self)
 
     def granted(self) -> None:
-        """Called by the budget: what was asked for last is there, and counted."""
+        """Called by the budget when the last claim has been granted, and counted."""
         self._on_granted()
 
     def evict(self) -> None:
-        """End the connection: it holds what others need, and is slow."""
+        """Close the connection: it holds memory that others need, and is slow."""
         self._on_evicted()
 
 
 class SlowReader(Protocol):
-    """A connection that does not take its responses as fast as it asks for them."""
+    """A connection that receives its responses more slowly than it requests them."""
 
     def close_slow_reader(self) -> None: ...
 
 
 class UnsentBytes:
-    """Responses that wait in the transports of slow readers, the longest-waiting first."""
+    """Responses that wait in the transports of slow clients, the longest-waiting first."""
 
     __slots__ = ("_limit_bytes", "_readers", "total_bytes")
 
@@ -292,14 +292,16 @@ class UnsentBytes:
         self.total_bytes = 0
 
     def add(self, reader: SlowReader, byte_count: int) -> None:
-        """`reader` has fallen behind by so much; close others until there is room for it."""
+        """Record that `reader` lags by `byte_count`; close others until there is room for it."""
         self.remove(reader)
         self._readers[reader] = byte_count
         self.total_bytes += byte_count
         self._close_slowest()
 
     def note(self, reader: SlowReader, byte_count: int) -> None:
-        """`reader` is behind by so much, if at all. It keeps its place while it takes nothing."""
+        """Update how much `reader` lags. It keeps its place in the order while it makes no
+        progress.
+        """
         before_bytes = self._readers.get(reader, 0)
         if byte_count < before_bytes or not before_bytes:
             self.remove(reader)
@@ -317,5 +319,5 @@ class UnsentBytes:
             slowest.close_slow_reader()
 
     def remove(self, reader: SlowReader) -> None:
-        """`reader` has caught up, or is gone."""
+        """Remove a reader that has caught up or closed."""
         self.total_bytes -= self._readers.pop(reader, 0)

@@ -1,4 +1,4 @@
-"""What the edge tells about itself. Called on every request: must be fast and must not raise."""
+"""The metrics of the network layer. Called for every request: must be fast and must not raise."""
 
 from typing import Protocol
 
@@ -6,33 +6,34 @@ from typing import Protocol
 class NetworkMetrics(Protocol):
     """Implemented by `kohort.broker.metrics.requests.EdgeMetrics`.
 
-    Reasons are from fixed lists, so they can be labels: those of connections that are closed are
-    `kohort.broker.network.timeouts.CloseReason`, one that is refused names the config that says no.
+    Reasons are from fixed sets, so they can be labels: `kohort.broker.network.timeouts.CloseReason`
+    for closed connections, the name of the limiting config for refused ones.
     """
 
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """`response` is the message, or None where there is none, or none with errors.
+        """Record a response. `response` is the message, or None if there is none, or none with
+        errors.
 
-        `duration_s` runs from the whole request to its answer, waiting included.
+        `duration_s` is the time from the complete request to its response, waiting included.
         """
         ...
 
     def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
-        """The request as a whole failed so, whatever the client is told of it."""
+        """Record that the request as a whole failed, whatever the client is told."""
         ...
 
     def request_rejected(self, reason: str) -> None:
-        """A request that has no answer but the end of its connection."""
+        """Record a request that was answered only by closing its connection."""
         ...
 
     def request_waits(self) -> None:
-        """A request could not be answered at once."""
+        """Record that a request is parked."""
         ...
 
     def request_waited(self) -> None:
-        """It is answered now, or its client is gone."""
+        """Record that a parked request was answered, or its client disconnected."""
         ...
 
     def connection_opened(self) -> None: ...

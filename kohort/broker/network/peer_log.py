@@ -1,7 +1,7 @@
-"""Log lines about peers, which peers must not be able to multiply.
+"""Rate-limited logging about peers, so that peers cannot flood the log.
 
-Each kind of line may be written a few times per interval; the next line that passes says how many
-were left out.
+Each kind of line may be written a few times per interval; the next line after that says how many
+were suppressed.
 """
 
 import logging
@@ -11,17 +11,17 @@ from kohort.broker.runtime.clock import Clock
 
 INTERVAL_MS = 10_000
 LINES_PER_INTERVAL = 10
-"""Per kind. Kinds are named in our code, so there are few."""
+"""Per kind. Kinds are constants in the code, so there are few."""
 
 SAME_PEER_MS: Final = 600_000
-"""What is said once of a peer is said again after this time."""
+"""After this time a once-per-peer line is written again."""
 
 PEERS_REMEMBERED: Final = 1_000
-"""Peers of which something was said; when there are more, all may be spoken of again."""
+"""How many peers are remembered; beyond that all are forgotten."""
 
 
 class PeerLog:
-    """A logger with a ration for each kind of line."""
+    """A logger with a rate limit for each kind of line."""
 
     __slots__ = ("_clock", "_interval_ends_ms", "_left_out", "_logger", "_said_ms", "_written")
 
@@ -34,13 +34,11 @@ class PeerLog:
         self._said_ms: dict[tuple[str, str], int] = {}
 
     def note(self, kind: str, text: str, *args: object) -> None:
-        """Write `text % args`, if lines of this `kind` are not too many already."""
+        """Log a warning `text % args`, unless there were too many of this `kind`."""
         self._write(logging.WARNING, kind, text, args)
 
     def note_once(self, kind: str, peer: str, text: str, *args: object) -> None:
-        """Write like `note`, but once for each peer: what a client does again and again when it is
-        told.
-        """
+        """Log a warning as `note` does, but once per peer: for things that a client repeats."""
         now_ms = self._clock.monotonic_ms()
         said_ms = self._said_ms.get((kind, peer))
         if said_ms is not None and now_ms - said_ms < SAME_PEER_MS:
@@ -51,17 +49,17 @@ class PeerLog:
         self._write(logging.WARNING, kind, text, args)
 
     def mention(self, kind: str, text: str, *args: object) -> None:
-        """Write like `note`, for debugging clients: nothing is wrong with what an operator
-        runs.
+        """Log as `note` does, but at debug level: for debugging clients, nothing that concerns an
+        operator.
         """
         if self._logger.isEnabledFor(logging.DEBUG):
             self._write(logging.DEBUG, kind, text, args)
 
     def fault(self, kind: str, text: str, *args: object, error: Exception | None = None) -> None:
-        """Write, like `note`, of a fault of ours that a peer may bring about as often as it likes.
+        """Log an error as `note` does: an internal error that a peer can cause repeatedly.
 
         Args:
-            error: whose traceback is written with it.
+            error: logged with its traceback.
         """
         self._write(logging.ERROR, kind, text, args, error)
 

@@ -1,7 +1,7 @@
-"""Asks the kernel whether a peer has left, for connections that are not being read.
+"""Asks the kernel whether a peer has disconnected, for connections that are not being read.
 
-While reading is paused we do not learn of the end of the stream; and a client may well send
-ahead of a request that is parked for minutes, and leave.
+While reading is paused the end of the stream goes unnoticed; and a client may well pipeline
+requests behind one that is parked for minutes, and disconnect.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ import sys
 from typing import Final
 
 _STATES_AFTER_THE_PEER: Final = frozenset({7, 8})
-"""TCP_CLOSE (it was reset) and TCP_CLOSE_WAIT (it has sent its end of stream)."""
+"""TCP_CLOSE (the connection was reset) and TCP_CLOSE_WAIT (the peer has sent FIN)."""
 
 
 def has_peer_left(transport: asyncio.BaseTransport) -> bool:
-    """Whether the other side has closed or reset the connection; False if that cannot be told."""
+    """Whether the peer has closed or reset the connection; False if unknown."""
     one = transport.get_extra_info("socket")
     if one is None or sys.platform != "linux":
         return False

@@ -1,24 +1,29 @@
-"""Accepts connections, shares out what they share, and ends them in good order.
+"""Accepts connections, holds their shared resources, and closes them in order.
 
-Promises: `close` answers the requests that are under way, sends what was written and returns within
-its grace, whatever the clients do; no look at the connections takes the loop for longer than one
-slice of them.
+Guarantees: `close` answers the requests in progress, sends what was written and returns within its
+grace period, whatever clients do; periodic checks of the connections block the loop for at most one
+slice of them at a time.
 """
 
 import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 
+from kohort.broker.core.security.quotas import CONNECTION
+from kohort.broker.core.security.session import Session
+from kohort.broker.network.accepting import Accepting
 from kohort.broker.network.admission import Admission
 from kohort.broker.network.arrivals import Arrivals
-from kohort.broker.network.connection import Connection
+from kohort.broker.network.connection import Connection, Refusal
+from kohort.broker.network.connection_rates import ConnectionRates
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
 from kohort.broker.network.last_fetches import LastFetches
-from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.limits import UNLIMITED, NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
@@ -41,12 +46,16 @@ logger = logging.getLogger(__name__)
 CHECK_INTERVAL_MS_MAX = 1_000
 CHECKS_PER_TIMEOUT = 10
 
+HELD_MAX = 1_000
+"""Connections of addresses that exceed their rate, each kept for at most a second; further ones are
+closed at once."""
+
 LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
-"""What requests of ordinary sizes leave behind is used again by the next."""
+"""Memory left by requests below this size is reused by the next."""
 
 
 class NetworkServer:
-    """All listeners and connections of one broker. Make it inside the running loop."""
+    """All listeners and connections of one broker. Create it inside the running loop."""
 
     def __init__(
         self,
@@ -57,29 +66,38 @@ class NetworkServer:
         metrics: NetworkMetrics,
         log: PeerLog,
         fetches: LastFetches | None = None,
+        limit_of_ip: Callable[[str], float | None] = lambda _: None,
+        senders_max: int = UNLIMITED,
     ) -> None:
+        """`limit_of_ip` returns how many connections per second an address may make; `senders_max`
+        limits the connections with a second descriptor for sending files.
+        """
         self.service = service
         self.limits = limits
         self.metrics = metrics
         self.log = log
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        """One for all: nothing is left in it between two reads."""
+        """Shared by all connections: nothing is left in it between two reads."""
         self.memory = RequestMemory(limits.queued_max_request_bytes, self._look_soon)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
         self.fetches = fetches or LastFetches(clock)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop)
-        self.reads = Reads(self._loop)
+        self.reads = Reads(self._loop, senders_max)
         self.sends_files = False
-        """Until there are sockets; how the kernel sends files is particular to Linux."""
+        """Whether the kernel can send files; set with the first sockets, since it needs Linux."""
         self.ciphertext_buffer = memoryview(b"")
-        """Another one for all, into which sockets with TLS are read; made when there are such."""
+        """A second shared buffer, for ciphertext of TLS connections; created when needed."""
         self.handshakes = Handshakes(self._loop)
         self._admission = Admission(limits)
         self._arrivals: Arrivals[Connection] = Arrivals()
         self._connections: dict[Connection, None] = {}
-        self._accepting: list[asyncio.Server] = []
+        self._rates = ConnectionRates(limits, limit_of_ip)
+        self._held: dict[Connection, asyncio.TimerHandle] = {}
+        """Connections that are not served and will be closed soon."""
+        self._accepting: dict[str, list[Accepting]] = {}
+        """By listener."""
         self._check_handle: asyncio.Handle | None = None
         self._serving_time = ServingTime()
         self._shortage = Shortage(self.memory)
@@ -93,39 +111,44 @@ class NetworkServer:
         return len(self._connections)
 
     def set_limits(self, limits: NetworkLimits) -> None:
-        """These hold from now on; clients that are connected stay, however many they are."""
-        self.limits = self._admission.limits = limits
+        """Apply new limits; connected clients stay, however many there are."""
+        self.limits = self._admission.limits = self._rates.limits = limits
 
     async def listen(self, sockets: Iterable[socket.socket], listener: Listener) -> None:
-        """Accept connections from bound sockets, which are the server's from now on."""
+        """Accept connections from bound sockets, which the server then owns."""
         self.sends_files = sys.platform == "linux"
         if listener.tls is not None and not self.ciphertext_buffer:
             self.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
         for one in sockets:
-            accepting = await self._loop.create_server(
+            accepting = Accepting(
+                one,
                 partial(self._new_connection, listener),
-                sock=one,
                 backlog=self.limits.socket_listen_backlog_size,
             )
-            self._accepting.append(accepting)
+            self._accepting.setdefault(listener.name, []).append(accepting)
+            await accepting.open()
         if self._check_handle is None:
             self._check_later()
 
     def stop_accepting(self) -> None:
-        """Refuse new connections; those that are open are served on."""
+        """Refuse new connections; open ones continue to be served."""
         self._is_stopping = True
-        for one in self._accepting:
+        for one in chain(*self._accepting.values()):
             one.close()
-        self._accepting = []
+        self._accepting = {}
+        for held in list(self._held):
+            self._drop(held)
 
     def stop_serving(self) -> None:
-        """Begin no more requests; connections without one under way end now."""
+        """Start no more requests; connections without one in progress are closed now."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.stop()
 
     async def close(self, grace_ms: int) -> None:
-        """Let requests under way end and their answers be sent, for so long; then close all."""
+        """Give requests in progress `grace_ms` to finish and their responses to be sent; then close
+        all.
+        """
         self.stop_serving()
         if self._connections:
             await self._wait_all_gone(grace_ms)
@@ -140,19 +163,30 @@ class NetworkServer:
             self._look_handle.cancel()
 
     def abort(self) -> None:
-        """Accept nothing and close all connections, whatever is under way; as a crash would."""
+        """Stop accepting and close all connections at once, whatever is in progress, as a crash
+        would.
+        """
         self.stop_accepting()
         for connection in list(self._connections):
             connection.abort()
 
-    # For the connections.
+    def disconnect(self, is_meant: Callable[[Session], bool]) -> None:
+        """Close the connections whose session is meant, with all that they wait for."""
+        for connection in list(self._connections):
+            if is_meant(connection.info.session):
+                connection.abort_because(CloseReason.AUTHENTICATION)
 
-    def connection_made(self, connection: Connection) -> str | None:
+    # Called by connections.
+
+    def connection_made(self, connection: Connection) -> Refusal | None:
         if self._is_stopping:
-            return "shutdown"
-        refused_by = self._admission.admit(connection.ip)
+            return Refusal("shutdown")
+        throttle_ms = self._rates.of_ip(connection.ip, self._clock.monotonic_ms())
+        if throttle_ms:
+            return Refusal(CONNECTION, is_held=self._hold(connection, throttle_ms))
+        refused_by = self._admission.admit(connection.ip, connection.listener.name)
         if refused_by is not None:
-            return refused_by
+            return Refusal(refused_by)
         self._connections[connection] = None
         if connection.listener.lets_in_later:
             now_ms = self._serving_time.at(self._clock.monotonic_ms())
@@ -168,21 +202,43 @@ class NetworkServer:
     def connection_lost(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
         del self._connections[connection]
-        self._admission.release(connection.ip)
+        self._admission.release(connection.ip, connection.listener.name)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
 
-    # Within.
+    # Internals.
 
     def _new_connection(self, listener: Listener) -> asyncio.BufferedProtocol:
+        pause_ms = self._rates.of_listener(listener.name, self._clock.monotonic_ms())
+        if pause_ms:
+            # Not before this connection has been accepted.
+            self._loop.call_soon(self._pause, listener.name, pause_ms)
         connection = Connection(self, listener)
         if listener.tls is None:
             return connection
         return TlsConnection(self, connection, listener.tls.context, listener.tls.established)
 
+    def _pause(self, listener: str, time_ms: int) -> None:
+        for one in self._accepting.get(listener, ()):
+            one.pause(time_ms / 1_000)
+
+    def _hold(self, connection: Connection, time_ms: int) -> bool:
+        """Keep the connection until it is closed after `time_ms`. Returns whether there is room for
+        it.
+        """
+        if len(self._held) >= HELD_MAX:
+            return False
+        self._loop.call_soon(connection.pause)
+        self._held[connection] = self._loop.call_later(time_ms / 1_000, self._drop, connection)
+        return True
+
+    def _drop(self, connection: Connection) -> None:
+        self._held.pop(connection).cancel()
+        connection.drop()
+
     def _turn_away(self, connection: Connection, reason: CloseReason) -> None:
         self._arrivals.remove(connection)
-        connection.close_arrival(reason)
+        connection.abort_because(reason)
 
     async def _wait_all_gone(self, time_ms: int) -> None:
         self._all_gone = self._loop.create_future()
@@ -204,12 +260,12 @@ class NetworkServer:
         self._check_handle = self._loop.call_later(interval_ms / 1000, self._begin_check)
 
     def _look_soon(self) -> None:
-        """A connection waits for memory. Called from within a read, so nothing is ended here."""
+        """Schedule a look at the shortage. Called during a read, so nothing may be closed here."""
         if self._look_handle is None:
             self._look_handle = self._loop.call_soon(self._look_at_shortage)
 
     def _look_at_shortage(self) -> None:
-        """Again and again while a connection waits, and once more to see that it is over."""
+        """Repeated while a connection waits for memory, and once more to notice that none does."""
         self._look_handle = None
         for upload in self._shortage.look(self._clock.monotonic_ms()):
             upload.evict()
@@ -228,10 +284,10 @@ class NetworkServer:
         self._check_some(iter(list(self._connections)))
 
     def _give_back_memory(self) -> None:
-        """Once there are no more large requests, see that what they took does not stay with us.
+        """Return free memory to the system once there are no more large requests.
 
-        Room grows with what arrives, so a large frame leaves gaps of many sizes in the heap, and
-        anything small that was made meanwhile keeps the heap's end where it is.
+        Buffers grow with what arrives, so a large frame leaves gaps of many sizes in the heap, and
+        small objects created meanwhile keep the end of the heap in place.
         """
         has_large_requests = self.memory.take_most_bytes() >= LARGE_REQUESTS_BYTES
         if self._had_large_requests and not has_large_requests:
@@ -239,7 +295,7 @@ class NetworkServer:
         self._had_large_requests = has_large_requests
 
     def _check_some(self, left: Iterator[Connection]) -> None:
-        """Look at the next slice of the connections there were, those that are gone included."""
+        """Check the next slice of the connections, including ones that have closed since."""
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
         piece = Slice(self._clock)
         for connection in left:

@@ -1,4 +1,4 @@
-"""The seam between connections, which move frames, and what answers the requests in them."""
+"""The interface between connections, which transport frames, and the service that answers them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
 
 
-class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error of ours
-    """Raised by a service whose only way to tell the client is to close the connection, such as a
-    failed Produce with acks=0. The text goes to the log.
+class CloseConnection(Exception):  # noqa: N818 - an instruction, not an internal error
+    """Raised by a service that can answer only by closing the connection, for example a failed
+    Produce with acks=0. The text goes to the log.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error o
         reason: CloseReason = CloseReason.BAD_REQUEST,
         is_told: bool = True,
     ) -> None:
-        """`answer` is sent before. `is_told` is False where the log has been told already."""
+        """`answer` is sent first. `is_told` is False if it has been logged already."""
         super().__init__(text)
         self.answer = answer
         self.reason = reason
@@ -32,17 +32,17 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error o
 
 
 class Verdict(NamedTuple):
-    """What a client's token is answered."""
+    """The response to a client's authentication token."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     token: bytes = b""
     lifetime_ms: int = 0
-    """When the client has to authenticate again; 0 for never."""
+    """When the client has to re-authenticate; 0 for never."""
 
 
 class Authentication(Protocol):
-    """How the client of one connection proves who it is."""
+    """The authentication of one connection's client."""
 
     @property
     def mechanisms(self) -> Sequence[str]:
@@ -50,41 +50,44 @@ class Authentication(Protocol):
         ...
 
     def choose(self, mechanism: str, *, tokens_are_bare: bool) -> ErrorCode:
-        """Begin an attempt; `tokens_are_bare` where they follow without requests around them."""
+        """Start an attempt; `tokens_are_bare` if tokens follow without being wrapped in
+        requests.
+        """
         ...
 
     def take(self, token: bytes) -> "Verdict | Later[Verdict]":
-        """Go on with it."""
+        """Process the client's next token."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
-    """One client connection as handlers see it; hashable by identity (owner of parked requests)."""
+    """A client connection as handlers see it; hashable by identity (owner of parked requests)."""
 
     peer_host: str
-    """Host of the client as Kafka shows it: "/127.0.0.1"."""
+    """Host of the client in Kafka's format: "/127.0.0.1"."""
     session: Session = UNKNOWN
-    """The client's principal, and the listener it came by; replaced as a whole."""
+    """The client's principal and listener; replaced as a whole."""
     authentication: Authentication | None = None
-    """How the client proves who it is; None where the listener does not ask."""
+    """The authentication in progress; None if the listener requires none."""
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
-    """Name and version as told by ApiVersions v3 and later (KIP-511)."""
+    """Name and version as sent with ApiVersions v3 and later (KIP-511)."""
     fetches_as: str | None = None
-    """Client id of a Fetch that came since the server's last round through the connections; see
+    """Client id of a Fetch since the server's last round through the connections; see
     `last_fetches`."""
     throttle_ms: int = 0
-    """Set by the service with an answer: for so long, once that is written, the connection neither
-    reads nor executes anything (KIP-219). It sets this back."""
+    """Set by the service with a response: once that is written, the connection neither reads nor
+    executes anything for this time (KIP-219), and then resets it."""
     sends_files: bool = False
-    """Its answers may contain ranges of files, which go to the socket without being read."""
+    """Whether responses may contain file ranges, which are sent without being read."""
 
 
 class FileRange(Protocol):
-    """Bytes that lie in a file and need not be read to be sent. What is sent or taken is gone.
+    """A range of a file that can be sent without being read. Sent or taken bytes are removed from
+    it.
 
-    Methods raise OSError; so does a file that has become too short.
+    Methods raise OSError, also if the file has become too short.
     """
 
     def __len__(self) -> int:
@@ -96,38 +99,46 @@ class FileRange(Protocol):
         ...
 
     def take(self, byte_count: int) -> bytes:
-        """Read up to so many from the front; for another thread: it may wait for a disk."""
-        ...
-
-    def take_cached(self, byte_count: int) -> bytes:
-        """The same, but only what is in memory: perhaps nothing."""
+        """Read up to `byte_count` bytes from the front; for another thread, as it may wait for the
+        disk.
+        """
         ...
 
     def is_cached(self) -> bool:
-        """Whether what is left is in memory, so that sending it waits for no disk."""
+        """Whether the rest is in the page cache, so that sending it does not wait for the disk."""
         ...
 
 
 Part = Buffer | FileRange
 Answer = list[Buffer] | None
-"""A response frame as buffers to be written in order, size included; None for no response.
+"""A response frame as a list of buffers, size header included; None for no response.
 
-For a connection that says `sends_files` there may be a `FileRange` in the place of a large buffer.
-"""
+If the connection `sends_files`, a `FileRange` may take the place of a large buffer."""
 
 
 class Service(Protocol):
-    """What a connection hands its frames to."""
+    """Processes the frames of connections."""
 
     def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
-        """Answer one request. `frame` is the service's to keep, never to change. An answer that
-        comes later is cancelled by the connection when the client is gone, and fails as this does.
+        """Answer one request. The service may keep `frame`, but not modify it. A deferred answer is
+        cancelled by the connection when the client disconnects, and may fail in the same way.
 
         Raises:
-            CloseConnection: the client can only be told by closing the connection.
+            CloseConnection: the only possible answer is closing the connection.
         """
         ...
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """The client is gone: give up what waits for it."""
+        """Drop whatever waits for this connection, which has closed."""
+        ...
+
+
+class NewConnection(Protocol):
+    """A connection that is not authenticated yet, as TLS or its first service sees it."""
+
+    info: ConnectionInfo
+    ip: str
+
+    def let_in(self, session: Session, service: Service | None = None) -> None:
+        """Serve requests of `session` from now on, by `service` or the default one."""
         ...

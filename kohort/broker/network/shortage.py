@@ -1,4 +1,4 @@
-"""Choice of the uploads to end when requests wait for memory that slow uploads hold.
+"""Selects uploads to abort when requests wait for memory that slow uploads hold.
 
 How requests share the budget is in `memory`. A client that holds much and sends little must not
 keep others waiting, and one that sends as fast as its link can must not be ended by that. So
@@ -30,23 +30,24 @@ from kohort.broker.network.memory import Claimant, RequestMemory
 LOOK_INTERVAL_MS: Final = 100
 
 CLAIM_WAIT_MS: Final = 400
-"""What a claim within its share waits for those that are nearly complete."""
+"""How long a claim within its share waits for uploads that are nearly complete."""
 
 WINDOW_MS: Final = 300
-"""A pace is measured over this time; shorter than `CLAIM_WAIT_MS`, so that it is known by then."""
+"""The period over which the pace is measured; shorter than `CLAIM_WAIT_MS`, so that it is known by
+then."""
 
 OVERDRAWN_WINDOW_MS: Final = 1_000
-"""A link that falters for less does not look slow."""
+"""Long enough that a link with brief interruptions does not look slow."""
 
 SPARE_PART: Final = 8
-"""Parts of the budget, of which one is made free beyond what is waited for."""
+"""One part in this many of the budget is freed in addition to what is waited for."""
 
 FRAME_TIME_WHEN_SHORT_MS: Final = 40_000
-"""What a frame may take, by its pace, while it keeps others waiting."""
+"""How long a frame may take, at its pace, while it delays others."""
 
 
 class _Pace:
-    """What was seen of one upload."""
+    """The observed pace of one upload."""
 
     __slots__ = ("_arrived_bytes", "_since_ms", "bytes_per_ms", "moved_ms", "window_ms")
 
@@ -55,9 +56,9 @@ class _Pace:
         self._arrived_bytes = upload.arrived_bytes
         self._since_ms = now_ms
         self.moved_ms = now_ms
-        """When it last brought something, as far as that was seen."""
+        """When data last arrived, as far as observed."""
         self.bytes_per_ms: float | None = None
-        """Over the last whole window; None before the first."""
+        """Over the last complete window; None before the first."""
 
     def look(self, upload: Claimant, now_ms: int) -> None:
         elapsed_ms = now_ms - self._since_ms
@@ -70,14 +71,14 @@ class _Pace:
             self._since_ms = now_ms
 
     def time_left_ms(self, upload: Claimant) -> float | None:
-        """Until the frame is complete; None if it was not seen for long enough."""
+        """The time until the frame is complete; None if it was not observed for long enough."""
         if self.bytes_per_ms is None:
             return None
         return upload.left_bytes / max(self.bytes_per_ms, 0.001)
 
 
 class Shortage:
-    """Looks at the uploads of one budget, again and again while a claim waits."""
+    """Checks the uploads of one budget, repeatedly while a claim waits."""
 
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory
@@ -85,15 +86,15 @@ class Shortage:
         self._overdrawn: tuple[Claimant, _Pace] | None = None
         self._waiting_since_ms: dict[Claimant, int] = {}
         self._ended: set[Claimant] = set()
-        """Uploads that were told to end and are not gone."""
+        """Uploads that were told to end and are not closed yet."""
 
     @property
     def lasts(self) -> bool:
-        """Did anybody wait when it was looked at last?"""
+        """Whether any claim was waiting at the last look."""
         return bool(self._waiting_since_ms)
 
     def look(self, now_ms: int) -> list[Claimant]:
-        """The uploads that are to be ended now."""
+        """Return the uploads to abort now."""
         memory = self._memory
         memory.admit()
         self._note_waiting(now_ms)
@@ -128,7 +129,7 @@ class Shortage:
         self._ended.intersection_update(self._paces)
 
     def _end_for_shares(self, now_ms: int) -> list[Claimant]:
-        """Make room for the claims within their shares that have waited for long enough."""
+        """Make room for claims within their shares that have waited long enough."""
         memory = self._memory
         missing_bytes = sum(
             byte_count
@@ -139,7 +140,7 @@ class Shortage:
         if not missing_bytes:
             return []
         missing_bytes += memory.counted_bytes - memory.budget_bytes
-        # And what the next ones need, or each would find the budget full and wait as long.
+        # Includes room for the next claims, or each would find the budget full and wait as long.
         missing_bytes += memory.budget_bytes // SPARE_PART
         missing_bytes -= sum(upload.held_bytes for upload in self._ended)
         found: list[tuple[float, Claimant]] = []
@@ -148,7 +149,7 @@ class Shortage:
             if (
                 time_ms > CLAIM_WAIT_MS
                 and upload not in self._ended
-                # What exceeds the budget is in no one's way.
+                # The upload that exceeds the budget is not in the way of others.
                 and upload is not memory.overdrawn
                 and not memory.is_within_share(upload, 0)
             ):
@@ -163,13 +164,13 @@ class Shortage:
         return victims
 
     def _time_to_come_ms(self, upload: Claimant, pace: _Pace, now_ms: int) -> float:
-        """How long it will hold what it holds; 0 if that cannot be said yet."""
+        """How long it will hold its memory; 0 if unknown."""
         if upload.left_bytes == 0 or self._memory.is_waiting(upload):
             return now_ms - pace.moved_ms
         return pace.time_left_ms(upload) or 0
 
     def _slow_overdrawn(self, now_ms: int) -> Claimant | None:
-        """The upload that exceeds the budget, if it keeps others waiting for too long."""
+        """Return the upload that exceeds the budget, if it delays others for too long."""
         overdrawn = self._memory.overdrawn
         if overdrawn is None or overdrawn in self._ended:
             return None
@@ -181,7 +182,7 @@ class Shortage:
         if now_ms - min(self._waiting_since_ms.values()) < CLAIM_WAIT_MS:
             return None
         if overdrawn.left_bytes == 0:
-            # Executed, or parked: its memory is as good as gone if that takes for ever.
+            # Executed, or parked: its memory is unavailable for as long as that lasts.
             is_slow = now_ms - pace.moved_ms >= FRAME_TIME_WHEN_SHORT_MS
         else:
             is_slow = (pace.time_left_ms(overdrawn) or 0) > FRAME_TIME_WHEN_SHORT_MS

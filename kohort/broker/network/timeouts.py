@@ -1,7 +1,7 @@
-"""How long a client may keep us waiting: between requests, within one, and in taking its answers.
+"""Time limits for clients: between requests, within a request, and for receiving responses.
 
-The server looks at every connection now and then; nothing here runs per request, and the limits are
-kept to within one such interval.
+The server checks every connection periodically; nothing here runs per request, and the limits are
+accurate to one such interval.
 """
 
 from enum import StrEnum
@@ -10,40 +10,40 @@ from kohort.broker.network.frames import FramePart
 from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 
 SHORT_PROGRESS_MS = 5_000
-"""While others wait for memory an unfinished frame must come forward by an eighth in this time: it
-is complete or gone in forty seconds, whatever its size."""
+"""While others wait for memory an incomplete frame must advance by an eighth in this time: it is
+complete or aborted within forty seconds, whatever its size."""
 
 SHORT_PROGRESS_PART = 8
 
 LINGER_MS = 5_000
-"""How long a connection that we close may take to read what was written to it."""
+"""How long a connection that the broker closes may take to receive what was written to it."""
 
 
 class CloseReason(StrEnum):
-    """Why a connection ended, as the metrics name it."""
+    """Why a connection was closed, as named in the metrics."""
 
     CLIENT = "client"
-    """The client closed it, or the network did."""
+    """The client closed it, or the network failed."""
     BAD_FRAME = "bad_frame"
-    """The size field is not one."""
+    """The size field is invalid."""
     BAD_REQUEST = "bad_request"
-    """Unknown api or version, undecodable, or only to be answered by closing."""
+    """Unknown api or version, undecodable, or answerable only by closing."""
     IDLE = "idle"
     FRAME_TIMEOUT = "frame_timeout"
     SLOW_READER = "slow_reader"
     SLOW_UPLOAD = "slow_upload"
     """Others waited for the memory of a request that arrives slowly; see `shortage`."""
     TLS = "tls"
-    """The client does not speak TLS as it should, or shows no certificate that is trusted."""
+    """The client violates TLS, or has no trusted certificate."""
     AUTHENTICATION = "authentication"
-    """It has not proved who it is."""
+    """Authentication failed, or the user was disabled since."""
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
-    """TLS and SASL were not over in time."""
+    """TLS and SASL were not completed in time."""
     UNAUTHENTICATED_LIMIT = "unauthenticated_limit"
-    """It had to make room for others before TLS and SASL were over."""
+    """It had to make room for others before TLS and SASL were completed."""
     SHUTDOWN = "shutdown"
     FAULT = "fault"
-    """An exception of ours."""
+    """An internal exception."""
 
     @property
     def is_the_clients_fault(self) -> bool:
@@ -68,10 +68,10 @@ _TEXTS = {
 
 
 class ServingTime:
-    """Time as far as it counts against clients: what a look at them comes late is our delay.
+    """Time that counts against clients: delays of the checks themselves do not.
 
-    While the process is stopped or its loop is held up, what clients send waits in the kernel, and
-    nothing says that it is there.
+    While the process is stopped or its loop is blocked, data from clients waits in the kernel
+    unnoticed.
     """
 
     __slots__ = ("_due_ms", "_lost_ms")
@@ -81,22 +81,22 @@ class ServingTime:
         self._lost_ms = 0
 
     def plan(self, due_ms: int) -> None:
-        """The next look is to be at this time."""
+        """Set when the next check is due."""
         self._due_ms = due_ms
 
     def resume(self, now_ms: int) -> None:
-        """The look that was planned begins."""
+        """Subtract the delay of the check that begins now."""
         if self._due_ms is not None:
             self._lost_ms += max(0, now_ms - self._due_ms)
             self._due_ms = None
 
     def at(self, now_ms: int) -> int:
-        """How much of it there has been."""
+        """Return the serving time at `now_ms`."""
         return now_ms - self._lost_ms
 
 
 class _Progress:
-    """How an unfinished frame comes forward, in steps of enough bytes."""
+    """Progress of an incomplete frame, in steps of `enough_bytes`."""
 
     __slots__ = ("_part", "_since_ms")
 
@@ -105,7 +105,7 @@ class _Progress:
         self._since_ms = 0
 
     def stuck_ms(self, now_ms: int, part: FramePart | None, enough_bytes: int) -> int:
-        """For how long it has not come forward by so much."""
+        """Return for how long it has not advanced by `enough_bytes`."""
         seen = self._part
         if (
             part is not None
@@ -120,7 +120,7 @@ class _Progress:
 
 
 class ConnectionTimeouts:
-    """Whether one connection has exceeded a time limit, judged by what the last looks saw of it."""
+    """Checks the time limits of one connection, from what successive checks observe."""
 
     __slots__ = (
         "_closing_since_ms",
@@ -151,7 +151,9 @@ class ConnectionTimeouts:
         is_memory_short: bool,
         is_closing: bool,
     ) -> CloseReason | None:
-        """Has it been too long? `part` is the frame that the client should go on with."""
+        """Return the limit that is exceeded, if any. `part` is the frame that the client should
+        continue.
+        """
         if is_closing:
             if self._closing_since_ms is None:
                 self._closing_since_ms = now_ms
@@ -169,7 +171,7 @@ class ConnectionTimeouts:
         return None
 
     def _is_late_when_short(self, now_ms: int, part: FramePart) -> bool:
-        """Has an eighth not come in the time for it, since memory is short?"""
+        """Whether the frame has not advanced by an eighth in time while memory is short."""
         if self._progress_when_short is None:
             self._progress_when_short = _Progress()
         enough_bytes = part.size_bytes // SHORT_PROGRESS_PART or FRAME_PROGRESS_BYTES

@@ -1,17 +1,17 @@
-"""TLS as the broker speaks it: bytes in, plaintext into places that are given, bytes out.
+"""The broker's side of TLS: ciphertext in, plaintext into given buffers, ciphertext out.
 
-Knows no socket, loop or clock. What OpenSSL is fed is at most one record at a time, because its
+Independent of sockets, loops and clocks. OpenSSL is fed at most one record at a time, because its
 buffers grow with what is put into them and stay so for the life of a connection.
 
-Promises: after `feed`, and `read_into` until that returns 0, nothing readable is left inside;
-whatever the peer sends ends in plaintext, in `TlsError` or in waiting for more.
+Guarantees: after `feed`, and `read_into` until it returns 0, nothing readable is left inside;
+whatever the peer sends results in plaintext, in `TlsError` or in waiting for more.
 """
 
 import ssl
 from typing import Final, cast
 
 RECORD_BYTES: Final = 16 * 1024 + 512
-"""More than any record of TLS has with its header."""
+"""More than any TLS record with its header."""
 
 _ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2, 80))
 """A fatal alert, internal_error."""
@@ -21,11 +21,11 @@ WRITE_SLICE_BYTES: Final = 64 * 1024
 
 
 class TlsError(Exception):
-    """The peer does not speak TLS as it should; the text is OpenSSL's reason."""
+    """The peer violates TLS; the text is OpenSSL's reason."""
 
 
 class TlsPump:
-    """The server's side of one connection."""
+    """The TLS state of one server-side connection."""
 
     __slots__ = ("_incoming", "_object", "_outgoing", "has_ended", "is_established")
 
@@ -34,19 +34,19 @@ class TlsPump:
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False
-        """Whether the handshake is over."""
+        """Whether the handshake is complete."""
         self.has_ended = False
-        """Whether the peer has said that nothing more will come."""
+        """Whether the peer has sent close_notify."""
 
     def feed(self, data: memoryview) -> None:
-        """Take ciphertext: at most `RECORD_BYTES`, and only when what came before was read."""
+        """Add ciphertext: at most `RECORD_BYTES`, and only after everything before was read."""
         self._incoming.write(data)
 
     def shake_hands(self) -> None:
-        """Go on with the handshake as far as what has come allows.
+        """Continue the handshake as far as the received data allows.
 
         Raises:
-            TlsError: it has failed; `take_output` may have an alert for the peer.
+            TlsError: it has failed; `take_output` may return an alert for the peer.
         """
         try:
             self._object.do_handshake()
@@ -54,24 +54,25 @@ class TlsPump:
             return
         except (ssl.SSLError, OSError) as error:
             if not self._outgoing.pending:
-                # OpenSSL says nothing to who speaks no TLS at all; Kafka does, and clients hint.
+                # OpenSSL sends no alert to a peer that does not speak TLS; Kafka does, and clients
+                # recognise it.
                 self._outgoing.write(_ALERT)
             raise TlsError(reason_of(error)) from None
         self.is_established = True
 
     def read_into(self, place: memoryview) -> int:
-        """Decrypt into `place`; how many bytes, 0 for none until more ciphertext comes.
+        """Decrypt into `place`; return the number of bytes, 0 if more ciphertext is needed.
 
         Raises:
-            TlsError: what came is not of this connection.
+            TlsError: the ciphertext is invalid.
         """
         filled = 0
         size = len(place)
         try:
-            # A read gives one record, however much there is room for. Where there is nothing it
-            # is not asked: to raise and catch that costs more than to decrypt a small record.
+            # A read returns one record, however much room there is. It is not attempted without
+            # pending data: raising and catching costs more than decrypting a small record.
             while filled < size and (self._incoming.pending or self._object.pending()):
-                # With a place it returns a number.
+                # With a buffer argument it returns a number.
                 count = cast(int, self._object.read(size - filled, place[filled:]))
                 if not count:
                     self.has_ended = True
@@ -87,40 +88,40 @@ class TlsPump:
         return filled
 
     def write(self, data: memoryview) -> None:
-        """Encrypt; `take_output` has it then."""
+        """Encrypt data; get the result with `take_output`."""
         try:
             self._object.write(data)
         except (ssl.SSLError, OSError) as error:
             raise TlsError(reason_of(error)) from None
 
     def say_goodbye(self) -> None:
-        """Tell the peer that nothing more will come, and do not wait for its answer."""
+        """Send close_notify without waiting for the peer's."""
         if not self.is_established:
             return
         try:
             self._object.unwrap()
         except (ssl.SSLError, OSError):
-            # Mostly that the peer has not said it as well.
+            # Usually because the peer has not sent its own.
             return
 
     def take_output(self) -> bytes:
-        """Everything that is to be sent to the peer, mostly nothing."""
+        """Return everything to be sent to the peer, usually nothing."""
         return self._outgoing.read() if self._outgoing.pending else b""
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """Certificate that the client has shown and proved, in DER; None without one."""
+        """The client's verified certificate in DER; None without one."""
         return self._object.getpeercert(binary_form=True)
 
     @property
     def version(self) -> str:
-        """Version of TLS that was agreed upon, and the cipher."""
+        """The negotiated TLS version and cipher."""
         cipher = self._object.cipher()
         return f"{self._object.version()} {cipher[0] if cipher else ''}".rstrip()
 
 
 def reason_of(error: Exception) -> str:
-    """OpenSSL's words for what went wrong, in one line and without our sources' names."""
+    """Return OpenSSL's reason for an error, in one line and without source file names."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -1,12 +1,12 @@
-"""TLS between a transport and a connection: to each of them it is the other.
+"""TLS between a transport and a connection: it is the protocol of the one and the transport of the
+other.
 
 The connection sees a transport that reads and writes plaintext; the transport sees a protocol that
-reads ciphertext into a buffer that all such connections share. So everything that is bounded,
-timed or counted for a connection is so during the handshake as well, and a connection without TLS
-pays nothing.
+reads ciphertext into a buffer shared by all such connections. So all limits, timeouts and counts of
+a connection apply during the handshake as well, and a connection without TLS pays nothing.
 
-Promises: at most one read of ciphertext waits to be decrypted, and it counts as request memory;
-nothing is encrypted while the transport has more than it should; handshakes of many clients take
+Guarantees: at most one read of ciphertext waits to be decrypted, and it counts as request memory;
+nothing is encrypted while the transport has too much to write; handshakes of many clients take
 turns.
 """
 
@@ -24,21 +24,21 @@ from kohort.protocol.codec import Buffer
 CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
 
 HANDSHAKES_PER_TURN: Final = 4
-"""One costs as much as sixty small requests."""
+"""One step costs as much as sixty small requests."""
 
 HANDSHAKE_BYTES_MAX: Final = 128 * 1024
-"""What a client may send before the handshake is over; a chain of certificates has a few KiB."""
+"""What a client may send before the handshake is complete; a certificate chain has a few KiB."""
 
 
 class TlsHost(Protocol):
-    """What all connections with TLS share; the server."""
+    """Resources shared by all TLS connections; provided by the server."""
 
     ciphertext_buffer: memoryview
     handshakes: "Handshakes"
 
 
 class Handshakes:
-    """Steps of handshakes that wait for their turn, in the order in which they came."""
+    """A queue of handshake steps, first come first served."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -46,7 +46,7 @@ class Handshakes:
         self._is_planned = False
 
     def soon(self, step: Callable[[], None]) -> None:
-        """Call `step`, which must not raise, in this turn of the loop or a later one."""
+        """Call `step`, which must not raise, in this iteration of the loop or a later one."""
         self._waiting.append(step)
         if not self._is_planned:
             self._is_planned = True
@@ -61,7 +61,7 @@ class Handshakes:
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """The protocol of a socket with TLS, and the transport of the connection behind it."""
+    """The protocol of a TLS socket, and the transport of the connection behind it."""
 
     __slots__ = (
         "_connection",
@@ -89,7 +89,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         on_established: Callable[[Connection, TlsPump], None],
     ) -> None:
-        """`on_established` makes the connection's session, or raises TlsError."""
+        """`on_established` creates the connection's session, or raises TlsError."""
         self._host = host
         self._connection = connection
         self._pump = TlsPump(context)
@@ -97,9 +97,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = asyncio.Transport()
         self._memory: Claimant = connection.memory
         self._held: bytes = b""
-        """Ciphertext that was read and cannot be decrypted yet."""
+        """Ciphertext that was received and cannot be decrypted yet."""
         self._received_bytes = 0
-        """Before the end of the handshake."""
+        """Bytes received before the handshake was complete."""
         self._unencrypted: deque[memoryview] = deque()
         self._unencrypted_bytes = 0
         self._is_reading = True
@@ -115,6 +115,8 @@ class TlsConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
+        # Data of a refused client is not even looked at.
+        self._is_closing = self._connection.is_refused
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._host.ciphertext_buffer
@@ -126,7 +128,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         if self._pump.is_established and not self._held and self._is_reading:
             self._decrypt(data)
             return
-        # It was told to pause and reads all the same, or the handshake is not over.
+        # The transport was told to pause but reads nevertheless, or the handshake is not complete.
         self._hold(self._held + data)
         if not self._pump.is_established:
             self._received_bytes += nbytes
@@ -137,7 +139,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._host.handshakes.soon(self._shake_hands)
 
     def eof_received(self) -> None:
-        """The transport closes by itself then; frames say where they end."""
+        """Do nothing: the transport then closes by itself, and frames have explicit ends."""
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -157,7 +159,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._connection.connection_lost(exc)
         self._transport = asyncio.Transport()
 
-    # The transport, as the connection sees it.
+    # The transport interface for the connection.
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return self._transport.get_extra_info(name, default)
@@ -176,8 +178,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._transport.resume_reading()
         if not self._is_pumping:
-            # Not at once: the connection is in the middle of something.
-            self._host.handshakes.soon(self._decrypt_held)
+            # Not immediately: the connection is in the middle of something. Not after other
+            # clients' handshakes either, of which there may be very many.
+            asyncio.get_running_loop().call_soon(self._decrypt_held)
 
     def is_reading(self) -> bool:
         return self._is_reading
@@ -189,7 +192,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Encrypts each buffer where it is; small ones together, since each record costs."""
+        """Encrypt each buffer in place; small ones are joined, since each record has a cost."""
         if self._is_closing or self._is_ended:
             return
         small: list[Buffer] = []
@@ -205,7 +208,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._encrypt()
 
     def close(self) -> None:
-        """Close when all that was written is sent."""
+        """Close after everything written has been sent."""
         self._is_closing = True
         self._encrypt()
 
@@ -213,7 +216,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_closing = self._is_ended = True
         self._transport.abort()
 
-    # Within.
+    # Internals.
 
     def _add(self, parts: list[Buffer], byte_count: int) -> None:
         if byte_count:
@@ -221,7 +224,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._unencrypted_bytes += byte_count
 
     def _encrypt(self) -> None:
-        """Hand on what was written, as far as the transport takes it."""
+        """Encrypt and pass on what was written, as far as the transport takes it."""
         try:
             while self._unencrypted and not self._is_write_paused and not self._is_ended:
                 first = self._unencrypted[0]
@@ -243,26 +246,32 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _shake_hands(self) -> None:
-        """One step of the handshake, with all that has come."""
+        """Perform one handshake step with all received data. Never raises: other connections are
+        queued.
+        """
         self._is_handshake_due = False
         if self._is_ended or self._is_closing:
             return
-        data, begin = memoryview(self._held), 0
         try:
-            while begin < len(data) and not self._pump.is_established:
-                piece = data[begin : begin + RECORD_BYTES]
-                begin += len(piece)
-                self._pump.feed(piece)
-                self._pump.shake_hands()
-            self._hold(bytes(data[begin:]))
-            if self._pump.is_established:
-                self._on_established(self._connection, self._pump)
+            self._go_on_with_handshake()
         except TlsError as error:
             self._fail(str(error))
-            return
+        except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
+            self._connection.end_by(error)
+
+    def _go_on_with_handshake(self) -> None:
+        data, begin = memoryview(self._held), 0
+        while begin < len(data) and not self._pump.is_established:
+            piece = data[begin : begin + RECORD_BYTES]
+            begin += len(piece)
+            self._pump.feed(piece)
+            self._pump.shake_hands()
+        self._hold(bytes(data[begin:]))
+        if self._pump.is_established:
+            self._on_established(self._connection, self._pump)
         self._send_output()
         if self._pump.is_established:
-            # What came behind the handshake may be in the pump already.
+            # Data after the handshake may be in the pump already.
             self._decrypt_held()
 
     def _decrypt_held(self) -> None:
@@ -273,7 +282,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._decrypt(memoryview(data))
 
     def _decrypt(self, data: memoryview) -> None:
-        """Hand on plaintext until there is none, or the connection wants no more of it."""
+        """Pass on plaintext until there is none, or the connection wants no more."""
         connection, pump, begin = self._connection, self._pump, 0
         self._is_pumping = True
         try:
@@ -282,7 +291,9 @@ class TlsConnection(asyncio.BufferedProtocol):
                 if count:
                     connection.buffer_updated(count)
                 elif pump.has_ended:
+                    # This may take some time, if the peer does not read its responses.
                     self.close()
+                    return
                 elif begin < len(data):
                     piece = data[begin : begin + RECORD_BYTES]
                     begin += len(piece)
@@ -307,13 +318,13 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._held = data
 
     def _send_output(self) -> None:
-        """Whatever TLS itself has to say: its part of the handshake, tickets, alerts."""
+        """Send TLS's own messages: handshake, tickets, alerts."""
         output = self._pump.take_output()
         if output:
             self._transport.write(output)
 
     def _fail(self, reason: str) -> None:
-        """The end of this connection, with an alert if there is one."""
+        """Close this connection, with an alert if there is one."""
         if self._is_ended:
             return
         self._is_closing = self._is_ended = True

@@ -4,10 +4,12 @@ A system call leaves the processor's caches and branch predictors to the kernel,
 does next is slow until they are its own again. A connection that reads, executes and writes by
 itself pays for that with every request: about as much as the request itself. So the sockets are
 read first, as the loop finds them; then all requests that came are executed, and then all answers
-are written. A request is still answered in the turn in which it came.
+are written. A request is still answered in the turn in which it came; what an answer need not wait
+for is done when it is sent.
 
 Promises: a turn executes a bounded number of connections' requests; answers that wait to be written
-are bounded in bytes; each connection's are written in their order.
+are bounded in bytes; each connection's are written in their order; what was left for after an
+answer is done before any request is executed that came after it.
 """
 
 import asyncio
@@ -15,53 +17,72 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 CONNECTIONS_PER_TURN: Final = 128
-"""Whose requests are executed before the loop is looked at again."""
+"""Connections whose requests are executed before control returns to the loop."""
 
 UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Answers of all connections that may wait for the end of a turn."""
+"""Bytes of responses of all connections that may wait for the end of an iteration."""
 
 
 class Worker(Protocol):
     """A connection."""
 
     def execute_due(self) -> None:
-        """Execute the requests that are here. Must not raise."""
+        """Execute the received requests. Must not raise."""
         ...
 
+
+class Writer(Protocol):
+    """The output of a connection."""
+
     def write_out(self) -> None:
-        """Hand all answers to the transport. Must not raise."""
+        """Pass all responses to the transport. Must not raise."""
         ...
 
 
 class Turns:
-    """The work of one broker's connections that waits for its part of the turn."""
+    """The queued work of one broker's connections."""
 
-    __slots__ = ("_due", "_is_planned", "_loop", "_unwritten", "_unwritten_bytes")
+    __slots__ = ("_due", "_is_planned", "_left", "_loop", "_unwritten", "_unwritten_bytes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due: list[Worker] = []
-        self._unwritten: list[Worker] = []
+        self._unwritten: list[Writer] = []
         self._unwritten_bytes = 0
+        self._left: list[Callable[[], None]] = []
+        """Work for after the answers of this turn."""
         self._is_planned = False
 
     def execute_soon(self, worker: Worker) -> None:
-        """Have `execute_due` called; not to be said again before that."""
+        """Have `execute_due` called; call this only once before that."""
         self._due.append(worker)
         if not self._is_planned:
             self._plan()
 
-    def write_soon(self, worker: Worker, byte_count: int) -> None:
-        """Have `write_out` called; `byte_count` more are waiting for it."""
-        self._unwritten.append(worker)
+    def write_soon(self, writer: Writer, byte_count: int) -> None:
+        """Have `write_out` called; `byte_count` more bytes are waiting for it."""
+        self._unwritten.append(writer)
         self._unwritten_bytes += byte_count
         if self._unwritten_bytes > UNWRITTEN_MAX_BYTES:
             self._write()
         elif not self._is_planned:
             self._plan()
 
+    def after_answers(self, work: Callable[[], None]) -> None:
+        """Have something done when the answers of this turn are sent; it must not raise."""
+        self._left.append(work)
+        if not self._is_planned:
+            self._plan()
+
+    def catch_up(self) -> None:
+        """Do what was left; for who executes requests at once, before the first."""
+        while self._left:
+            left, self._left = self._left, []
+            for work in left:
+                work()
+
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Have something done in a later turn; the handle can take that back."""
+        """Schedule a callback; the returned handle can cancel it."""
         return self._loop.call_later(delay_ms / 1_000, callback)
 
     def _plan(self) -> None:
@@ -77,10 +98,14 @@ class Turns:
             self._write()
         finally:
             self._is_planned = False
+            if self._left:
+                # The loop's transports send at the end of their turn. Requests that it finds then
+                # are planned for behind this.
+                self._loop.call_soon(self.catch_up)
             if self._due or self._unwritten:
                 self._plan()
 
     def _write(self) -> None:
         unwritten, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
-        for worker in unwritten:
-            worker.write_out()
+        for writer in unwritten:
+            writer.write_out()

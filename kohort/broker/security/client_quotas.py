@@ -39,10 +39,9 @@ class ClientQuotas:
         self._disk = disk
         self._under_way = asyncio.Lock()
         for key, text in store.properties(CLIENT_QUOTA).items():
-            parts = json.loads(key.removeprefix(CLIENT_QUOTA))
-            quotas.set(entity_of([(kind, name) for kind, name in parts]), json.loads(text))
-        self.is_limiting = bool(quotas.limits)
-        """Whether there is a limit at all; requests are not looked at where there is none."""
+            quotas.set(entity_in(key), json.loads(text))
+        self.is_limiting = self._limits_clients()
+        """Whether some client has a limit; requests are not looked at where there is none."""
 
     async def alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
@@ -64,11 +63,16 @@ class ClientQuotas:
                 raise TooManyEntitiesError(f"At most {ENTITIES_MAX} entities can have limits.")
             if validate_only or not limits:
                 return
-            stored = {_key(entity): json.dumps(of) if of else None for entity, of in limits.items()}
+            stored = {
+                property_of(entity): json.dumps(of) if of else None for entity, of in limits.items()
+            }
             await self._disk.run(self._store.set_properties, stored)
             for entity, of in limits.items():
                 self.quotas.set(entity, of)
-            self.is_limiting = bool(self.quotas.limits)
+            self.is_limiting = self._limits_clients()
+
+    def _limits_clients(self) -> bool:
+        return any(entity.ip is None for entity in self.quotas.limits)
 
     def _changed(self, entity: Entity, changes: Sequence[LimitChange]) -> dict[str, float]:
         limits = dict(self.quotas.limits.get(entity, {}))
@@ -76,10 +80,16 @@ class ClientQuotas:
             if value is None:
                 limits.pop(key, None)
             else:
-                check_limit(key, value)
+                check_limit(entity, key, value)
                 limits[key] = value
         return limits
 
 
-def _key(entity: Entity) -> str:
+def property_of(entity: Entity) -> str:
+    """The name of the property that the limits of an entity are kept in."""
     return CLIENT_QUOTA + json.dumps(list(entity.parts()))
+
+
+def entity_in(name: str) -> Entity:
+    """Whose limits a property of that name holds."""
+    return entity_of([(kind, part) for kind, part in json.loads(name.removeprefix(CLIENT_QUOTA))])

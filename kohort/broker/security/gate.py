@@ -1,4 +1,4 @@
-"""What stands before the service of all: nothing passes until a client has proved who it is.
+"""The first service of a connection with SASL: it lets only authentication pass.
 
 A connection of a listener with SASL begins with a `Gate` in place of the dispatcher and has the
 dispatcher afterwards, so that later requests pay nothing; only where sessions end does the gate
@@ -10,17 +10,18 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
+from kohort.broker.core.security.plain import WRONG
 from kohort.broker.core.security.session import USER, Principal
-from kohort.broker.network.connection import Connection
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
     Answer,
     CloseConnection,
     ConnectionInfo,
+    NewConnection,
     Service,
     Verdict,
 )
@@ -36,21 +37,25 @@ SASL_AUTHENTICATE: Final = 36
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
 TOKENS_MAX: Final = 4
-"""In one attempt; SCRAM has two."""
+"""Tokens of one attempt; SCRAM has two."""
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000
-"""From one authentication to the next."""
-NAME_SHOWN: Final = 100
+"""The least time between two authentications of a connection."""
+NAME_CHARS_SHOWN: Final = 100
+REFUSED_BYTES_MAX: Final = 4_096
+"""Requests of more bytes are not looked at before their clients are in."""
 
 _HEADER_BYTES: Final = 8
 _ERROR_AT: Final = slice(8, 10)
 """Where the answer to ApiVersions has its error, behind size and correlation id."""
 
 
+T = TypeVar("T")
+
 Outcome = Challenge | Done | Later[Done] | Later[Challenge | Done]
 
 
 class Exchange(Protocol):
-    """One attempt by some mechanism."""
+    """One attempt to authenticate, by one mechanism."""
 
     user: str
     """The claimed name, once it is known."""
@@ -60,8 +65,19 @@ class Exchange(Protocol):
         ...
 
 
+class Dispatcher(Service, Protocol):
+    """Serves all requests once a client is in."""
+
+    def refuse(self, frame: Buffer, code: ErrorCode) -> Answer:
+        """The answer that says so of a request that is not served, None where it asks for none.
+
+        Raises CloseConnection where there is no such answer.
+        """
+        ...
+
+
 class FailureDelays(Protocol):
-    """How long a failure is kept back, by who fails."""
+    """How long a failure is kept back, by the address that fails."""
 
     def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int: ...
 
@@ -71,18 +87,20 @@ class GateKeeper:
     """What all gates of one listener share."""
 
     listener: str
-    exchanges: Mapping[str, Callable[[], Exchange]]
-    """How an attempt begins, by mechanism."""
+    exchanges: Mapping[str, Callable[[str], Exchange]]
+    """How an attempt of a client at an address begins, by mechanism."""
     config: Callable[[str], BrokerConfig]
-    """What holds for a mechanism of the listener."""
-    dispatcher: Service
+    """The settings that hold for a mechanism of the listener."""
+    dispatcher: Dispatcher
     clock: Clock
     log: PeerLog
     delays: FailureDelays
     count: Callable[[str, str, str], None]
     """Called with listener, mechanism and result of each attempt."""
+    is_disabled: Callable[[str], bool]
+    """Whether a user is not let in, whatever it shows."""
 
-    def new_gate(self, connection: Connection) -> "Gate":
+    def new_gate(self, connection: NewConnection) -> "Gate":
         """The service of a new connection."""
         return Gate(self, connection)
 
@@ -105,35 +123,35 @@ class State(Enum):
 class Gate:
     """The service of one connection until its client is in, and longer where sessions end."""
 
-    def __init__(self, keeper: GateKeeper, connection: Connection) -> None:
+    def __init__(self, keeper: GateKeeper, connection: NewConnection) -> None:
         self._keeper = keeper
         self._connection = connection
         self._state = State.START
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self._tokens = 0
+        self._outcome: Later[Any] | None = None
+        """What the exchange is at work on, or was."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Tells what is kept back."""
+        self._token_count = 0
         self._authenticated_ms = 0
         self._is_again = False
-        """Whether the client was in before."""
+        """Whether this is not the first authentication of the connection."""
         self._is_told_late = False
-        """Whether the answer that is on its way is to be kept back."""
+        """Whether the answer to the request in hand is kept back as a failure is."""
         connection.info.authentication = self
 
     # The service.
 
     def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
         if self._state is State.BARE_TOKENS:
-            verdict = self.take(bytes(frame))
-            if isinstance(verdict, Later):
-                return verdict.settle(lambda later: self._after(_bare(later.result())))
-            return self._after(_bare(verdict))
+            return self._take_bare(bytes(frame))
         key = int.from_bytes(frame[:2], "big", signed=True)
         if self._state is State.OPEN:
-            self._check_session(key)
-            return self._keeper.dispatcher.serve(connection, frame)
+            return self._serve_open(connection, key, frame)
         if len(frame) < _HEADER_BYTES or not self._is_expected(key):
-            raise self._turned_away(f"a request of key {key} before authentication")
+            return self._refuse_request(key, frame)
         answer = self._keeper.dispatcher.serve(connection, frame)
         if isinstance(answer, Later):
             return answer.settle(lambda later: self._after(later.result()))
@@ -143,6 +161,13 @@ class Gate:
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._state = State.SHUT
+        if self._outcome is not None:
+            # Others wait for their turn.
+            self._outcome.cancel()
+            self._outcome = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._keeper.dispatcher.connection_lost(connection)
 
     # For the handlers.
@@ -158,16 +183,14 @@ class Gate:
             if self._connection.info.session.expires_ms is None or (is_early and self._is_again):
                 return ErrorCode.ILLEGAL_SASL_STATE
             self._is_again = True
-        elif self._state is not State.START:
-            self._state = State.SHUT
-            return ErrorCode.ILLEGAL_SASL_STATE
         begin = self._keeper.exchanges.get(mechanism)
         if begin is None:
             self._state = State.SHUT
             self._is_told_late = True
             self._keeper.count(self._keeper.listener, "unknown", "failed")
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        self._mechanism, self._exchange, self._tokens = mechanism, begin(), 0
+        self._mechanism, self._token_count = mechanism, 0
+        self._exchange = begin(self._connection.ip)
         self._state = State.BARE_TOKENS if tokens_are_bare else State.REQUESTS
         return ErrorCode.NONE
 
@@ -184,6 +207,7 @@ class Gate:
             return self._refuse(failure, arrived_ms)
         if not isinstance(outcome, Later):
             return self._judge(outcome, arrived_ms)
+        self._outcome = outcome
         judged: Later[Verdict | Later[Verdict]] = outcome.settle(
             lambda later: self._judge_later(later, arrived_ms)
         )
@@ -191,24 +215,48 @@ class Gate:
 
     # Within.
 
+    def _serve_open(
+        self, connection: ConnectionInfo, key: int, frame: Buffer
+    ) -> Answer | Later[Answer]:
+        self._check_session(key)
+        answer = self._keeper.dispatcher.serve(connection, frame)
+        if self._is_told_late and not isinstance(answer, Later):
+            # Another authentication was begun, by a mechanism that there is not.
+            return self._kept_back(answer)
+        return answer
+
+    def _take_bare(self, token: bytes) -> Answer | Later[Answer]:
+        verdict = self.take(token)
+        if isinstance(verdict, Later):
+            return verdict.settle(lambda later: self._after(_bare(later.result())))
+        return self._after(_bare(verdict))
+
     def _step(self, exchange: Exchange, token: bytes) -> Outcome:
         session = self._connection.info.session
-        self._tokens += 1
-        if self._tokens > TOKENS_MAX or len(token) > TOKEN_BYTES_MAX:
+        self._token_count += 1
+        if self._token_count > TOKENS_MAX or len(token) > TOKEN_BYTES_MAX:
             raise SaslFailure("too many tokens, or one that is too long")
         if session.mechanism not in {"", self._mechanism}:
             raise SaslFailure("another mechanism than at first")
         return exchange.step(token)
 
     def _judge_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
-        try:
-            return self._judge(later.result(), arrived_ms)
-        except SaslFailure as failure:
-            return self._refuse(failure, arrived_ms)
+        self._outcome = None
+        if later.is_cancelled:
+            # The client is gone, and there is nobody to tell.
+            return Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED)
+        if isinstance(later.error, SaslFailure):
+            # It is not raised: its traceback would have what has it.
+            return self._refuse(later.error, arrived_ms)
+        return self._judge(later.result(), arrived_ms)
 
     def _judge(self, outcome: Challenge | Done, arrived_ms: int) -> Verdict | Later[Verdict]:
         if isinstance(outcome, Challenge):
             return Verdict(token=outcome.token)
+        if self._keeper.is_disabled(outcome.user):
+            # In the words for a wrong password, so that it tells nobody that this one is right.
+            told = WRONG if self._mechanism == "PLAIN" else None
+            return self._refuse(SaslFailure("the user is disabled", told), arrived_ms)
         principal = Principal(USER, outcome.user)
         before = self._connection.info.session
         if before.mechanism and before.principal != principal:
@@ -244,11 +292,12 @@ class Gate:
         keeper.log.note(
             "authentication",
             "Refused %r of %s by %s on listener %s: %s",
-            claimed[:NAME_SHOWN],
+            claimed[:NAME_CHARS_SHOWN],
             connection.ip,
             self._mechanism,
             keeper.listener,
-            failure,
+            # Not itself: who keeps what is logged would keep all that its traceback has.
+            str(failure),
         )
         told = failure.told or (
             "Authentication failed during authentication due to invalid credentials with SASL "
@@ -256,17 +305,31 @@ class Gate:
         )
         verdict = Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
         spent_ms = keeper.clock.monotonic_ms() - arrived_ms
-        delay_ms = self._delay_ms(self._mechanism) - spent_ms
-        later: Later[Verdict] = Later()
-        asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, later.give, verdict)
-        return later
+        return self._given_after(self._delay_ms(self._mechanism) - spent_ms, verdict)
+
+    def _refuse_request(self, key: int, frame: Buffer) -> Later[Answer]:
+        """Kafka answers clients that have chosen a mechanism, and tells others nothing."""
+        may_be_told = self._state is State.REQUESTS and len(frame) <= REFUSED_BYTES_MAX
+        text = f"a request of key {key} before authentication"
+        turned_away = self._turned_away(text)
+        if not may_be_told:
+            raise turned_away
+        answer = self._keeper.dispatcher.refuse(frame, ErrorCode.ILLEGAL_SASL_STATE)
+        if answer is None:
+            raise turned_away
+        self._keeper.log.note("authentication", "Refused %s of %s", text, self._connection.ip)
+        return self._kept_back(answer)
 
     def _kept_back(self, answer: Answer) -> Later[Answer]:
         """An answer that says no, when it is time."""
-        later: Later[Answer] = Later()
-        delay_ms = self._delay_ms("")
-        asyncio.get_running_loop().call_later(delay_ms / 1000, later.give, answer)
+        later = self._given_after(self._delay_ms(""), answer)
         return later.settle(lambda done: self._after(done.result()))
+
+    def _given_after(self, delay_ms: int, value: T) -> Later[T]:
+        later: Later[T] = Later()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(delay_ms, 0) / 1000, later.give, value)
+        return later
 
     def _delay_ms(self, mechanism: str) -> int:
         least_ms = self._keeper.config(mechanism).connection_failed_authentication_delay_ms
@@ -277,7 +340,7 @@ class Gate:
         if self._state is State.START:
             is_versions = key == API_VERSIONS and not self._knows_versions
             return is_versions or key == SASL_HANDSHAKE
-        return self._state is State.REQUESTS and key in {SASL_AUTHENTICATE, SASL_HANDSHAKE}
+        return self._state is State.REQUESTS and key == SASL_AUTHENTICATE
 
     def _check_session(self, key: int) -> None:
         expires_ms = self._connection.info.session.expires_ms

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
-from kohort.broker.config.listeners import own_setting
+from kohort.broker.config.listeners import HTTP, of_listener, own_setting
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
-from kohort.broker.network.service import Service
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.security.gate import Exchange, GateKeeper
+from kohort.broker.security.addresses import is_loopback, owner_of
+from kohort.broker.security.disabled_users import DisabledUsers
+from kohort.broker.security.gate import Dispatcher, Exchange, GateKeeper
+from kohort.broker.security.http_guard import HttpGuard
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
@@ -58,38 +60,65 @@ class SecureListeners:
         self.tls: dict[str, TlsListener] = {}
         """TLS of those listeners that use it, by name."""
         self.tokens: list[Tokens] = []
-        """Keys of those that take tokens."""
+        """Keys for tokens, of each listener and mechanism that takes them."""
         self._settings = settings
         self._executor = executor
         self._users = users
         self._clock = clock
         self._count = count
-        self._passwords = Passwords(users, clock)
-        self._delays = FailureDelays()
+        self.disabled = DisabledUsers(settings)
+        self.passwords = Passwords(users, clock, is_disabled=self.disabled.__contains__)
+        """Checks those of PLAIN, and of the HTTP port."""
+        self._delays = FailureDelays(owner_of)
+        self._given: dict[str, Mapping[str, str]] = {}
+        """Passwords that the settings have themselves, by listener with PLAIN."""
+        # As of the last change, to see which listeners the next one concerns.
         self._own = dict(settings.own)
+        self._client_auth = settings.config.ssl_client_auth
         self._looking: asyncio.Task[None] | None = None
 
-    def start(self, dispatcher: Service, log: PeerLog) -> dict[str, Listener]:
-        """All listeners by name; from now on their certificates are renewed. Reads files.
+    def start(
+        self, dispatcher: Dispatcher, log: PeerLog, http: TlsListener | None = None
+    ) -> dict[str, Listener]:
+        """All listeners by name; from now on their certificates are renewed, and that of the HTTP
+        port if it has one. Reads files.
 
         Raises:
-            StoreError: a key store or trust store cannot be used, or the mapping rules.
+            StoreError: a key store or trust store cannot be used, or the mapping rules; or users
+                are disabled by what is given at the start.
         """
         self._dispatcher, self._log = dispatcher, log
+        self._check_disabled()
         self._warn()
         config = self._settings.config
-        made = {
-            one.listener: self._listener(one.listener, config.protocol_of(one.listener))
-            for one in config.listener_endpoints
+        protocols = {
+            one.listener: config.protocol_of(one.listener) for one in config.listener_endpoints
         }
+        if any(protocol.startswith("SASL_") for protocol in protocols.values()):
+            # Only where it is needed: it is written to disk at the first start.
+            self._users.load_secret()
+        made = {name: self._listener(name, protocol) for name, protocol in protocols.items()}
+        if http is not None:
+            self.tls[HTTP] = http
+        self._settings.add_own_check(self._check)
+        self._settings.on_change(self._on_change)
         if self.tls:
-            self._settings.add_own_check(self._check)
-            self._settings.on_change(self._on_change)
-            self._looking = asyncio.get_running_loop().create_task(self._look_again_and_again())
+            self._looking = asyncio.get_running_loop().create_task(self._renew_changed_files())
         return made
 
+    def _check_disabled(self) -> None:
+        """Raise StoreError if users are disabled otherwise than at run time: the first that is
+        disabled there would let those in again.
+        """
+        given = self._settings.loaded.config
+        if given.kohort_users_disabled or given.kohort_users_disconnected:
+            raise StoreError(
+                "kohort.users.disabled and kohort.users.disconnected cannot be set at the start; "
+                "`kohort users disable` sets them, with --data while the broker is stopped"
+            )
+
     def _warn(self) -> None:
-        """Name what everybody can reach without saying who he is."""
+        """Log a warning for each listener that anybody can reach without authentication."""
         config = self._settings.config
         for one in config.listener_endpoints:
             protocol = config.protocol_of(one.listener)
@@ -100,9 +129,43 @@ class SecureListeners:
             if not asks and not is_loopback(one.host):
                 logger.warning("Listener %s lets everybody in who can reach it", one)
 
+    @property
+    def settings(self) -> CurrentConfig:
+        """The settings that count now."""
+        return self._settings
+
+    def http_guard(self, ways: tuple[str, ...]) -> HttpGuard:
+        """Finds out who asks the HTTP port, by users and keys for tokens. Reads files.
+
+        Raises StoreError.
+        """
+        config = self._settings.of_listener(HTTP)
+        self._users.load_secret()
+        tokens = None
+        if "bearer" in ways:
+            tokens = self._tokens(HTTP, config)
+        return HttpGuard(
+            ways=ways,
+            check_password=self.passwords.check,
+            check_token=None if tokens is None else tokens.check,
+            clock=self._clock,
+            delays=self._delays,
+            delay_ms=config.connection_failed_authentication_delay_ms,
+            count=self._count,
+            is_disabled=self.disabled.__contains__,
+        )
+
+    def _tokens(self, listener: str, config: BrokerConfig) -> Tokens:
+        # Imported with the first listener that takes tokens, because it imports much.
+        from kohort.broker.security.tokens import Tokens  # noqa: PLC0415
+
+        tokens = Tokens(listener, config, clock=self._clock, executor=self._executor)
+        self.tokens.append(tokens)
+        return tokens
+
     def close(self) -> None:
         """Look at no files any more, and check no passwords."""
-        self._passwords.close()
+        self.passwords.close()
         if self._looking is not None:
             self._looking.cancel()
 
@@ -116,7 +179,12 @@ class SecureListeners:
         if protocol.endswith("SSL"):
             config = partial(self._settings.of_listener, name)
             try:
-                tls = TlsListener(name, config, lets_in=protocol == "SSL")
+                tls = TlsListener(
+                    name,
+                    config,
+                    lets_in=protocol == "SSL",
+                    is_disabled=self.disabled.__contains__,
+                )
             except RulesError as error:
                 raise StoreError(f"listener {name}: ssl.principal.mapping.rules: {error}") from None
             self.tls[name] = tls
@@ -137,6 +205,7 @@ class SecureListeners:
             log=self._log,
             delays=self._delays,
             count=self._count,
+            is_disabled=self.disabled.__contains__,
         )
         return Listener(
             name,
@@ -145,55 +214,55 @@ class SecureListeners:
             first_frame_max_bytes=own.sasl_server_max_receive_size,
         )
 
-    def _exchanges(self, listener: str, mechanism: str) -> Callable[[], Exchange]:
-        """How an attempt by one mechanism begins."""
+    def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
+        """How an attempt by one mechanism begins, of a client at an address."""
         if mechanism == "PLAIN":
-            given = _given_passwords(self._settings.of_listener(listener, mechanism), listener)
-            return partial(PlainExchange, self._passwords.check, given)
+            self._given[listener] = _given_passwords(
+                self._settings.of_listener(listener, mechanism), listener
+            )
+            return lambda ip: PlainExchange(self.passwords, self._given[listener], ip)
         if mechanism not in HASHES:
-            # With the first listener that has it: it is much to import.
-            from kohort.broker.security.tokens import OAuthExchange, Tokens  # noqa: PLC0415
+            tokens = self._tokens(listener, self._settings.of_listener(listener, mechanism))
+            from kohort.broker.security.tokens import OAuthExchange  # noqa: PLC0415 - it is there.
 
-            own = self._settings.of_listener(listener, mechanism)
-            tokens = Tokens(listener, own, clock=self._clock, executor=self._executor)
-            self.tokens.append(tokens)
-            return partial(OAuthExchange, tokens)
+            return lambda _: OAuthExchange(tokens)
         find = partial(self._users.find, mechanism)
-        return lambda: ScramExchange(mechanism, find, _new_nonce())
+        return lambda _: ScramExchange(mechanism, find, _new_nonce())
 
-    def _check(self, own: Mapping[str, str]) -> None:
+    def _check(self, config: BrokerConfig, own: Mapping[str, str]) -> None:
         """Raise ValueError if these settings name stores that cannot be used. Reads files."""
-        for name in self._changed(own):
-            config: BrokerConfig = self._settings.of_listener(name, own=own)
-            try:
-                self.tls[name].check(config)
-            except StoreError as error:
-                raise ValueError(str(error)) from None
+        try:
+            for name in self._changed(config, own):
+                self.tls[name].check(of_listener(config, own, name))
+            for name in self._given:
+                _given_passwords(of_listener(config, own, name, "PLAIN"), name)
+        except StoreError as error:
+            raise ValueError(str(error)) from None
 
     def _on_change(self) -> None:
-        changed = self._changed(self._settings.own)
-        self._own = dict(self._settings.own)
+        config, own = self._settings.config, self._settings.own
+        changed = self._changed(config, own)
+        self._own, self._client_auth = dict(own), config.ssl_client_auth
         for name in changed:
-            # At once: who asked for it may come by a new connection next.
+            # At once: the client that changed it may connect again next.
             self.tls[name].reload()
+        for name in self._given:
+            self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"), name)
 
-    def _changed(self, own: Mapping[str, str]) -> list[str]:
-        """Listeners with TLS whose stores are set otherwise than they were."""
+    def _changed(self, config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
+        """Listeners with TLS of which a setting was given a new value since the last change."""
+        if config.ssl_client_auth != self._client_auth:
+            return list(self.tls)
         names = {name for name in {*own, *self._own} if own.get(name) != self._own.get(name)}
         found = {known.listener for known in map(own_setting, names) if known is not None}
         return [listener for listener in self.tls if listener in found]
 
-    async def _look_again_and_again(self) -> None:
+    async def _renew_changed_files(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_INTERVAL_S)
             for tls in self.tls.values():
                 await loop.run_in_executor(self._executor, tls.look)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listener at such a host."""
-    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _given_passwords(config: BrokerConfig, listener: str) -> dict[str, str]:

@@ -1,85 +1,168 @@
 """Checks the passwords of PLAIN, which takes milliseconds each, on threads of their own.
 
 Two at a time, so that a crowd that logs in leaves the loop its processor; a success is remembered
-for a minute, so that a crowd that comes back need not wait.
+for a minute, so that a crowd that comes back need not wait. Addresses take turns, so that whoever
+floods a broker with passwords waits behind himself.
 """
 
 import asyncio
 import hmac
 import os
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
 
 from kohort.broker.core.security.exchange import Done, SaslFailure
+from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
-from kohort.broker.security.users import Users
+from kohort.broker.security.addresses import owner_of
+from kohort.broker.security.users import PasswordWork, Users
 from kohort.protocol.scram import HASHES, keys_of, salted_password
 
 THREADS: Final = 2
+NICER: Final = 5
+"""By how much their priority is below that of the loop."""
 WAITING_MAX: Final = 256
+"""Checks of all addresses together; see `FairQueue` for whose is given up beyond that."""
 REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
+_NO_MARK: Final = bytes(32)
+"""Nobody's."""
+
+
+class Crew(Protocol):
+    """Does the work of a check while the loop goes on."""
+
+    def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]: ...
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Check:
+    """One password that waits for its turn, or is being checked."""
+
+    login: PlainLogin
+    owner: str
+    """Whose turn it takes."""
+    wrong_because: str
+    """Why it is known to be wrong; empty if that is to be found out."""
+    later: Later[Done]
+
 
 class Passwords:
-    """Whether a user has a password."""
+    """Checks users' passwords, and remembers the ones that were right."""
 
-    def __init__(self, users: Users, clock: Clock) -> None:
+    def __init__(
+        self,
+        users: Users,
+        clock: Clock,
+        crew: Crew | None = None,
+        *,
+        is_disabled: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`crew` is two threads where none is given. Passwords of users that are disabled are
+        wrong, and as much work as others that are.
+        """
+        self.is_disabled = is_disabled
         self._users = users
         self._clock = clock
-        self._threads: ThreadPoolExecutor | None = None
-        self._waiting = 0
+        self._crew = crew or _Threads()
+        self._waiting: FairQueue[str, _Check] = FairQueue(WAITING_MAX)
+        self._at_work = 0
+        self._is_closed = False
         self._key = os.urandom(32)
         self._remembered: dict[str, tuple[bytes, int]] = {}
-        """What a user's password made of a key that only this process has, and when."""
+        """By user, an HMAC of the password with a key of this process, and when it was checked."""
         users.on_change(self._forget)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many passwords wait for their turn."""
+        return len(self._waiting)
 
     def close(self) -> None:
         """Begin no more checks."""
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
+        self._is_closed = True
+        self._crew.close()
 
-    def check(self, login: PlainLogin) -> Done | Later[Done]:
-        """Let a user in, or fail with SaslFailure; at once only where it is remembered."""
-        remembered = self._remembered.get(login.user)
-        now_ms = self._clock.monotonic_ms()
-        is_fresh = remembered is not None and now_ms - remembered[1] < REMEMBERED_MS
-        if remembered is not None and is_fresh and self._is_same(remembered[0], login):
+    def check(self, login: PlainLogin, ip: str) -> Done | Later[Done]:
+        """Let a user at an address in, or fail with SaslFailure; at once only where it is
+        remembered, or where too much waits.
+        """
+        if self.is_disabled(login.user):
+            return self.refuse(login, ip, "the user is disabled")
+        # For everybody, so that the time it takes tells nobody who was here.
+        mark, marked_ms = self._remembered.get(login.user, (_NO_MARK, 0))
+        is_same = hmac.compare_digest(mark, self._mark(login))
+        if is_same and self._clock.monotonic_ms() - marked_ms < REMEMBERED_MS:
             login.check_authzid()
             return Done(b"", login.user)
-        if self._waiting >= WAITING_MAX:
-            raise SaslFailure("too many passwords to check", WRONG)
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kohort-passwords")
-        mechanism, credential = self._users.any_of(login.user)
-        self._waiting += 1
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, _is_right, mechanism, credential, login.password)
-        later: Later[Done] = Later()
+        return self._check_slowly(login, ip)
 
-        def tell(done: asyncio.Future[bool]) -> None:
-            self._waiting -= 1
-            if done.cancelled() or done.exception() is not None:
-                later.fail(SaslFailure("the password could not be checked", WRONG))
-            else:
-                self._give(later, login, credential, is_right=done.result())
+    def refuse(self, login: PlainLogin, ip: str, because: str) -> Later[Done]:
+        """Fail with SaslFailure after the work of a check, for who is known to be wrong."""
+        self._mark(login)
+        return self._check_slowly(login, ip, because)
 
-        work.add_done_callback(tell)
-        return later
+    def _check_slowly(self, login: PlainLogin, ip: str, wrong_because: str = "") -> Later[Done]:
+        check = _Check(login, owner_of(ip), wrong_because, Later())
+        given_up = check if self._is_closed else self._waiting.add(check.owner, check)
+        if given_up is check:
+            raise _too_many()
+        if given_up is not None:
+            given_up.later.fail(_too_many())
+        # Who is gone by its turn is not worth the work, nor a place.
+        check.later.on_done(lambda _: self._waiting.remove(check.owner, check))
+        self._begin_next()
+        return check.later
+
+    def _begin_next(self) -> None:
+        """Have as many checked at a time as there are threads."""
+        while self._at_work < THREADS and len(self._waiting) and not self._is_closed:
+            check = self._waiting.take()
+            # As it is now: a password that was changed while it waited is no longer right.
+            to_do = self._users.work_for(check.login.user)
+            self._at_work += 1
+            work = self._crew.begin(partial(_is_right, to_do, check.login.password))
+            work.add_done_callback(partial(self._tell, check, to_do))
+
+    def _tell(
+        self, check: _Check, to_do: Sequence[PasswordWork], done: asyncio.Future[bool]
+    ) -> None:
+        self._at_work -= 1
+        self._begin_next()
+        if done.cancelled() or done.exception() is not None:
+            check.later.fail(SaslFailure("the password could not be checked", WRONG))
+            return
+        credential = next((one.credential for one in to_do if _is_stored(one)), None)
+        because = check.wrong_because
+        if not because and not done.result():
+            because = "unknown user" if credential is None else "wrong password"
+        self._give(check.later, check.login, credential, because)
 
     def _give(
-        self, later: Later[Done], login: PlainLogin, credential: Credential, *, is_right: bool
+        self,
+        later: Later[Done],
+        login: PlainLogin,
+        credential: Credential | None,
+        wrong_because: str,
     ) -> None:
-        if not is_right or credential.is_made_up:
-            reason = "unknown user" if credential.is_made_up else "wrong password"
-            later.fail(SaslFailure(reason, WRONG))
+        if wrong_because:
+            later.fail(SaslFailure(wrong_because, WRONG))
             return
         if credential in {one for _, one in self._users.credentials_of(login.user)}:
-            # Unless it was changed meanwhile.
+            # Not if it was changed while it was checked: `_forget` has come already.
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[login.user] = (self._mark(login), self._clock.monotonic_ms())
@@ -90,9 +173,6 @@ class Passwords:
             return
         later.give(Done(b"", login.user))
 
-    def _is_same(self, mark: bytes, login: PlainLogin) -> bool:
-        return hmac.compare_digest(mark, self._mark(login))
-
     def _mark(self, login: PlainLogin) -> bytes:
         return hmac.digest(self._key, login.user.encode() + b"\0" + login.password, "sha256")
 
@@ -101,30 +181,75 @@ class Passwords:
 
 
 class PlainExchange:
-    """One attempt by PLAIN. `given` are passwords that the settings have themselves."""
+    """One attempt by PLAIN of a client at an address. `given` are passwords that the settings have
+    themselves.
+    """
 
-    def __init__(
-        self, check: Callable[[PlainLogin], Done | Later[Done]], given: Mapping[str, str]
-    ) -> None:
+    def __init__(self, passwords: Passwords, given: Mapping[str, str], ip: str) -> None:
         self.user = ""
-        self._check = check
+        self._passwords = passwords
         self._given = given
+        self._ip = ip
 
     def step(self, token: bytes) -> Done | Later[Done]:
         """Answer the one token. Raises SaslFailure."""
         login = read_plain(token)
         self.user = login.user
         given = self._given.get(login.user)
-        if given is None:
-            return self._check(login)
-        if not hmac.compare_digest(given.encode(), login.password):
-            raise SaslFailure("wrong password", WRONG)
+        is_given = hmac.compare_digest((given or "").encode(), login.password)
+        if given is None or self._passwords.is_disabled(login.user):
+            return self._passwords.check(login, self._ip)
+        if not is_given:
+            # At once it would tell that the name is one of the settings.
+            return self._passwords.refuse(login, self._ip, "wrong password")
         login.check_authzid()
         return Done(b"", login.user)
 
 
-def _is_right(mechanism: str, credential: Credential, password: bytes) -> bool:
-    hash_name = HASHES[mechanism]
-    salted = salted_password(hash_name, password, credential.salt, credential.iterations)
-    made = keys_of(hash_name, salted)
-    return hmac.compare_digest(made.stored_key, credential.keys.stored_key)
+class _Threads:
+    """Two of them, made when they are needed first."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+
+    def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(
+                THREADS, thread_name_prefix="kohort-passwords", initializer=_give_way
+            )
+        return asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+
+def _too_many() -> SaslFailure:
+    return SaslFailure("too many passwords to check", WRONG)
+
+
+def _give_way() -> None:
+    """Let other threads of the process, the loop's first of all, have the processor before this."""
+    if sys.platform == "linux":
+        # Where threads have priorities of their own.
+        thread = threading.get_native_id()
+        wanted = os.getpriority(os.PRIO_PROCESS, thread) + NICER
+        os.setpriority(os.PRIO_PROCESS, thread, wanted)
+
+
+def _is_stored(work: PasswordWork) -> bool:
+    return not work.credential.is_made_up
+
+
+def _is_right(to_do: Sequence[PasswordWork], password: bytes) -> bool:
+    is_right = False
+    for work in to_do:
+        credential = work.credential
+        hash_name = HASHES[work.mechanism]
+        salted = salted_password(hash_name, password, credential.salt, credential.iterations)
+        rest = max(1, work.rounds - credential.iterations)
+        salted_password(hash_name, password, credential.salt, rest)
+        made = keys_of(hash_name, salted)
+        is_same = hmac.compare_digest(made.stored_key, credential.keys.stored_key)
+        is_right |= is_same and _is_stored(work)
+    return is_right

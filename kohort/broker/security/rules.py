@@ -48,7 +48,7 @@ class AccessRules:
         self._disk = disk
         self._clock = clock
         self._under_way = asyncio.Lock()
-        rules = [_rule(key) for key in store.properties(ACCESS_RULE)]
+        rules = [rule_in(key) for key in store.properties(ACCESS_RULE)]
         authorizer.change(added=rules)
         self._bytes = sum(_size(rule) for rule in rules)
 
@@ -83,7 +83,7 @@ class AccessRules:
             if self._bytes + size > RULES_BYTES_MAX:
                 raise TooManyRulesError(f"All rules may have at most {RULES_BYTES_MAX} bytes.")
             if new:
-                put = dict.fromkeys(map(_key, new), "")
+                put = dict.fromkeys(map(property_of, new), "")
                 await self._disk.run(self._store.set_properties, put)
                 self._bytes += size
                 self.authorizer.change(added=new)
@@ -95,19 +95,20 @@ class AccessRules:
             if len(gone) > CHANGES_MAX:
                 raise TooManyRulesError(f"At most {CHANGES_MAX} rules can be removed at once.")
             if gone:
-                taken = dict.fromkeys(map(_key, gone))
+                taken = dict.fromkeys(map(property_of, gone))
                 await self._disk.run(self._store.set_properties, taken)
                 self._bytes -= sum(_size(rule) for rule in gone)
                 self.authorizer.change(removed=gone)
             return found
 
 
-def _key(rule: Rule) -> str:
+def property_of(rule: Rule) -> str:
     """The name under which a rule is kept; there is nothing else to it."""
     return ACCESS_RULE + json.dumps(rule)
 
 
-def _rule(key: str) -> Rule:
+def rule_in(key: str) -> Rule:
+    """The rule that a property of that name is."""
     return rule_of(*json.loads(key.removeprefix(ACCESS_RULE)))
 
 

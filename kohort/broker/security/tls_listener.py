@@ -13,10 +13,10 @@ from pathlib import Path
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.certificate import DerError
-from kohort.broker.core.security.distinguished_name import subject_of
+from kohort.broker.core.security.distinguished_name import has_nul, subject_of
 from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
-from kohort.broker.network.connection import Connection
+from kohort.broker.network.service import NewConnection
 from kohort.broker.network.tls import TlsError, TlsPump
 from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
 
@@ -26,9 +26,17 @@ logger = logging.getLogger(__name__)
 class TlsListener:
     """See the module. Methods that read files say so."""
 
-    def __init__(self, listener: str, config: Callable[[], BrokerConfig], *, lets_in: bool) -> None:
+    def __init__(
+        self,
+        listener: str,
+        config: Callable[[], BrokerConfig],
+        *,
+        lets_in: bool,
+        is_disabled: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         """Reads the stores. `config` gives what holds for the listener now; `lets_in` says that a
-        client's certificate decides who it is, which with SASL it does not.
+        client's certificate decides who it is, which with SASL it does not; `is_disabled`, whether
+        a user is not let in, whatever its certificate.
 
         Raises StoreError; RulesError of the mapping rules.
         """
@@ -36,6 +44,7 @@ class TlsListener:
         self.reload_failures = 0
         self._config = config
         self._lets_in = lets_in
+        self._is_disabled = is_disabled
         self._rules = MappingRules(config().ssl_principal_mapping_rules)
         loaded = load_tls(config(), listener)
         self.context: ssl.SSLContext = loaded.context
@@ -54,11 +63,11 @@ class TlsListener:
         moment = datetime.strptime(self.not_after, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
         return moment.timestamp()
 
-    def established(self, connection: Connection, pump: TlsPump) -> None:
+    def established(self, connection: NewConnection, pump: TlsPump) -> None:
         """Make the client whom its certificate names, where that is for the certificate to say.
 
         Raises:
-            TlsError: no principal follows from the certificate.
+            TlsError: no principal follows from the certificate, or that of a disabled user.
         """
         if not self._lets_in:
             return
@@ -66,9 +75,14 @@ class TlsListener:
         certificate = pump.peer_certificate
         if certificate is not None:
             try:
-                name = self._rules.name_for(subject_of(certificate))
+                subject = subject_of(certificate)
+                if has_nul(subject):
+                    raise TlsError("the certificate's subject has a NUL in it")
+                name = self._rules.name_for(subject)
             except (DerError, NoRuleError) as error:
                 raise TlsError(str(error)) from None
+            if self._is_disabled(name):
+                raise TlsError(f"the user {name[:100]!r} is disabled")
             session = session._replace(principal=Principal(USER, name))
         connection.let_in(session)
 

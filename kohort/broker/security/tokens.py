@@ -1,4 +1,4 @@
-"""Checks the tokens of OAUTHBEARER against the keys of whoever signs them.
+"""Checks the tokens of OAUTHBEARER against the keys of their issuer.
 
 Keys come from one place that the settings name, never from where a token says. A token's algorithm
 must be one of those here and fit the key: what the token asks for decides nothing. Keys that cannot
@@ -6,7 +6,6 @@ be fetched again go on serving for a day.
 """
 
 import asyncio
-import ipaddress
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from kohort.broker.core.security.oauthbearer import (
 )
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
+from kohort.broker.security.addresses import is_loopback
 from kohort.broker.security.tls_context import StoreError
 
 logger = logging.getLogger(__name__)
@@ -35,20 +35,20 @@ ALGORITHMS: Final = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Type and curve of the key that each needs."""
+"""Type and curve of the key that each algorithm needs."""
 
 KEYS_BYTES_MAX: Final = 1 << 20
 FETCH_TIMEOUT_S: Final = 5
 FETCH_AGAIN_MS: Final = 10_000
-"""At most so often for tokens whose key is not known."""
+"""Keys are fetched at most this often, however many tokens come whose key is not known."""
 STALE_MS: Final = 86_400_000
-"""For so long keys serve that cannot be fetched again."""
+"""How long keys go on serving when they cannot be fetched again."""
 
 _PARTS: Final = 3
 _UNCHECKED: Final = dict.fromkeys(
     ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub"), False
 )
-"""Claims are checked here, by Kafka's rules."""
+"""PyJWT checks the signature alone; `checked_subject` checks claims by Kafka's rules."""
 
 
 class Tokens:
@@ -57,9 +57,13 @@ class Tokens:
     def __init__(
         self, listener: str, config: BrokerConfig, *, clock: Clock, executor: Executor
     ) -> None:
-        """Fetches the keys. Raises StoreError: they cannot be had from a file, or not be meant."""
+        """Fetches the keys.
+
+        Raises:
+            StoreError: a setting is wrong, PyJWT is missing, or a file with keys cannot be used.
+        """
         try:
-            # An optional package, for who has such listeners.
+            # An optional package: only listeners with OAUTHBEARER need it.
             import jwt  # noqa: PLC0415
         except ImportError:
             raise StoreError(
@@ -146,12 +150,12 @@ class Tokens:
         work.add_done_callback(tell)
 
     def _take(self, data: bytes) -> None:
-        """Keys by their ids. Raises ValueError."""
+        """Replace the keys by those of a JWK set. Raises ValueError: none of it can be used."""
         found: dict[str | None, Any] = {}
         listed = json.loads(data)
         keys = listed.get("keys") if isinstance(listed, dict) else None
         for one in keys if isinstance(keys, list) else ():
-            # Secrets that both sides know are none that could be published.
+            # A symmetric key is a secret; one that is published proves nothing.
             if not isinstance(one, dict) or one.get("kty") == "oct":
                 continue
             try:
@@ -173,7 +177,7 @@ class OAuthExchange:
         self._refused: SaslFailure | None = None
 
     def step(self, token: bytes) -> "Challenge | Done | Later[Challenge | Done]":
-        """Answer a token; one that is refused is told so in two rounds. Raises SaslFailure."""
+        """Answer a token; to refuse one takes two rounds (RFC 7628). Raises SaslFailure."""
         if self._refused is not None:
             raise SaslFailure(str(self._refused), REFUSAL.decode())
         claimed = read_message(token)
@@ -215,17 +219,10 @@ def checked_url(config: BrokerConfig, listener: str) -> str:
     if not url:
         raise StoreError(f"{setting} has to be set: tokens are never taken unverified")
     parts = urlsplit(url)
-    is_here = parts.hostname == "localhost" or _is_loopback(parts.hostname)
+    is_here = is_loopback(parts.hostname or "")
     if parts.scheme in {"file", "https"} or (parts.scheme == "http" and is_here):
         return url
     raise StoreError(f"{setting}={url} has to be https://... or file:///...")
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _rules(config: BrokerConfig, listener: str) -> TokenRules:
@@ -247,16 +244,16 @@ def _fetch(url: str) -> bytes:
         with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - as urllib has it, a text.
             data = file.read(KEYS_BYTES_MAX + 1)
     else:
-        # With the first key that is not in a file: it would cost every start.
+        # Imported when keys are not in a file, or every start would pay for it.
         from urllib.request import HTTPRedirectHandler, build_opener  # noqa: PLC0415
 
-        class Nowhere(HTTPRedirectHandler):
-            """Keys are where the settings say."""
+        class NoRedirect(HTTPRedirectHandler):
+            """Keys are fetched from where the settings say, and from nowhere else."""
 
             def redirect_request(self, *_: object, **__: object) -> None:
                 return None
 
-        with build_opener(Nowhere).open(url, timeout=FETCH_TIMEOUT_S) as answer:
+        with build_opener(NoRedirect).open(url, timeout=FETCH_TIMEOUT_S) as answer:
             data = answer.read(KEYS_BYTES_MAX + 1)
     if len(data) > KEYS_BYTES_MAX:
         raise ValueError("it is too long for keys")
@@ -264,7 +261,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
-    """What `make` returns when others have what they wait for; to cancel it cancels only this."""
+    """What `make` returns once `waited` is given; cancelling it does not cancel `waited`."""
     made: Later[Done] = Later()
 
     def tell(_: Later[None]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.scram import Credential, made_up
+from kohort.broker.core.security.scram import USUAL_LOOK, Credential, Look, made_up
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.scram import HASHES, ITERATIONS_MIN, Keys
@@ -22,7 +22,8 @@ MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """By their numbers in the protocol."""
 
 _SECRET: Final = "installation_secret"  # noqa: S105 - the name of one.
-_PREFIX: Final = "user:"
+USER: Final = "user:"
+"""Begins the names of properties that are credentials."""
 _SECRET_BYTES: Final = 32
 
 
@@ -42,18 +43,31 @@ class Users:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._credentials: dict[CredentialKey, Credential] = {}
-        self._given: dict[str, bytes] = {}
+        self._credentials = {
+            key_of(name): read_credential(text) for name, text in store.properties(USER).items()
+        }
         self._listeners: list[Callable[[str], None]] = []
-        for name, text in store.properties(_PREFIX).items():
-            key = _key(name)
-            self._credentials[key] = _read(text)
-        secret = store.properties(_SECRET).get(_SECRET)
+        self._secret = b""
+        self._looks: dict[str, Counter[Look]] = {mechanism: Counter() for mechanism in HASHES}
+        """What stored credentials look like, and how many do."""
+        self._first: dict[str, str] = {}
+        """The mechanism of each user's first credential, which decides on passwords."""
+        for user in {key.user for key in self._credentials}:
+            self._note_first(user)
+        self._usual: _Usual | None = None
+        for key, one in self._credentials.items():
+            self._looks[key.mechanism][one.look] += 1
+
+    def load_secret(self) -> None:
+        """Have what credentials of unknown users are made up from: what is stored, or a new one.
+        `find` and `work_for` need it. Blocks on the disk.
+        """
+        secret = self._store.properties(_SECRET).get(_SECRET)
         if secret is None:
             secret = os.urandom(_SECRET_BYTES).hex()
             # A broker starts on a full disk; it keeps one for this run, and stores the next one's.
             with suppress(StorageError):
-                store.set_properties({_SECRET: secret})
+                self._store.set_properties({_SECRET: secret})
         self._secret = bytes.fromhex(secret)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
@@ -61,11 +75,11 @@ class Users:
         self._listeners.append(listener)
 
     def __len__(self) -> int:
-        return len({key.user for key in self._credentials})
+        return len(self._first)
 
     def names(self) -> list[str]:
         """All users, by name."""
-        return sorted({key.user for key in self._credentials})
+        return sorted(self._first)
 
     def credentials_of(self, user: str) -> Iterator[tuple[int, Credential]]:
         """Each with the number of its mechanism."""
@@ -80,57 +94,103 @@ class Users:
 
     def find(self, mechanism: str, user: str) -> Credential:
         """What a client that claims to be `user` is answered from, made up if there is none."""
-        found = self._credentials.get(CredentialKey(user, mechanism))
-        if found is not None:
-            return found
-        return made_up(mechanism, user, self._secret, self._usual_iterations(mechanism))
+        assert self._secret, "loaded before clients come"
+        # For everybody, so that the time it takes tells nobody who there is.
+        made = made_up(mechanism, user, self._secret, self._found_usual().looks[mechanism])
+        return self._credentials.get(CredentialKey(user, mechanism), made)
 
-    def any_of(self, user: str) -> tuple[str, Credential]:
-        """A credential to check a password against, and its mechanism; made up if need be."""
-        for mechanism in HASHES:
-            found = self._credentials.get(CredentialKey(user, mechanism))
-            if found is not None:
-                return mechanism, found
-        usual = Counter(key.mechanism for key in self._credentials).most_common(1)
-        mechanism = usual[0][0] if usual else next(iter(HASHES))
-        return mechanism, self.find(mechanism, user)
+    def work_for(self, user: str) -> "list[PasswordWork]":
+        """What a password that is said as it is has to be hashed with.
+
+        The user's first credential decides. All the work is the same for everybody, whichever
+        mechanisms and iterations somebody has, so that the time it takes tells nobody who there is.
+        """
+        decides = self._first.get(user)
+        found = []
+        for mechanism, rounds in self._found_usual().rounds.items():
+            one = self.find(mechanism, user)
+            if mechanism != decides:
+                one = one._replace(is_made_up=True)
+            found.append(PasswordWork(mechanism, one, rounds))
+        return found
 
     def store_changes(self, changes: Iterable[Change]) -> None:
         """Make changes durable; `apply` follows, on the loop. Raises StorageError."""
-        self._store.set_properties({_name(key): _text(new) for key, new in changes})
+        self._store.set_properties({property_of(key): credential_text(new) for key, new in changes})
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Let what was stored count from now on."""
         for key, new in changes:
-            if new is None:
-                self._credentials.pop(key, None)
-            else:
+            before = self._credentials.pop(key, None)
+            looks = self._looks[key.mechanism]
+            if before is not None:
+                looks[before.look] -= 1
+                if not looks[before.look]:
+                    del looks[before.look]
+            if new is not None:
                 self._credentials[key] = new
+                looks[new.look] += 1
+            self._note_first(key.user)
             for listener in self._listeners:
                 listener(key.user)
+        self._usual = None
 
-    def _usual_iterations(self, mechanism: str) -> int:
-        counts = Counter(
-            one.iterations for key, one in self._credentials.items() if key.mechanism == mechanism
-        )
-        return counts.most_common(1)[0][0] if counts else ITERATIONS_MIN
+    def _found_usual(self) -> "_Usual":
+        """What most credentials are, found once after each change."""
+        if self._usual is None:
+            looks = {
+                mechanism: max(found, key=found.__getitem__, default=USUAL_LOOK)
+                for mechanism, found in self._looks.items()
+            }
+            rounds = {
+                mechanism: max((look.iterations for look in found), default=ITERATIONS_MIN)
+                for mechanism, found in self._looks.items()
+            }
+            decide = set(self._first.values()) or {next(iter(HASHES))}
+            self._usual = _Usual(looks, {one: rounds[one] for one in HASHES if one in decide})
+        return self._usual
+
+    def _note_first(self, user: str) -> None:
+        self._first.pop(user, None)
+        for mechanism in HASHES:
+            if CredentialKey(user, mechanism) in self._credentials:
+                self._first[user] = mechanism
+                return
 
 
-def users_in(store: MetadataStore) -> Mapping[CredentialKey, Credential]:
-    """What is stored, for a broker that does not run."""
-    return {_key(name): _read(text) for name, text in store.properties(_PREFIX).items()}
+class PasswordWork(NamedTuple):
+    """One time that a password is hashed; only with a credential that is not made up may it be
+    right.
+    """
+
+    mechanism: str
+    credential: Credential
+    rounds: int
+    """How many are done in any case: no credential of the mechanism has more iterations."""
 
 
-def _name(key: CredentialKey) -> str:
-    return f"{_PREFIX}{key.mechanism}:{key.user}"
+class _Usual(NamedTuple):
+    """What strangers are made up from."""
+
+    looks: Mapping[str, Look]
+    """By mechanism."""
+    rounds: Mapping[str, int]
+    """The most iterations there are, by the mechanisms that decide on somebody's password."""
 
 
-def _key(name: str) -> CredentialKey:
-    mechanism, _, user = name.removeprefix(_PREFIX).partition(":")
+def property_of(key: CredentialKey) -> str:
+    """The name of the property that a credential is kept in."""
+    return f"{USER}{key.mechanism}:{key.user}"
+
+
+def key_of(name: str) -> CredentialKey:
+    """Whose credential a property of that name is."""
+    mechanism, _, user = name.removeprefix(USER).partition(":")
     return CredentialKey(user, mechanism)
 
 
-def _text(credential: Credential | None) -> str | None:
+def credential_text(credential: Credential | None) -> str | None:
+    """The value of the property; None for one that is to be taken away."""
     if credential is None:
         return None
     return json.dumps(
@@ -143,7 +203,8 @@ def _text(credential: Credential | None) -> str | None:
     )
 
 
-def _read(text: str) -> Credential:
+def read_credential(text: str) -> Credential:
+    """The credential in the value of a property."""
     found = json.loads(text)
     keys = Keys(base64.b64decode(found["stored_key"]), base64.b64decode(found["server_key"]))
     return Credential(base64.b64decode(found["salt"]), keys, found["iterations"])

@@ -1,1 +1,1 @@
-"""What several APIs have in common; no API of its own."""
+"""Code shared by several APIs; contains no handlers."""

@@ -1,4 +1,4 @@
-"""What the APIs about access rules have in common. Not an API of its own."""
+"""Shared by the APIs for access rules. Contains no handlers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def rules_in_force(ctx: RequestContext, operation: Operation, *, text: str) -> AccessRules:
-    """The rules, for who may do this to the cluster.
+    """Return the access rules if the principal may do this to the cluster.
 
-    Raises KafkaError: SECURITY_DISABLED with this text where there is no authorizer, or
-    CLUSTER_AUTHORIZATION_FAILED.
+    Raises:
+        KafkaError: SECURITY_DISABLED with this text if there is no authorizer, or
+            CLUSTER_AUTHORIZATION_FAILED.
     """
     access = ctx.broker.access
     if access is None:

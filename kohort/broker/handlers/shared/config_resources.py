@@ -1,7 +1,7 @@
-"""What the three APIs of configs have in common: resources, and how changes to them are applied.
+"""Shared by the three config APIs: resource types, and how changes are applied.
 
-Not an API of its own. Resources are topics and brokers; the broker's loggers can be described. Of
-client-metrics subscriptions and of configs of groups there are none here.
+Contains no handlers. Resources are topics and brokers; the broker's loggers can be described. There
+are no client-metrics subscriptions and no group configs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class ResourceType(IntEnum):
-    """Kinds of resources, with the numbers of the protocol."""
+    """Types of resources, with their protocol numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -39,12 +39,12 @@ def check_allowed(ctx: RequestContext, kind: int, name: str, *, operation: Opera
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
             ctx.require(operation, acls.ResourceType.CLUSTER)
         case _:
-            # Unknown kinds are told so before anybody asks.
+            # Unknown types are refused before authorisation.
             pass
 
 
 class Resource(Protocol):
-    """A resource as the requests name it."""
+    """A resource as named in a request."""
 
     @property
     def resource_type(self) -> int: ...
@@ -53,7 +53,7 @@ class Resource(Protocol):
 
 
 class Answer(Protocol):
-    """What the answers of both APIs say of one resource."""
+    """The response for one resource, common to both APIs."""
 
     error_code: int
     error_message: str | None
@@ -68,9 +68,10 @@ async def alter_each(
     answer_of: Callable[[_Resource], _Answer],
     change: Callable[[_Resource], Awaitable[None]],
 ) -> list[_Answer]:
-    """Change one resource after the other: each completely or, with an error in its answer, not.
+    """Alter one resource after another: each completely or, with an error in its response, not at
+    all.
 
-    A resource that is named twice is refused both times. ``answer_of`` makes the answer for a
+    A resource that is named twice is refused both times. ``answer_of`` creates the response for a
     success; ``change`` raises KafkaError.
     """
     times = Counter((one.resource_type, one.resource_name) for one in resources)
@@ -92,7 +93,7 @@ async def alter_each(
 async def alter(
     ctx: RequestContext, resource: Resource, alteration: Alteration, *, validate_only: bool
 ) -> None:
-    """Change what is set on a resource, or only find out whether it could be. Raises KafkaError."""
+    """Alter the configs of a resource, or only validate the change. Raises KafkaError."""
     check_allowed(
         ctx, resource.resource_type, resource.resource_name, operation=Operation.ALTER_CONFIGS
     )

@@ -1,8 +1,8 @@
-"""What the transactions are asked before batches of one are appended to partitions (KIP-890).
+"""Verification of transactional batches before they are appended to partitions (KIP-890).
 
-Up to Produce v11 the producer has added the partitions by AddPartitionsToTxn; from v12 on the
+Up to Produce v11 the producer has added the partitions with AddPartitionsToTxn; from v12 on the
 request adds them itself, all in one record of the transaction. A batch that is refused, by the
-transaction or by what the partition knows of the producer, adds nothing.
+transaction or by the partition's producer state, adds nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ADDS_SINCE: Final = 12
 
 
 def _told_to_retry(error: ErrorCode) -> Told:
-    """Older producers try again after this one, and give up after the error itself."""
+    """An error that older producers retry; they would give up after the original one."""
     message = f"the transaction cannot go on yet: {error.name}"
     return Told(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
@@ -61,29 +61,29 @@ FLOW: Final = Flow(
         },
     },
 )
-"""What Produce asks, and what it tells."""
+"""How Produce uses transactions, and the errors that it returns."""
 
 
 class Refuse(Protocol):
-    """Tells a producer; where its log begins, too, if that is what has refused the batch."""
+    """Refuses a batch; the response includes the log start offset if the log refused it."""
 
     def __call__(self, error: KafkaError, *, by_log: bool = False) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A valid batch of a transaction that wants to be appended."""
+    """A valid transactional batch that is to be appended."""
 
     partition: Partition
     batch: ValidBatch
     append: Callable[[], None]
-    """Appends it. Raises KafkaError."""
+    """Appends the batch. Raises KafkaError."""
     refuse: Refuse
-    """Has the producer told why it was not appended."""
+    """Reports to the producer why it was not appended."""
 
     @property
     def place(self) -> TopicPartition:
-        """Names the partition."""
+        """The partition's name and number."""
         return TopicPartition(self.partition.topic_name, self.partition.index)
 
 
@@ -94,9 +94,9 @@ def append_in_transaction(
     client: Client,
     candidates: Sequence[Candidate],
 ) -> Generator[Later[None], None, None]:
-    """Append what may be appended of one request's batches, and refuse the others.
+    """Append those of a request's batches that are admitted, and refuse the others.
 
-    Yields what it waits for; it is resumed when that is done, however it has ended.
+    Yields what it waits for; to be resumed when that is done, whatever the result.
     """
     headers = [one.batch.header for one in candidates]
     first = headers[0]
@@ -133,7 +133,7 @@ def _append_of_producer(
                 one.refuse(producer.told(error.code))
             return
         if adding is not None:
-            # Meanwhile its time may have been over, or another instance have taken over.
+            # Meanwhile the transaction may have timed out, or another instance taken over.
             admitted = [one for one in admitted if _is_admitted(producer, one, adds=False)]
     for one in admitted:
         try:
@@ -153,7 +153,7 @@ def _is_admitted(producer: TransactionalProducer, one: Candidate, *, adds: bool)
     try:
         partition.log.check_producer(one.batch.header, is_first_of_epoch_zero=producer.adds)
     except KafkaError as error:
-        # Kafka notices an older epoch while it asks the coordinator.
+        # Kafka detects an older epoch when it asks the coordinator.
         one.refuse(error, by_log=error.code is not ErrorCode.INVALID_PRODUCER_EPOCH)
         return False
     return True

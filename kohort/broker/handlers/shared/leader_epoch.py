@@ -1,4 +1,4 @@
-"""The leader-epoch check (KIP-320) that several APIs share. Not an API of its own."""
+"""The leader-epoch check (KIP-320) shared by several APIs. Contains no handlers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
-    """What a request with this ``current_leader_epoch`` is answered; -1 skips the check.
+    """Return the error for a request with this ``current_leader_epoch``; -1 skips the check.
 
     Args:
-        leader_epoch: of the partition.
+        leader_epoch: that of the partition.
     """
     if clients_epoch in {-1, leader_epoch}:
         return ErrorCode.NONE
@@ -21,10 +21,10 @@ def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
 
 
 def current_partition(ctx: RequestContext, topic: str, index: int, clients_epoch: int) -> Partition:
-    """The partition that a client asks about, if it has heard of the same leader epoch.
+    """Return the requested partition, if the client knows its leader epoch.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or what `check_leader_epoch` says.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or the error of `check_leader_epoch`.
     """
     partition = ctx.broker.topics.partition(topic, index)
     if partition is None:

@@ -1,4 +1,4 @@
-"""How versions of the transactional APIs tell the same error. Not an API of its own."""
+"""Version-dependent error codes of the transactional APIs. Contains no handlers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def fenced_in(version: int, error: ErrorCode, *, since: int) -> ErrorCode:
-    """`error` as it is told in this version: PRODUCER_FENCED is known `since` a later one, and was
+    """Return `error` for this version: PRODUCER_FENCED exists `since` a later one, and was
     INVALID_PRODUCER_EPOCH before (KIP-588).
     """
     is_unknown = error is ErrorCode.PRODUCER_FENCED and version < since

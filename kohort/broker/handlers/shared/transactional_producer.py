@@ -1,8 +1,8 @@
-"""The producer of a request with a transactional id, and what the transactions say of it (KIP-890).
+"""The producer of a request with a transactional id, and its verification (KIP-890).
 
-Produce and TxnOffsetCommit go the same way: wait until nothing of the producer's id is on its way,
-have the partitions verified, and, from a version on, add them to the transaction. They differ in
-that version, and in what clients of each version are told.
+Produce and TxnOffsetCommit take the same steps: wait until no operation for the transactional id is
+in progress, verify the partitions, and, from a certain version on, add them to the transaction.
+They differ in that version, and in the errors that clients of each version get.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 class Told(NamedTuple):
-    """What clients are told in place of an error of the transactions."""
+    """The error that clients get in place of an internal one."""
 
     code: ErrorCode
     message: str | None = None
     since: int = 0
-    """Version of the API from which they are."""
+    """The first version of the API that uses it."""
 
 
 class Flow(NamedTuple):
-    """What is particular to an API."""
+    """The specifics of an API."""
 
     adds_since: int
-    """Version from which its requests add partitions themselves."""
+    """The version from which its requests add partitions themselves."""
     told: Mapping[ErrorCode, Sequence[Told]]
-    """Errors that are told differently, newest versions first; others are told as they are."""
+    """Errors that are replaced, newest versions first; others are returned as they are."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -52,30 +52,32 @@ class TransactionalProducer(NamedTuple):
         return self.version >= self.flow.adds_since
 
     def settling(self) -> Later[None] | None:
-        """To be waited for before anything else; None if there is nothing to wait for."""
+        """What to wait for before anything else; None if nothing."""
         return self.transactions.settling(self.transactional_id, adds=self.adds)
 
     def verify(self, places: Sequence[TopicPartition], *, adds: bool = False) -> ErrorCode:
         """Whether these partitions are in the transaction, or with `adds` may be added to it: NONE,
-        or what is told.
+        or the error for the client.
         """
         error = self._verify(places, adds=adds)
         return error and self.told(error).code
 
     def check(self, places: Sequence[TopicPartition], *, adds: bool) -> None:
-        """Verify, and raise what is told as a KafkaError."""
+        """Verify, and raise the error for the client as a KafkaError."""
         error = self._verify(places, adds=adds)
         if error:
             raise self.told(error)
 
     def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
-        """Add partitions to the transaction, like `Transactions.add`; errors are to be `told`."""
+        """Add partitions to the transaction, as `Transactions.add`;
+        pass its errors through `told`.
+        """
         return self.transactions.add(
             self.transactional_id, self.producer_id, self.producer_epoch, places, self.client
         )
 
     def told(self, error: ErrorCode) -> KafkaError:
-        """What the transactions have said, as clients of this version know it."""
+        """Return an error of the transactions as clients of this version know it."""
         for told in self.flow.told.get(error, ()):
             if self.version >= told.since:
                 return KafkaError(told.code, told.message)

@@ -1,0 +1,22 @@
+"""RenewDelegationToken (key 39): not supported.
+
+v1-2, refused as by a Kafka broker without delegation tokens.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.no_tokens import refusal
+from kohort.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+
+@handles(RenewDelegationTokenRequest, versions="1-2")
+def renew_delegation_token(
+    ctx: RequestContext, _request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    """Refuse the request."""
+    return RenewDelegationTokenResponse(error_code=refusal(ctx), expiry_timestamp_ms=-1)

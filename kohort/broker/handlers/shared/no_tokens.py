@@ -1,0 +1,16 @@
+"""The response of the four delegation token APIs (KIP-48), which are not supported.
+
+Delegation tokens relieve a Kerberos server, and are distributed among the brokers of a cluster;
+neither exists here. A Kafka broker without `delegation.token.secret.key` answers alike.
+"""
+
+from kohort.broker.core.security.session import ANONYMOUS
+from kohort.broker.dispatch.context import RequestContext
+from kohort.protocol.errors import ErrorCode
+
+
+def refusal(ctx: RequestContext) -> ErrorCode:
+    """Return the reason why this client gets no tokens; authentication is checked first."""
+    if ctx.session.principal == ANONYMOUS:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

@@ -1,0 +1,45 @@
+"""Pages whose modules are imported on a thread at the first request for one of them.
+
+The imports take tens of milliseconds, too long for the start of a broker and for a turn of its
+loop.
+"""
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from kohort.broker.http.messages import HttpRequest
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+def lazy_pages(
+    asks: Mapping[str, Callable[[T, HttpRequest], Awaitable[A]]],
+    module: str,
+    make: Callable[[], T],
+    executor: Executor,
+) -> dict[str, Callable[[HttpRequest], Awaitable[A]]]:
+    """Return the pages by path; `make` is called once, after `module` was imported."""
+    made: list[T] = []
+
+    async def wait_made() -> T:
+        if not made:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(executor, importlib.import_module, module)
+            # Another request may have waited for the same import.
+            if not made:
+                made.append(make())
+        return made[0]
+
+    def page(
+        ask: Callable[[T, HttpRequest], Awaitable[A]],
+    ) -> Callable[[HttpRequest], Awaitable[A]]:
+        async def answer(request: HttpRequest) -> A:
+            return await ask(await wait_made(), request)
+
+        return answer
+
+    return {path: page(ask) for path, ask in asks.items()}

@@ -1,0 +1,80 @@
+"""A listening socket that accepts connections, with pauses.
+
+During a pause, connections wait in the kernel's queue, up to the backlog. An event loop can stop
+accepting only by closing the socket; so it gets a duplicate, and the original keeps the kernel's
+queue alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""How long to wait after a failed attempt to resume, for example if there is no free file
+descriptor."""
+
+
+class Accepting:
+    """Accepts at one socket, which it owns from the beginning."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        new_connection: Callable[[], asyncio.BufferedProtocol],
+        *,
+        backlog: int,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._bound = bound
+        self._new_connection = new_connection
+        self._backlog = backlog
+        self._server: asyncio.Server | None = None
+        self._resumption: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Start accepting. Raises OSError."""
+        server = await self._loop.create_server(
+            self._new_connection, sock=self._bound.dup(), backlog=self._backlog
+        )
+        if self._is_closed:
+            server.close()
+        else:
+            self._server = server
+
+    def pause(self, time_s: float) -> None:
+        """Stop accepting for `time_s` seconds; not to be called while a connection is being
+        accepted.
+        """
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        self._resumption = self._loop.call_later(time_s, self._resume)
+
+    def close(self) -> None:
+        """Stop accepting for good."""
+        self._is_closed = True
+        for waiting in (self._resumption, self._opening):
+            if waiting is not None:
+                waiting.cancel()
+        if self._server is not None:
+            self._server.close()
+        self._bound.close()
+
+    def _resume(self) -> None:
+        self._opening = self._loop.create_task(self._open_again())
+
+    async def _open_again(self) -> None:
+        try:
+            await self.open()
+        except OSError as error:
+            logger.warning("Connections are accepted again in %g s: %s", RETRY_S, error)
+            self._resumption = self._loop.call_later(RETRY_S, self._resume)

@@ -1,0 +1,105 @@
+"""Authenticates requests to the HTTP port, by the users' passwords or by tokens.
+
+Failures are kept back as on the other listeners, by how often an address has failed of late, so
+that passwords can be tried no faster here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.exchange import Done, SaslFailure
+from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
+from kohort.broker.core.security.plain import PlainLogin, read_plain
+from kohort.broker.core.security.session import USER, Principal, Session
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.later import Later
+from kohort.broker.security.gate import FailureDelays
+
+LISTENER: Final = "HTTP"
+MECHANISMS: Final = {"basic": "BASIC", "bearer": "BEARER"}
+"""Schemes of the Authorization header, and what the metrics call them."""
+
+
+@dataclass(slots=True, eq=False)
+class HttpGuard:
+    """Lets requests to the HTTP port in."""
+
+    ways: tuple[str, ...]
+    """What `kohort.http.authentication` allows."""
+    check_password: Callable[[PlainLogin, str], Done | Later[Done]]
+    check_token: Callable[[str], Done | Later[Done]] | None
+    clock: Clock
+    delays: FailureDelays
+    delay_ms: int
+    """How long a failure is kept back at least."""
+    count: Callable[[str, str, str], None]
+    is_disabled: Callable[[str], bool]
+    """Whether a user is not let in, whatever it shows."""
+
+    async def admit(self, authorization: str, ip: str) -> Session | None:
+        """The session of the client that sends this Authorization header; None if it is not let in.
+
+        After a failed attempt that takes as long as failures do on the other listeners.
+        """
+        scheme, _, credentials = authorization.partition(" ")
+        way = scheme.lower()
+        if way not in self.ways:
+            return None
+        arrived_ms = self.clock.monotonic_ms()
+        try:
+            outcome = self._check(way, credentials.strip(), ip)
+            done = await outcome if isinstance(outcome, Later) else outcome
+            self._check_disabled(done)
+        except SaslFailure:
+            self.count(LISTENER, MECHANISMS[way], "failed")
+            until_ms = arrived_ms + self.delays.delay_ms(ip, arrived_ms, self.delay_ms)
+            await asyncio.sleep(max(0, until_ms - self.clock.monotonic_ms()) / 1_000)
+            return None
+        self.count(LISTENER, MECHANISMS[way], "succeeded")
+        return Session(Principal(USER, done.user), ip, LISTENER, MECHANISMS[way])
+
+    def _check_disabled(self, done: Done) -> None:
+        if self.is_disabled(done.user):
+            raise SaslFailure("the user is disabled")
+
+    def _check(self, way: str, credentials: str, ip: str) -> Done | Later[Done]:
+        """Raises SaslFailure, at once or later."""
+        if way == "basic":
+            return self.check_password(_login(credentials), ip)
+        if self.check_token is None or len(credentials) > TOKEN_CHARACTERS_MAX:
+            raise SaslFailure("a token that is too long")
+        return self.check_token(credentials)
+
+
+def _login(credentials: str) -> PlainLogin:
+    """The name and the password of RFC 7617. Raises SaslFailure."""
+    try:
+        text = base64.b64decode(credentials, validate=True)
+    except (binascii.Error, ValueError):
+        raise SaslFailure("not base64") from None
+    user, _, password = text.partition(b":")
+    return read_plain(b"\0" + user + b"\0" + password)
+
+
+@dataclass(slots=True, frozen=True)
+class HttpVisitor:
+    """A client that was let in, with the rights that the authorizer gives."""
+
+    session: Session
+    may_do: Callable[[Session, Operation, ResourceType, str], bool]
+    sees_of: Callable[[Session, Operation, ResourceType, str], bool]
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may do this to what its request names; a denial is logged."""
+        return self.may_do(self.session, operation, kind, name)
+
+    def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether it may be shown this, which its request does not name; nothing is logged."""
+        return self.sees_of(self.session, operation, kind, name)
