@@ -1,0 +1,1 @@
+"""The console: the broker's own pages for a browser, which only look."""

@@ -1,0 +1,120 @@
+"""Runs ``kohort groups advise`` for a group, in a process of its own.
+
+Replaying a group's history under other settings takes seconds of a core, too long for the broker's
+process, and the advisor belongs to the pipeline, which the broker must not import. So the command
+runs as a separate process, one at a time and with the lowest priority, and gets the records that
+are in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.http.json_parts import ANSWER_BYTES
+from kohort.broker.http.messages import JSON, HttpResponse
+
+TIMEOUT_S: Final = 45.0
+"""Timeout of the command; less than that of a page (`HttpLimits.answer_timeout_s`)."""
+
+OUTPUT_BYTES_MAX: Final = 1 << 20
+REMEMBERED_MAX: Final = 20
+"""Groups whose advice is cached until they have a new record."""
+
+ERROR_CHARS_MAX: Final = 500
+
+
+class AdviceError(Exception):
+    """There is no advice; the text says why."""
+
+
+class Advisor:
+    """Computes advice, for one group at a time."""
+
+    def __init__(self, history: RebalanceHistory) -> None:
+        self._history = history
+        self._known: OrderedDict[str, tuple[tuple[int, int], bytes]] = OrderedDict()
+        self._turn = asyncio.Lock()
+
+    async def wait_answer(self, group_id: str) -> HttpResponse:
+        """Return the command's JSON; 503 while it runs for another request."""
+        totals = self._history.totals(group_id)
+        known = self._known.get(group_id)
+        if known is None or known[0] != totals:
+            if self._turn.locked():
+                text = "advice is being worked out for somebody else; ask again in a moment"
+                retry = ("Retry-After", "3")
+                return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text, retry)
+            async with self._turn:
+                try:
+                    found = await self._work_out(group_id)
+                except AdviceError as error:
+                    return HttpResponse.error(HTTPStatus.BAD_GATEWAY, str(error))
+            known = self._known[group_id] = (totals, found)
+            if len(self._known) > REMEMBERED_MAX:
+                self._known.popitem(last=False)
+        return HttpResponse(HTTPStatus.OK, JSON, (known[1],))
+
+    async def _work_out(self, group_id: str) -> bytes:
+        """Run the command. Raises AdviceError."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *_command(group_id),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(),
+                limit=OUTPUT_BYTES_MAX,
+            )
+        except (OSError, ValueError) as error:
+            raise AdviceError(f"the advisor cannot be started: {error}") from error
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                output, errors = await process.communicate(self._records(group_id))
+        except TimeoutError:
+            raise AdviceError(f"the advisor took longer than {TIMEOUT_S:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode or len(output) > OUTPUT_BYTES_MAX:
+            raise AdviceError(f"the advisor says: {_text(errors) or 'nothing'}")
+        return output
+
+    def _records(self, group_id: str) -> bytes:
+        """Return the newest records, a line each, oldest first; at most the size of an answer."""
+        found: list[bytes] = []
+        size = 0
+        for kept in reversed(self._history.kept(group_id)):
+            text = kept.text
+            size += len(text)
+            if size > ANSWER_BYTES:
+                break
+            found.append(text + b"\n")
+        return b"".join(reversed(found))
+
+
+def _command(group_id: str) -> list[str]:
+    nice = shutil.which("nice")
+    polite = [nice, "-n", "19"] if nice else []
+    advise = ["-P", "-m", "kohort.cli", "groups", "advise", "--from", "-", "--json", "--", group_id]
+    return [*polite, sys.executable, *advise]
+
+
+def _environment() -> Mapping[str, str]:
+    """Return the broker's environment with its import path: the command must not import from the
+    directory in which the broker was started.
+    """
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _text(errors: bytes) -> str:
+    text = errors.decode("utf-8", "replace").strip()
+    return text[-ERROR_CHARS_MAX:]

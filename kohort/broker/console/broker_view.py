@@ -1,0 +1,101 @@
+"""GET /api/broker: figures of the broker itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.metrics.tally import HistogramTally
+from kohort.protocol.errors import ErrorCode
+
+Json: TypeAlias = dict[str, Any]
+
+ERRORS_MAX: Final = 50
+
+_NAMES: Final = {code.value: code.name for code in ErrorCode}
+_MEMORY: Final = Path("/proc/self/statm")
+_RESIDENT: Final = 1
+
+
+def broker_json(source: ConsoleSource) -> Json:
+    """Return the figures. Counters are totals since the start; the page computes rates from two
+    answers.
+    """
+    edge, network = source.edge, source.network
+    settings = source.topics.settings.config
+    return {
+        "at_ms": source.clock.wall_ms(),
+        "version": source.version,
+        "node_id": source.node_id,
+        "cluster_id": source.cluster_id,
+        "address": source.address,
+        "began_ms": source.began_ms,
+        "connections": network.connection_count,
+        "connections_max": settings.max_connections,
+        "received_bytes": edge.received_bytes,
+        "sent_bytes": edge.sent_bytes,
+        "waiting_requests": edge.waiting_count,
+        "loop_lag": {
+            "recent_maximum_ms": _ms(source.loop_lag.recent_maximum_s),
+            **_histogram(source.loop_lag.lag),
+        },
+        "memory": {
+            "resident_bytes": _resident_bytes(),
+            "requests_bytes": network.memory.used_bytes,
+            "requests_bytes_max": settings.queued_max_request_bytes,
+            "unsent_bytes": network.unsent.total_bytes,
+            "parked_bytes": source.purgatory.held_bytes,
+            "history_bytes": source.history.stats()["memory_bytes"],
+            "history_bytes_max": settings.kohort_rebalance_history_memory_bytes,
+        },
+        "parked": {kind: counts["delayed"] for kind, counts in source.purgatory.stats().items()},
+        "groups": len(source.groups.host.group_ids()),
+        "topics": len(source.topics.all()),
+        "requests": _requests(source),
+        "errors": _errors(source),
+    }
+
+
+def _requests(source: ConsoleSource) -> list[Json]:
+    by_api: dict[str, HistogramTally] = {}
+    for meter in source.edge.request_meters():
+        total = by_api.get(meter.api)
+        if total is None:
+            total = by_api[meter.api] = HistogramTally(meter.duration.bounds)
+        total.add(meter.duration)
+    return [
+        {"api": api, "count": sum(total.counts), "total_ms": _ms(total.total)}
+        for api, total in by_api.items()
+    ]
+
+
+def _errors(source: ConsoleSource) -> list[Json]:
+    found: dict[tuple[str, int], int] = {}
+    for meter in source.edge.request_meters():
+        for code, count in meter.errors.items():
+            key = meter.api, int(code)
+            found[key] = found.get(key, 0) + count
+    most = sorted(found.items(), key=lambda item: -item[1])[:ERRORS_MAX]
+    return [
+        {"api": api, "error": _NAMES.get(code, str(code)), "count": count}
+        for (api, code), count in most
+    ]
+
+
+def _histogram(tally: HistogramTally) -> Json:
+    return {"bounds_ms": [_ms(bound) for bound in tally.bounds], "counts": list(tally.counts)}
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1_000, 3)
+
+
+def _resident_bytes() -> int | None:
+    """Return the memory of the process; None if the system does not report it."""
+    try:
+        fields = _MEMORY.read_bytes().split()
+        return int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,219 @@
+"""Checks of a group's settings: what may cost rebalances later.
+
+Pure functions from the facts of a group to findings. The advisor replays the costs of other
+settings (`kohort.broker.console.advising`); these checks need only the current state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.broker.core.group.protocols import CONSUMER
+from kohort.broker.core.history.limits import cut_id
+from kohort.broker.core.history.wording import counted, duration, listed, shown
+
+Json: TypeAlias = dict[str, Any]
+
+SESSION_SHORT_MS: Final = 10_000
+"""With a shorter session timeout, a long pause of a garbage collector or a machine ends the
+session."""
+SESSION_LONG_MS: Final = 120_000
+"""With a longer one, partitions of a member that died wait for minutes; Kafka's clients have 45
+s."""
+
+STILL_MS: Final = 300_000
+"""A partition with unread records and no commit for this long is considered stuck."""
+
+NAMED_MAX: Final = 5
+
+_COOPERATIVE: Final = "cooperative"
+_FROM_RESTARTS: Final = frozenset({"member_left", "member_added", "session_expired"})
+
+
+class MemberFacts(NamedTuple):
+    """One member."""
+
+    member_id: str
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[str, ...]
+    """Supported assignors, in order of preference."""
+    has_partitions: bool | None
+    """Whether it was assigned any partition; None if its assignment cannot be parsed."""
+
+
+class StillFacts(NamedTuple):
+    """A partition with unread records."""
+
+    name: str
+    """Name as "topic-index"."""
+    lag: int
+    since_commit_ms: int
+
+
+class GroupFacts(NamedTuple):
+    """The facts of a group that are checked."""
+
+    protocol_type: str | None
+    is_stable: bool
+    members: Sequence[MemberFacts]
+    causes: Sequence[str]
+    """Kinds of causes of the last hour's rebalances."""
+    behind: Sequence[StillFacts] = ()
+
+
+class Finding(NamedTuple):
+    """A result of a check."""
+
+    check: str
+    """Name of the check."""
+    is_warning: bool
+    """Whether it has a cost now, or will have at the next restart."""
+    text: str
+    """The finding."""
+    advice: str
+    """What to do."""
+    member_ids: tuple[str, ...] = ()
+    """Some of the members concerned."""
+
+    def as_json(self) -> Json:
+        return self._asdict() | {"member_ids": [cut_id(one) for one in self.member_ids]}
+
+
+def findings(facts: GroupFacts) -> list[Finding]:
+    """Return all findings, warnings first."""
+    found = [
+        *_assignors(facts),
+        *_sessions(facts),
+        *_static_ids(facts),
+        *_idle(facts),
+        *_still(facts),
+    ]
+    return sorted(found, key=lambda one: not one.is_warning)
+
+
+def _assignors(facts: GroupFacts) -> Iterator[Finding]:
+    offers = Counter(member.protocols for member in facts.members)
+    if len(offers) < 2:
+        return
+    (usual, _), *_ = offers.most_common()
+    others = tuple(one.member_id for one in facts.members if one.protocols != usual)
+    names = "; ".join(listed(list(names), most=4) for names, _ in offers.most_common(NAMED_MAX))
+    kinds = {any(_COOPERATIVE in name for name in names) for names in offers}
+    if len(kinds) > 1:
+        advice = (
+            "Finish the roll-out: a group is cooperative only when each of its members offers "
+            "nothing else; until then it stops as a whole in each rebalance."
+        )
+    else:
+        advice = (
+            "Give all members the same list, in the same order (partition.assignment.strategy)."
+        )
+    yield Finding(
+        "assignors",
+        is_warning=True,
+        text=f"Members offer different assignors: {names}.",
+        advice=advice,
+        member_ids=others[:NAMED_MAX],
+    )
+
+
+def _sessions(facts: GroupFacts) -> Iterator[Finding]:
+    by_timeout: dict[int, list[str]] = {}
+    for member in facts.members:
+        by_timeout.setdefault(member.session_timeout_ms, []).append(member.member_id)
+    if len(by_timeout) > 1:
+        told = ", ".join(
+            f"{duration(ms)} ({counted(len(ids), 'member')})"
+            for ms, ids in sorted(by_timeout.items())[:NAMED_MAX]
+        )
+        rare = min(by_timeout.values(), key=len)
+        yield Finding(
+            "session-timeouts",
+            is_warning=False,
+            text=f"Members have different session timeouts: {told}.",
+            advice="One is probably left over from an older configuration (session.timeout.ms).",
+            member_ids=tuple(rare[:NAMED_MAX]),
+        )
+    for ms, ids in sorted(by_timeout.items()):
+        if ms < SESSION_SHORT_MS:
+            yield Finding(
+                "short-session",
+                is_warning=True,
+                text=f"{counted(len(ids), 'member')} would be given up after {duration(ms)} of "
+                "silence.",
+                advice="A long pause of the process, or of its machine, is then a rebalance; 45 s "
+                "is what clients have by default (session.timeout.ms).",
+                member_ids=tuple(ids[:NAMED_MAX]),
+            )
+        elif ms > SESSION_LONG_MS:
+            yield Finding(
+                "long-session",
+                is_warning=False,
+                text=f"When one of {counted(len(ids), 'member')} dies, that is noticed after "
+                f"{duration(ms)}.",
+                advice="So long its partitions are not read. That may be meant, where members are "
+                "static and restarts are slow (session.timeout.ms).",
+                member_ids=tuple(ids[:NAMED_MAX]),
+            )
+
+
+def _static_ids(facts: GroupFacts) -> Iterator[Finding]:
+    without = [one.member_id for one in facts.members if one.instance_id is None]
+    if not without:
+        return
+    if len(without) < len(facts.members):
+        yield Finding(
+            "static-ids",
+            is_warning=True,
+            text=f"{counted(len(without), 'member')} of {len(facts.members)} without a static id.",
+            advice="Only a restart of members that have one is without a rebalance; give the "
+            "others one, too (group.instance.id).",
+            member_ids=tuple(without[:NAMED_MAX]),
+        )
+        return
+    restarts = sum(cause in _FROM_RESTARTS for cause in facts.causes)
+    if restarts >= 2:
+        yield Finding(
+            "static-ids",
+            is_warning=False,
+            text=f"{counted(restarts, 'rebalance')} in the last hour because members came, left or "
+            "fell silent, and none has a static id.",
+            advice="With one (group.instance.id), a member that is back within its session timeout "
+            "costs no rebalance.",
+        )
+
+
+def _idle(facts: GroupFacts) -> Iterator[Finding]:
+    if not facts.is_stable or facts.protocol_type != CONSUMER:
+        return
+    idle = [one.member_id for one in facts.members if one.has_partitions is False]
+    if idle:
+        yield Finding(
+            "idle-members",
+            is_warning=False,
+            text=f"{counted(len(idle), 'member')} of {len(facts.members)} without a partition.",
+            advice="There are more members than partitions, or the assignor leaves some out. They "
+            "are spares, and take part in each rebalance.",
+            member_ids=tuple(idle[:NAMED_MAX]),
+        )
+
+
+def _still(facts: GroupFacts) -> Iterator[Finding]:
+    still = [one for one in facts.behind if one.since_commit_ms >= STILL_MS]
+    if not still:
+        return
+    worst = max(still, key=lambda one: one.lag)
+    nobody = "" if facts.members else " The group has no members."
+    yield Finding(
+        "stands-still",
+        is_warning=True,
+        text=f"{counted(len(still), 'partition')} with unread records and without a commit for "
+        f"{duration(STILL_MS)} or longer; {shown(worst.name)} is {worst.lag:,} behind, its last "
+        f"commit was {duration(worst.since_commit_ms)} ago.{nobody}",
+        advice="Look at the member that has it: a record that cannot be processed, or a consumer "
+        "that does not commit.",
+    )

@@ -1,0 +1,65 @@
+"""GET /api/checks: all groups with findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.checks import findings
+from kohort.broker.console.facts import facts_of
+from kohort.broker.console.lag import positions
+from kohort.broker.console.recent import Recents
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.survey import GROUPS_MAX
+from kohort.broker.http.json_parts import SLICE_MS
+from kohort.broker.runtime.slices import Slice
+
+Json: TypeAlias = dict[str, Any]
+
+LISTED_MAX: Final = 200
+"""Maximum groups in an answer, those with warnings first."""
+
+
+class Checker:
+    """Checks all groups."""
+
+    def __init__(self, source: ConsoleSource, recents: Recents) -> None:
+        self._source = source
+        self._recents = recents
+
+    async def wait_checks(self) -> Json:
+        """Return the current findings; runs in slices."""
+        source = self._source
+        piece = Slice(source.clock, SLICE_MS)
+        warned: list[Json] = []
+        noted: list[Json] = []
+        counts: Counter[str] = Counter()
+        looked_at = 0
+        ids = source.groups.host.group_ids()
+        for group_id in ids[:GROUPS_MAX]:
+            group = source.groups.living_group(group_id)
+            if group is None:
+                continue
+            looked_at += 1
+            now = source.groups.host.now()
+            behind = []
+            for one in positions(group, source.topics):
+                if one.lag:
+                    behind.append(one)
+                await piece.pause()
+            recent = self._recents.recent(source.history, group_id, now.wall_ms)
+            found = findings(facts_of(group, behind, recent, now))
+            if found:
+                counts.update({one.check for one in found})
+                told = {"group": group_id, "findings": [one.as_json() for one in found]}
+                kind = warned if found[0].is_warning else noted
+                if len(kind) < LISTED_MAX:
+                    kind.append(told)
+            await piece.pause()
+        return {
+            "at_ms": source.groups.host.now().wall_ms,
+            "total": len(ids),
+            "looked_at": looked_at,
+            "counts": dict(counts),
+            "groups": [*warned, *noted][:LISTED_MAX],
+        }

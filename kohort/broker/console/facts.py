@@ -1,0 +1,75 @@
+"""Collecting the facts of a group that the checks need."""
+
+import struct
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from kohort.broker.console.checks import GroupFacts, MemberFacts, StillFacts
+from kohort.broker.console.lag import Position
+from kohort.broker.console.recent import HOUR_MS, Recent
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.member import Member
+from kohort.broker.core.group.protocols import CONSUMER
+from kohort.broker.core.group.requests import Now
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.history.shares import parse_share
+
+MEMBERS_LOOKED_AT: Final = 1_000
+"""Maximum members of a group that are checked, the oldest first."""
+
+_TOPICS: Final = struct.Struct(">hih")
+"""The beginning of an assignment: its version, the number of topics, the length of the first
+name."""
+_PARTITIONS: Final = struct.Struct(">i")
+
+
+def facts_of(
+    group: ClassicGroup, behind: Iterable[Position], recent: Recent, now: Now
+) -> GroupFacts:
+    """Return facts of the first thousand members; of the positions `behind`, those with unread
+    records are used.
+    """
+    roster = group.roster
+    members = [_member(group, member) for member in islice(roster, MEMBERS_LOOKED_AT)]
+    still = [
+        StillFacts(
+            f"{one.topic}-{one.partition}",
+            one.lag,
+            max(now.wall_ms - one.committed.commit_timestamp_ms, 0),
+        )
+        for one in behind
+        if one.lag
+    ]
+    causes = [one.cause for one in recent.rebalances if one.at_ms >= now.wall_ms - HOUR_MS]
+    is_stable = group.state is GroupState.STABLE
+    return GroupFacts(group.protocol_type, is_stable, members, causes, still)
+
+
+def _member(group: ClassicGroup, member: Member) -> MemberFacts:
+    has_partitions = None
+    if group.protocol_type == CONSUMER:
+        has_partitions = has_any(member.assignment)
+    return MemberFacts(
+        member.member_id,
+        member.instance_id,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.protocol_names,
+        has_partitions,
+    )
+
+
+def has_any(assignment: bytes) -> bool | None:
+    """Return whether a consumer's assignment has a partition, None if it cannot be parsed. Usually
+    reads only the first topic, because this is called for all members of all groups.
+    """
+    if len(assignment) >= _TOPICS.size:
+        _, topics, name_bytes = _TOPICS.unpack_from(assignment)
+        at = _TOPICS.size + name_bytes
+        if topics > 0 and name_bytes >= 0 and at + _PARTITIONS.size < len(assignment):
+            (partitions,) = _PARTITIONS.unpack_from(assignment, at)
+            if partitions > 0:
+                return True
+    share = parse_share(assignment)
+    return None if share is None else bool(share)

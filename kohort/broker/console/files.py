@@ -1,0 +1,60 @@
+"""The console's own files in `static`: a page, its style and its modules."""
+
+import gzip
+import re
+from hashlib import sha256
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kohort.broker.http.messages import HttpRequest, HttpResponse
+
+STATIC: Final = Path(__file__).parent / "static"
+INDEX: Final = "index.html"
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
+"""Matches gzip in an Accept-Encoding header, unless it is refused by q=0."""
+
+
+class StaticFile(NamedTuple):
+    """One file, in memory."""
+
+    data: bytes
+    packed: bytes
+    """The content compressed with gzip, to a third."""
+    content_type: str
+    tag: str
+    """Entity tag; changes with the content. The tag of the compressed form has the same
+    beginning."""
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Return the file, or 304 if the browser's copy is current; they revalidate each time."""
+        headers = [("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding")]
+        tag, data = self.tag, self.data
+        if _GZIP.search(request.accept_encoding):
+            tag, data = f'{tag[:-1]}-gzip"', self.packed
+            headers.append(("Content-Encoding", "gzip"))
+        headers.append(("ETag", tag))
+        if tag in request.if_none_match:
+            return HttpResponse(HTTPStatus.NOT_MODIFIED, self.content_type, (), tuple(headers))
+        return HttpResponse(HTTPStatus.OK, self.content_type, (data,), tuple(headers))
+
+
+def load_files(directory: Path = STATIC) -> dict[str, StaticFile]:
+    """Load all files, by name; blocks."""
+    found = {}
+    for path in sorted(directory.iterdir()):
+        content_type = _TYPES.get(path.suffix)
+        if content_type is not None:
+            data = path.read_bytes()
+            tag = f'"{sha256(data).hexdigest()[:20]}"'
+            packed = gzip.compress(data, mtime=0)
+            found[path.name] = StaticFile(data, packed, content_type, tag)
+    return found

@@ -1,0 +1,108 @@
+"""GET /api/groups/{group}: members, positions, awaited members, and the newest rebalance."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.checks import findings
+from kohort.broker.console.facts import facts_of
+from kohort.broker.console.lag import Ages, Position, positions, total_lag
+from kohort.broker.console.recent import Recents
+from kohort.broker.console.records import Teller
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.history.shares import parse_share
+from kohort.broker.core.history.waiting_text import waited_for
+from kohort.broker.http.group_json import (
+    group_json,
+    member_json,
+    waiting_members,
+)
+from kohort.broker.http.json_parts import SLICE_MS
+from kohort.broker.runtime.slices import Slice
+
+Json: TypeAlias = dict[str, Any]
+
+MEMBERS_MAX: Final = 500
+PARTITIONS_MAX: Final = 1_000
+"""Maximum partitions of a group; if there are more, those with the largest lag."""
+
+
+class GroupView:
+    """Makes the data of the page of a group."""
+
+    def __init__(self, source: ConsoleSource, ages: Ages, recents: Recents, teller: Teller) -> None:
+        self._source = source
+        self._ages = ages
+        self._recents = recents
+        self._teller = teller
+
+    async def wait_group(self, group: ClassicGroup) -> Json:
+        """Return all data; positions and members are read at slightly different moments."""
+        source = self._source
+        piece = Slice(source.clock, SLICE_MS)
+        found: list[Position] = []
+        for one in positions(group, source.topics):
+            found.append(one)
+            await piece.pause()
+        lag = total_lag(found)
+        if len(found) > PARTITIONS_MAX:
+            found.sort(key=lambda one: -(one.lag or 0))
+        shown = sorted(found[:PARTITIONS_MAX], key=lambda one: (one.topic, one.partition))
+        ages = await self._ages.wait_ages(shown, piece)
+        now = source.groups.host.now()
+        told = group_json(group, now, source.history.totals(group.group_id))
+        told["at_ms"] = now.wall_ms
+        told["protocol"] = group.protocol_name
+        told["leader"] = group.roster.leader_id
+        told["since_ms"] = group.state_timestamp_ms
+        waiting = told.setdefault("waiting", None)
+        if waiting is not None:
+            waiting["members"] = waiting_members(group, waiting)
+            waiting["text"] = waited_for(waiting)
+        owners = await self._add_members(told, group, piece)
+        told["lag"] = lag
+        told["lag_ms"] = max((age for age in ages if age is not None), default=None)
+        told["partition_count"] = len(found)
+        told["partitions"] = listed = []
+        for one, age in zip(shown, ages, strict=True):
+            listed.append(_partition(one, age, owners.get((one.topic, one.partition))))
+            await piece.pause()
+        recent = self._recents.recent(source.history, group.group_id, now.wall_ms)
+        told["last_hour"] = recent.bins(now.wall_ms)
+        told["last"] = await self._teller.wait_newest(group.group_id, piece)
+        facts = facts_of(group, found, recent, now)
+        told["findings"] = [one.as_json() for one in findings(facts)]
+        return told
+
+    async def _add_members(
+        self, told: Json, group: ClassicGroup, piece: Slice
+    ) -> dict[tuple[str, int], str]:
+        """Add members, with the partitions of each."""
+        members = list(group.roster)
+        owners: dict[tuple[str, int], str] = {}
+        told["member_count"] = len(members)
+        told["members"] = listed = []
+        for member in members[:MEMBERS_MAX]:
+            one = member_json(group, member)
+            one["partition_count"] = None
+            if one["assignment"] is not None:
+                share = parse_share(member.assignment) or ()
+                one["partition_count"] = len(share)
+                owners |= dict.fromkeys(share, member.member_id)
+            listed.append(one)
+            await piece.pause()
+        return owners
+
+
+def _partition(one: Position, lag_ms: int | None, member_id: str | None) -> Json:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "member_id": member_id,
+        "committed": one.committed.offset,
+        "committed_at_ms": one.committed.commit_timestamp_ms,
+        "end": one.end,
+        "lag": one.lag,
+        "lag_ms": lag_ms,
+    }

@@ -1,0 +1,141 @@
+"""GET /api/groups: a page of groups, filtered and sorted over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nlargest
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.lag import Ages, Position, positions
+from kohort.broker.console.recent import Recents
+from kohort.broker.console.remembered import Remembered
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
+from kohort.broker.core.history.waiting_text import waited_for
+from kohort.broker.http.group_json import waiting_json, waiting_members
+from kohort.broker.http.json_parts import SLICE_MS
+from kohort.broker.http.messages import BadRequestError
+from kohort.broker.http.queries import Query
+from kohort.broker.runtime.slices import Slice
+
+Json: TypeAlias = dict[str, Any]
+
+PAGE_SIZE: Final = 100
+PAGES_MAX: Final = 1_000
+
+AGED_EACH: Final = 8
+"""Partitions of a group whose lag in time is looked up for a list: those with the largest lag. The
+group's own page looks up all."""
+
+
+class GroupsView:
+    """Makes pages of the list."""
+
+    def __init__(
+        self, source: ConsoleSource, survey: Remembered[Survey], ages: Ages, recents: Recents
+    ) -> None:
+        self._source = source
+        self._survey = survey
+        self._ages = ages
+        self._recents = recents
+
+    async def wait_page(self, query: Query) -> Json:
+        """Return the data of the list.
+
+        Raises:
+            BadRequestError: the query is invalid.
+        """
+        wanted = (query.text("filter") or "").lower()
+        state = query.text("state")
+        sort = query.text("sort") or "group"
+        order = sort.removeprefix("-")
+        if order not in ORDERS:
+            raise BadRequestError(f"sort is one of {', '.join(ORDERS)}, with - for descending")
+        page = query.number("page", 1, at_most=PAGES_MAX)
+        survey = await self._survey.wait()
+        piece = Slice(self._source.clock, SLICE_MS)
+
+        def is_chosen(row: Row) -> bool:
+            if state == "waiting" and not row.is_waiting:
+                return False
+            if state not in {None, "", "waiting", row.state}:
+                return False
+            return wanted in row.group_id.lower()
+
+        span = slice((page - 1) * PAGE_SIZE, page * PAGE_SIZE)
+        shown, found = await wait_chosen(
+            survey.rows, is_chosen, order, down=sort.startswith("-"), span=span, piece=piece
+        )
+        ages = await self._wait_ages(shown, piece)
+        told = []
+        for row, (lag_ms, is_least) in zip(shown, ages, strict=True):
+            told.append(self._told(row, lag_ms, is_least=is_least))
+            await piece.pause()
+        return {
+            "at_ms": self._source.groups.host.now().wall_ms,
+            "total": survey.total,
+            "looked_at": len(survey.rows),
+            "found": found,
+            "page": page,
+            "pages": max(1, -(-found // PAGE_SIZE)),
+            "states": dict(survey.states),
+            "groups": told,
+        }
+
+    async def _wait_ages(self, rows: Sequence[Row], piece: Slice) -> list[tuple[int | None, bool]]:
+        """Return for each group the age of its first unread record, and whether that is a lower
+        bound, because not all partitions were read.
+        """
+        asked: list[Position] = []
+        ends: list[tuple[int, bool]] = []
+        for row in rows:
+            group = self._source.groups.classic_group(row.group_id) if row.lag else None
+            behind: list[Position] = []
+            count = 0
+            if group is not None:
+                for one in positions(group, self._source.topics):
+                    if one.lag:
+                        count += 1
+                        behind.append(one)
+                        if len(behind) > 2 * AGED_EACH:
+                            behind = _most(behind)
+                    await piece.pause()
+            asked += _most(behind)
+            ends.append((len(asked), count > AGED_EACH))
+        ages = await self._ages.wait_ages(asked, piece)
+        found: list[tuple[int | None, bool]] = []
+        start = 0
+        for row, (end, is_least) in zip(rows, ends, strict=True):
+            known = [age for age in ages[start:end] if age is not None]
+            start = end
+            found.append((max(known, default=0 if row.lag == 0 else None), is_least))
+        return found
+
+    def _told(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
+        source = self._source
+        now = source.groups.host.now()
+        group = source.groups.classic_group(row.group_id)
+        waiting = None if group is None else waiting_json(group, now)
+        if group is not None and waiting is not None:
+            waiting["members"] = waiting_members(group, waiting)
+            waiting["text"] = waited_for(waiting)
+        recent = self._recents.recent(source.history, row.group_id, now.wall_ms)
+        return {
+            "group": row.group_id,
+            # The survey of all groups may be slightly old.
+            "state": row.state if group is None else group.state.value,
+            "members": row.member_count if group is None else len(group.roster),
+            "protocol_type": row.protocol_type,
+            "assignor": row.assignor,
+            "generation": row.generation if group is None else group.generation,
+            "lag": row.lag,
+            "lag_ms": lag_ms,
+            "lag_ms_is_least": is_least,
+            "last_hour": recent.bins(now.wall_ms),
+            "last": recent.last,
+            "waiting": waiting,
+        }
+
+
+def _most(behind: list[Position]) -> list[Position]:
+    return nlargest(AGED_EACH, behind, key=lambda one: one.lag or 0)

@@ -1,0 +1,151 @@
+"""Notifies open pages of changed groups, at most once a second, by one stream for each page.
+
+An event contains only the changed ids; a page requests the data that it shows. So an event is made
+once for all streams, and a stream that is not read holds at most one event: later changes turn it
+into "anything may have changed". While no page listens, groups are not observed.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from kohort.broker.console.security import HEADERS
+from kohort.broker.core.group.events import Event, OffsetsStored
+from kohort.broker.core.group.requests import Now
+from kohort.broker.http.json_parts import dump
+from kohort.broker.runtime.clock import Clock
+
+STREAMS_MAX: Final = 16
+"""Half of the maximum connections, so that pages are answered as well."""
+
+EVERY_MS: Final = 1_000
+"""Minimum time between events."""
+
+CHANGED_MAX: Final = 200
+CHANGED_CHARS_MAX: Final = 16 * 1024
+"""Maximum total length of the ids in an event."""
+
+QUIET_S: Final = 15.0
+"""Interval of keep-alive comments on an idle stream: proxies cut silent connections, and without
+writes a connection whose client has vanished would stay open for ever."""
+
+HELLO: Final = b"retry: 2000\nevent: hello\ndata: {}\n\n"
+ANY: Final = b'event: groups\ndata: {"any":true,"changed":[]}\n\n'
+QUIET: Final = b": quiet\n\n"
+
+
+class Watched(Protocol):
+    """The groups; see `kohort.broker.coordinator.host.GroupHost`."""
+
+    def add_observer(self, observer: "EventHub") -> None: ...
+    def remove_observer(self, observer: "EventHub") -> None: ...
+
+
+class EventStream:
+    """One page's stream. An `HttpStream`."""
+
+    content_type = "text/event-stream"
+    headers = HEADERS
+
+    def __init__(self, hub: "EventHub") -> None:
+        self._hub = hub
+        self._pending: bytes | None = HELLO
+        self._is_closed = False
+        self._wake = asyncio.Event()
+
+    def offer(self, event: bytes) -> None:
+        """Send this event next; if one already waits, it becomes "anything may have changed"."""
+        self._pending = event if self._pending is None else ANY
+        self._wake.set()
+
+    async def wait_chunk(self) -> bytes | None:
+        """See `HttpStream`."""
+        if self._pending is None and not self._is_closed:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                return QUIET
+        if self._is_closed:
+            return None
+        chunk, self._pending = self._pending, None
+        return chunk
+
+    def close(self) -> None:
+        """See `HttpStream`."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._wake.set()
+            self._hub.forget(self)
+
+
+class EventHub:
+    """All streams of one broker. An observer of the groups while there are any."""
+
+    def __init__(self, groups: Watched, clock: Clock) -> None:
+        self._groups = groups
+        self._clock = clock
+        self._streams: set[EventStream] = set()
+        self._changed: dict[str, None] = {}
+        self._chars = 0
+        self._is_any = False
+        """Whether more has changed than an event can list."""
+        self._sent_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def stream_count(self) -> int:
+        """Number of open streams."""
+        return len(self._streams)
+
+    def open(self) -> EventStream | None:
+        """Open a stream for one more page; None at the limit."""
+        if len(self._streams) >= STREAMS_MAX:
+            return None
+        if not self._streams:
+            self._groups.add_observer(self)
+        stream = EventStream(self)
+        self._streams.add(stream)
+        return stream
+
+    def forget(self, stream: EventStream) -> None:
+        """Remove a closed stream."""
+        self._streams.discard(stream)
+        if not self._streams:
+            self._groups.remove_observer(self)
+            self._clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def observe(self, group_id: str, event: Event, now: Now) -> None:
+        """Note an event of a group. Commits are too frequent and are ignored, like records of
+        producers.
+        """
+        if event.__class__ is OffsetsStored or self._is_any or group_id in self._changed:
+            return
+        self._chars += len(group_id)
+        if len(self._changed) >= CHANGED_MAX or self._chars > CHANGED_CHARS_MAX:
+            self._is_any = True
+        else:
+            self._changed[group_id] = None
+        if self._timer is None:
+            left_ms = max(self._sent_ms + EVERY_MS - now.ms, 0)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(left_ms / 1_000, self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        self._sent_ms = self._clock.monotonic_ms()
+        event = ANY
+        if not self._is_any:
+            data = dump({"any": False, "changed": list(self._changed)})
+            event = b"event: groups\ndata: %b\n\n" % data
+        self._clear()
+        for stream in self._streams:
+            stream.offer(event)
+
+    def _clear(self) -> None:
+        self._changed = {}
+        self._chars = 0
+        self._is_any = False

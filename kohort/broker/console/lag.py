@@ -1,0 +1,155 @@
+"""Lag of groups, in records and in time.
+
+Lag in time is exact: the age of the first record that the group has not read, by the record's own
+timestamp. The broker reads it directly from its logs.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.broker.core.group.offsets.owner import OffsetsOwner
+from kohort.broker.core.group.requests import CommittedOffset
+from kohort.broker.metrics.partitions import high_watermark
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
+from kohort.broker.storage.log.detached import Detached
+from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.errors import KafkaError
+from kohort.protocol.records.batch import NO_TIMESTAMP
+
+ASKED_TOGETHER: Final = 64
+"""Logs that one call on another thread reads; a few milliseconds without waiting for a disk."""
+
+REMEMBERED_MAX: Final = 10_000
+"""Cached timestamps of records, 2 MB, because the same positions of a stuck group are looked up
+repeatedly."""
+
+_Key: TypeAlias = tuple[bytes, int, int, int]
+
+
+class Position(NamedTuple):
+    """Position of a group in a partition."""
+
+    topic: str
+    partition: int
+    committed: CommittedOffset
+    end: int | None
+    """High watermark; None if there is no such partition."""
+
+    @property
+    def lag(self) -> int | None:
+        """Lag in records; 0 even if the topic was created again and is shorter."""
+        return None if self.end is None else max(0, self.end - self.committed.offset)
+
+
+def positions(
+    group: OffsetsOwner, topics: TopicManager, only: str | None = None
+) -> Iterator[Position]:
+    """Yield the group's committed positions, only in the topic `only` if given. Each partition is
+    read when it is yielded.
+    """
+    for topic, partitions in list(group.offsets.topics().items()):
+        if only not in {None, topic}:
+            continue
+        for index, committed in list(partitions.items()):
+            yield Position(topic, index, committed, high_watermark(topics, topic, index))
+
+
+def total_lag(found: Iterable[Position]) -> int | None:
+    """Return the sum over all existing partitions; None if there is none."""
+    lags = [one.lag for one in found if one.lag is not None]
+    return sum(lags) if lags else None
+
+
+class Ages:
+    """Ages of unread records."""
+
+    def __init__(
+        self,
+        topics: TopicManager,
+        clock: Clock,
+        executor: Executor,
+        reads_aside: asyncio.Semaphore,
+    ) -> None:
+        """`reads_aside` is acquired while another thread reads."""
+        self._topics = topics
+        self._clock = clock
+        self._executor = executor
+        self._reads_aside = reads_aside
+        self._known: dict[_Key, int | None] = {}
+
+    async def wait_ages(self, wanted: Sequence[Position], piece: Slice) -> list[int | None]:
+        """Return for each position the age of the first unread record, in milliseconds; 0 if all is
+        read, None if it is unknown.
+        """
+        ages: list[int | None] = []
+        asked: list[tuple[int, _Key, Detached[int | None]]] = []
+        for number, one in enumerate(wanted):
+            ages.append(0 if one.lag == 0 else None)
+            if one.lag:
+                found = self._ask(one)
+                if isinstance(found, int):
+                    ages[number] = self._age(found)
+                elif found is not None:
+                    asked.append((number, *found))
+            if len(asked) >= ASKED_TOGETHER:
+                await self._wait_answers(asked, ages)
+                asked = []
+            await piece.pause()
+        if asked:
+            await self._wait_answers(asked, ages)
+        return ages
+
+    def _ask(self, one: Position) -> "int | tuple[_Key, Detached[int | None]] | None":
+        """Return the first unread record's timestamp if it is cached, otherwise the cache key and
+        the lookup in its log; None if there is no log.
+        """
+        topic = self._topics.get(one.topic)
+        if topic is None or not 0 <= one.partition < len(topic.partitions):
+            return None
+        partition = topic.partitions.peek(one.partition)
+        if partition is None or partition.failure is not None:
+            return None
+        log = partition.log
+        key = (topic.topic_id, one.partition, one.committed.offset, log.rewrite_count)
+        if key in self._known:
+            return self._known[key]
+        try:
+            return key, log.detached_timestamp_at(one.committed.offset)
+        except KafkaError:
+            return None
+
+    async def _wait_answers(
+        self, asked: list[tuple[int, _Key, Detached[int | None]]], ages: list[int | None]
+    ) -> None:
+        questions = [question for _, _, question in asked]
+        loop = asyncio.get_running_loop()
+        async with self._reads_aside:
+            answers = await loop.run_in_executor(self._executor, _run_all, questions)
+        for (number, key, question), timestamp in zip(asked, answers, strict=True):
+            if question.is_void:
+                continue
+            question.take_over()
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            self._known[key] = timestamp
+            ages[number] = self._age(timestamp)
+
+    def _age(self, timestamp: int | None) -> int | None:
+        if timestamp is None or timestamp == NO_TIMESTAMP:
+            return None
+        # A producer's clock may be fast.
+        return max(self._clock.wall_ms() - timestamp, 0)
+
+
+def _run_all(questions: list[Detached[int | None]]) -> list[int | None]:
+    """Run all lookups; a failure affects only its own result."""
+    answers: list[int | None] = []
+    for question in questions:
+        try:
+            answers.append(question.run())
+        except KafkaError:
+            answers.append(None)
+    return answers

@@ -1,0 +1,194 @@
+"""The console's pages: its files, its stream of events, and JSON for both browsers and scripts.
+
+They run one at a time, like those of the HTTP port: thirty at once, each with a slice of every
+iteration of the loop, would delay the groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.advising import Advisor
+from kohort.broker.console.broker_view import broker_json
+from kohort.broker.console.checks_view import Checker
+from kohort.broker.console.files import INDEX, StaticFile, load_files
+from kohort.broker.console.group_view import GroupView
+from kohort.broker.console.groups_view import GroupsView
+from kohort.broker.console.hub import EventHub
+from kohort.broker.console.lag import Ages
+from kohort.broker.console.recent import Recents
+from kohort.broker.console.records import LISTED_MAX, Teller, listed
+from kohort.broker.console.remembered import Remembered
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.survey import Surveyor
+from kohort.broker.console.topics_view import TopicsView
+from kohort.broker.http.group_json import waiting_json
+from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
+from kohort.broker.http.messages import Answer, BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.http.queries import Query
+from kohort.broker.runtime.slices import Slice
+from kohort.protocol.errors import ErrorCode
+
+Ask: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+
+RECORDS_DEFAULT: Final = 100
+
+_SEQUENCE: Final = re.compile(r"[0-9]{1,9}")
+
+
+class ConsolePages:
+    """All pages of one broker."""
+
+    def __init__(self, source: ConsoleSource) -> None:
+        self._source = source
+        self._turn = asyncio.Lock()
+        self._files: dict[str, StaticFile] | None = None
+        recents = Recents()
+        ages = Ages(source.topics, source.clock, source.executor, source.reads_aside)
+        survey = Remembered(Surveyor(source).wait_look, source.clock)
+        self._checks = Remembered(Checker(source, recents).wait_checks, source.clock)
+        self._groups = GroupsView(source, survey, ages, recents)
+        self._teller = Teller(source.history, source.executor)
+        self._group = GroupView(source, ages, recents, self._teller)
+        self._topics = TopicsView(source, survey, ages)
+        self._advisor = Advisor(source.history)
+        self.hub = EventHub(source.groups.host, source.clock)
+
+    # Files.
+
+    async def index(self, request: HttpRequest) -> HttpResponse:
+        """GET /: the page that loads all others."""
+        return await self._file(INDEX, request)
+
+    async def static(self, request: HttpRequest) -> HttpResponse:
+        """GET /static/{file}."""
+        (name,) = request.path_values
+        return await self._file(name, request)
+
+    async def _file(self, name: str, request: HttpRequest) -> HttpResponse:
+        if self._files is None:
+            loop = asyncio.get_running_loop()
+            self._files = await loop.run_in_executor(self._source.executor, load_files)
+        found = self._files.get(name)
+        if found is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such file")
+        return found.answer(request)
+
+    # Events.
+
+    async def events(self, request: HttpRequest) -> Answer:
+        """GET /events: which groups have changed, as a stream of server-sent events."""
+        if request.method == "HEAD":
+            return HttpResponse(HTTPStatus.OK, "text/event-stream", ())
+        stream = self.hub.open()
+        if stream is None:
+            text = "as many pages listen as may; ask for /api/groups now and then instead"
+            return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text, ("Retry-After", "30"))
+        return stream
+
+    # Data.
+
+    async def groups(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/groups?filter=TEXT&state=STATE&sort=[-]NAME&page=N."""
+        query = Query(request.query, "filter", "state", "sort", "page")
+        return await self._data(lambda: self._groups.wait_page(query))
+
+    async def group(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/groups/{group}."""
+        (group_id,) = request.path_values
+        group = self._source.groups.living_group(group_id)
+        if group is None:
+            return self._without_group(group_id)
+        return await self._data(lambda: self._group.wait_group(group))
+
+    async def rebalances(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/groups/{group}/rebalances?last=N: the newest records in short, oldest first."""
+        (group_id,) = request.path_values
+        query = Query(request.query, "last")
+        last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)
+        history = self._source.history
+        group = self._source.groups.living_group(group_id)
+        if group is None and not history.kept(group_id):
+            return self._without_group(group_id)
+
+        async def wait_told() -> dict[str, Any]:
+            piece = Slice(self._source.clock, SLICE_MS)
+            found = await listed(history, group_id, last, piece)
+            now = self._source.groups.host.now()
+            rebalances, avoided = history.totals(group_id)
+            return {
+                "group": group_id,
+                "at_ms": now.wall_ms,
+                "state": None if group is None else group.state.value,
+                "waiting": None if group is None else waiting_json(group, now),
+                "total_rebalances": rebalances,
+                "total_avoided": avoided,
+                **found,
+            }
+
+        return await self._data(wait_told)
+
+    async def rebalance(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/groups/{group}/rebalances/{sequence}: one record, with all its members."""
+        group_id, number = request.path_values
+        if not _SEQUENCE.fullmatch(number):
+            raise BadRequestError("a rebalance has a number")
+        async with self._turn:
+            piece = Slice(self._source.clock, SLICE_MS)
+            found = await self._teller.wait_record(group_id, int(number), piece)
+        if found is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "nothing is known of it")
+        head = b'{"now_ms":%d,' % self._source.clock.wall_ms()
+        return answer([head, found[0][1:], *found[1:]])
+
+    async def advice(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/groups/{group}/advice: the output of `kohort groups advise`; takes seconds."""
+        (group_id,) = request.path_values
+        if not self._source.history.kept(group_id):
+            return self._without_group(group_id)
+        return await self._advisor.wait_answer(group_id)
+
+    async def checks(self) -> HttpResponse:
+        """GET /api/checks: all groups with findings."""
+        return await self._data(self._checks.wait)
+
+    async def topics(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/topics?filter=TEXT&internal=yes&page=N."""
+        query = Query(request.query, "filter", "internal", "page")
+        return await self._data(lambda: self._topics.wait_page(query))
+
+    async def topic(self, request: HttpRequest) -> HttpResponse:
+        """GET /api/topics/{topic}."""
+        (name,) = request.path_values
+        topic = self._source.topics.get(name)
+        if topic is None:
+            return HttpResponse.error(HTTPStatus.NOT_FOUND, "no such topic")
+        return await self._data(lambda: self._topics.wait_topic(topic))
+
+    async def broker(self) -> HttpResponse:
+        """GET /api/broker."""
+
+        async def wait_told() -> dict[str, Any]:
+            return broker_json(self._source)
+
+        return await self._data(wait_told)
+
+    async def _data(self, ask: Ask) -> HttpResponse:
+        """Return the result of `ask`, as JSON."""
+        async with self._turn:
+            told = await ask()
+            parts = await wait_dump(told, Slice(self._source.clock, SLICE_MS))
+        return answer(parts)
+
+    def _without_group(self, group_id: str) -> HttpResponse:
+        error = self._source.groups.read_error(group_id)
+        if error:
+            text = f"nothing can be said about this group now: {ErrorCode(error).name}"
+            return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        gone = bool(self._source.history.kept(group_id))
+        text = "the group is gone; its history is still there" if gone else "no such group"
+        return HttpResponse.error(HTTPStatus.NOT_FOUND, text)

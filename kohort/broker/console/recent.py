@@ -1,0 +1,125 @@
+"""A group's recent rebalances, from the history, and the cause of the last one.
+
+A list shows this for each of a hundred groups, so no record is parsed more than once, and of a long
+one only the beginning, which has everything but the members.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.broker.core.history.model import AvoidedRecord, HistoryRecord
+from kohort.broker.core.history.names import AVOIDED
+from kohort.broker.core.history.text import parse_text
+from kohort.broker.core.history.wording import cause_text
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.history.shelf import Kept
+from kohort.broker.http.group_json import MEMBERS_BEGIN
+
+Json: TypeAlias = dict[str, Any]
+
+HOUR_MS: Final = 3_600_000
+BINS: Final = 12
+"""Bins of the last hour, of five minutes each."""
+
+GROUPS_REMEMBERED: Final = 1_000
+
+_HEAD_BYTES: Final = 2_048
+"""Enough bytes for a record's kind, group id and time."""
+_LONG_HEAD_BYTES: Final = 64 * 1024
+"""Enough bytes for everything before its members: at most a hundred causes."""
+
+_STARTED: Final = re.compile(rb'"started_at_ms":(\d+),"trigger":\{"kind":"(\w+)"')
+_AVOIDED: Final = b'"kind":"%b"' % AVOIDED.encode()
+
+
+class Beginning(NamedTuple):
+    """The fields at the beginning of a record."""
+
+    at_ms: int
+    """Time at which the rebalance began."""
+    cause: str
+    """Kind of its trigger."""
+
+
+class Recent(NamedTuple):
+    """A group's recent rebalances."""
+
+    rebalances: tuple[Beginning, ...]
+    """Rebalances without avoided ones, newest first, back to an hour before the latest request."""
+    last: Json | None
+    """The newest rebalance: its time, the kind of its cause, and the cause in words."""
+
+    def bins(self, now_ms: int) -> list[int]:
+        """Return the number of rebalances in each bin of the last hour, the oldest first."""
+        found = [0] * BINS
+        for one in self.rebalances:
+            place = (one.at_ms - (now_ms - HOUR_MS)) * BINS // HOUR_MS
+            if 0 <= place <= BINS:
+                found[min(place, BINS - 1)] += 1
+        return found
+
+
+def beginning_of(kept: Kept) -> Beginning | None:
+    """Parse the beginning of a record; None for an avoided rebalance, or if it cannot be parsed."""
+    head = kept.head(_HEAD_BYTES)
+    found = None if _AVOIDED in head[:64] else _STARTED.search(head)
+    return None if found is None else Beginning(int(found[1]), found[2].decode())
+
+
+def record_without_members(kept: Kept) -> HistoryRecord:
+    """Parse a record without its members. Raises ValueError."""
+    head = kept.head(_LONG_HEAD_BYTES)
+    text, found, _ = head.partition(MEMBERS_BEGIN)
+    if not found and len(head) >= _LONG_HEAD_BYTES:
+        text, found, _ = kept.text.partition(MEMBERS_BEGIN)
+    return parse_text(text + b"}" if found else text)
+
+
+class Recents:
+    """Recent rebalances of the most recently requested groups."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[tuple[int, int], Recent]] = OrderedDict()
+
+    def recent(self, history: RebalanceHistory, group_id: str, now_ms: int) -> Recent:
+        """Return a group's recent rebalances; takes half a millisecond if there is a new record."""
+        totals = history.totals(group_id)
+        known = self._known.get(group_id)
+        if known is not None and known[0] == totals:
+            self._known.move_to_end(group_id)
+            return known[1]
+        # Records themselves are not cached: that would keep dropped ones in memory.
+        found = _look(history.kept(group_id), now_ms)
+        self._known[group_id] = (totals, found)
+        if len(self._known) > GROUPS_REMEMBERED:
+            self._known.popitem(last=False)
+        return found
+
+
+def _look(kept: Sequence[Kept], now_ms: int) -> Recent:
+    rebalances: list[Beginning] = []
+    last: Json | None = None
+    for one in reversed(kept):
+        begun = beginning_of(one)
+        if begun is None:
+            continue
+        if last is None:
+            last = _told(one, begun)
+        if begun.at_ms < now_ms - HOUR_MS:
+            break
+        rebalances.append(begun)
+    return Recent(tuple(rebalances), last)
+
+
+def _told(kept: Kept, begun: Beginning) -> Json:
+    told: Json = {"at_ms": begun.at_ms, "cause": begun.cause, "text": None, "sequence": None}
+    try:
+        record = record_without_members(kept)
+    except ValueError:
+        return told
+    told["sequence"] = record.sequence
+    protocol_type = None if isinstance(record, AvoidedRecord) else record.protocol_type
+    told["text"] = cause_text(record.trigger, protocol_type)
+    return told

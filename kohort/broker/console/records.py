@@ -1,0 +1,187 @@
+"""A group's records of rebalances, in the words of ``kohort groups why``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.recent import record_without_members
+from kohort.broker.core.history.deploys import Deploy, deploy_steps
+from kohort.broker.core.history.model import AvoidedRecord, HistoryRecord
+from kohort.broker.core.history.names import AVOIDED, REBALANCE
+from kohort.broker.core.history.sentence import sentence
+from kohort.broker.core.history.text import parse_text
+from kohort.broker.core.history.told import told_evidence, told_sentence
+from kohort.broker.core.history.wording import utc_time
+from kohort.broker.history.history import RebalanceHistory
+from kohort.broker.history.shelf import Kept
+from kohort.broker.http.group_json import MEMBERS_BEGIN, without_members
+from kohort.broker.http.json_parts import dump
+from kohort.broker.runtime.slices import Slice, run
+
+Json: TypeAlias = dict[str, Any]
+
+LISTED_MAX: Final = 1_000
+
+READ_ASIDE_BYTES: Final = 16 * 1024
+"""Records of more than thirty members are parsed on another thread; a shorter one takes a
+millisecond."""
+
+HEADS_REMEMBERED: Final = 100
+"""Maximum cached records, of a few kilobytes each."""
+
+
+class Teller:
+    """Formats whole records: the evidence for a sentence includes the members, which may be a
+    thousand. So long records are parsed on another thread, and finished ones are cached.
+    """
+
+    def __init__(self, history: RebalanceHistory, executor: Executor) -> None:
+        self._history = history
+        self._executor = executor
+        self._known: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        """Beginnings of answers: everything in a record but its members."""
+
+    async def wait_newest(self, group_id: str, piece: Slice) -> Json | None:
+        """Return the newest rebalance without its members, with its sentence and the evidence; None
+        if none is known. It may be running.
+        """
+        steps = self._history.open_text_steps(group_id)
+        if steps is not None:
+            return _parsed(await self._wait_head(await run(steps, piece)))
+        for kept in reversed(self._history.kept(group_id)):
+            record = record_without_members(kept)
+            if not isinstance(record, AvoidedRecord):
+                return _parsed(await self._wait_known_head(group_id, record.sequence, kept))
+        return None
+
+    async def wait_record(self, group_id: str, sequence: int, piece: Slice) -> list[bytes] | None:
+        """Return the record with this number as JSON, with its members; None if there is none."""
+        for kept in _around(self._history.kept(group_id), sequence):
+            record = record_without_members(kept)
+            await piece.pause()
+            if record.sequence == sequence:
+                head = await self._wait_known_head(group_id, sequence, kept)
+                return _with_members(head, kept.text)
+        steps = self._history.open_text_steps(group_id)
+        if steps is not None:
+            text = await run(steps, piece)
+            if parse_text(without_members(text)).sequence == sequence:
+                return _with_members(await self._wait_head(text), text)
+        return None
+
+    async def _wait_known_head(self, group_id: str, sequence: int, kept: Kept) -> bytes:
+        key = group_id, sequence
+        head = self._known.get(key)
+        if head is None:
+            head = self._known[key] = await self._wait_head(kept.text)
+            if len(self._known) > HEADS_REMEMBERED:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return head
+
+    async def _wait_head(self, text: bytes) -> bytes:
+        if len(text) < READ_ASIDE_BYTES:
+            return _head(text)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, _head, text)
+
+
+def _head(text: bytes) -> bytes:
+    """Return everything in a record but its members, with its sentence and the evidence; for any
+    thread.
+    """
+    told: Json = json.loads(text)
+    made = {
+        "sentence": told_sentence(told, utc_time),
+        "evidence": told_evidence(told, utc_time),
+    }
+    told.pop("members", None)
+    return dump(made | told)
+
+
+def _parsed(head: bytes) -> Json:
+    told: Json = json.loads(head)
+    return told
+
+
+def _with_members(head: bytes, text: bytes) -> list[bytes]:
+    _, found, members = text.partition(MEMBERS_BEGIN)
+    return [head[:-1], found, members] if found else [head]
+
+
+def _around(kept: Sequence[Kept], sequence: int) -> list[Kept]:
+    """Return all records, the likely matches first: numbers increase by one for each record."""
+    if not kept:
+        return []
+    guess = len(kept) - 1 - (record_without_members(kept[-1]).sequence - sequence)
+    near = range(max(guess - 1, 0), min(guess + 2, len(kept)))
+    return [kept[place] for place in near] + [
+        one for place, one in enumerate(kept) if place not in near
+    ]
+
+
+async def listed(history: RebalanceHistory, group_id: str, last: int, piece: Slice) -> Json:
+    """Return summaries of the newest `last` records, oldest first, a running one last; and the
+    deploys that they were part of.
+    """
+    found: list[HistoryRecord] = []
+    steps = history.open_text_steps(group_id)
+    if steps is not None:
+        text = await run(steps, piece)
+        found.append(parse_text(without_members(text)))
+    for kept in reversed(history.kept(group_id)):
+        if len(found) >= last:
+            break
+        found.append(record_without_members(kept))
+        await piece.pause()
+    found.reverse()
+    told: Json = {"records": [], "deploys": []}
+    for record in found:
+        told["records"].append(_short(record))
+        await piece.pause()
+    for deploy in await run(deploy_steps(found), piece):
+        told["deploys"].append(_deploy(deploy))
+    return told
+
+
+def _deploy(deploy: Deploy) -> Json:
+    return {
+        "first_sequence": deploy.first_sequence,
+        "last_sequence": deploy.last_sequence,
+        "at_ms": deploy.began_ms,
+        "until_ms": deploy.ended_ms,
+        "processes": deploy.processes,
+    }
+
+
+def _short(record: HistoryRecord) -> Json:
+    trigger = record.trigger
+    told: Json = {
+        "sequence": record.sequence,
+        "cause": trigger.kind.value,
+        "sentence": sentence(record),
+    }
+    if isinstance(record, AvoidedRecord):
+        return told | {
+            "kind": AVOIDED,
+            "at_ms": record.at_ms,
+            "generation": record.generation,
+        }
+    times = record.timeline
+    return told | {
+        "kind": REBALANCE,
+        "at_ms": record.started_at_ms,
+        "generation": record.generation,
+        "outcome": record.outcome.value,
+        "took_ms": times.finished_ms,
+        "members": record.members_after,
+        "stopped_count": record.stopped.member_count,
+        "stopped_longest_ms": record.stopped.longest_ms,
+        "stopped_total_ms": record.stopped.total_ms,
+        "moved": record.partitions.moved if record.partitions.known else None,
+    }

@@ -1,0 +1,47 @@
+"""A cache of an expensive answer, shared by all requests within a short time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+from kohort.broker.runtime.slices import Monotonic
+
+T = TypeVar("T")
+
+AGE_MS_MIN: Final = 1_000
+WORTH: Final = 10
+"""An answer is valid for ten times as long as it took, and for at least a second, so that many
+pages cost at most a tenth of a core."""
+
+FORGET_S: Final = 60.0
+"""The answer is dropped this long after the last request for it."""
+
+
+class Remembered(Generic[T]):
+    """One answer, made by `make` on request if there is none or it is too old."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]], clock: Monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._made: tuple[T, int, int] | None = None
+        """The answer, the time at which it was begun, and how long it took."""
+        self._turn = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self) -> T:
+        """Return an answer that is still valid. Only one is made at a time."""
+        async with self._turn:
+            began_ms = self._clock.monotonic_ms()
+            made = self._made
+            if made is None or began_ms - made[1] >= max(AGE_MS_MIN, WORTH * made[2]):
+                answer = await self._make()
+                made = self._made = (answer, began_ms, self._clock.monotonic_ms() - began_ms)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(FORGET_S, self._forget)
+            return made[0]
+
+    def _forget(self) -> None:
+        self._made = self._timer = None

@@ -1,0 +1,124 @@
+// The broker itself: its loop, its requests, its memory.
+
+import { h } from "./dom.js";
+import { bytes, count, duration, now } from "./format.js";
+import { figures, table } from "./parts.js";
+
+export const broker = {
+  title: () => "Broker",
+  path: () => "/broker",
+  url: () => "/api/broker",
+  every: 2000,
+  loaded,
+  view,
+};
+
+// Rates are made of two answers.
+function loaded(context) {
+  const { memory, data } = context;
+  memory.before = memory.newest;
+  memory.newest = data;
+}
+
+function view(data, { memory: { before } }) {
+  const passed = before ? (data.at_ms - before.at_ms) / 1000 : 0;
+  const rate = (value, old) => (passed > 0 ? (value - old) / passed : null);
+  const perSecond = (value) => (value === null ? "–" : value < 10 ? value.toFixed(1) : count(Math.round(value)));
+  const { memory, loop_lag: lag } = data;
+  const earlier = new Map((before?.requests ?? []).map((one) => [one.api, one]));
+  const requests = data.requests.map((one) => {
+    const old = earlier.get(one.api) ?? { count: 0, total_ms: 0 };
+    return { ...one, rate: before ? rate(one.count, old.count) : null };
+  });
+  requests.sort((one, other) => (other.rate ?? 0) - (one.rate ?? 0) || other.count - one.count);
+  return [
+    h("h1", null, "Broker"),
+    figures([
+      ["Address", data.address],
+      ["Node", String(data.node_id)],
+      ["Version", data.version],
+      ["Up for", duration(Math.floor((now() - data.began_ms) / 1000) * 1000)],
+      ["Groups", count(data.groups)],
+      ["Topics", count(data.topics)],
+      ["Connections", data.connections_max < 2 ** 31 - 1 ? `${count(data.connections)} of ${count(data.connections_max)}` : count(data.connections)],
+      ["In", before ? `${bytes(Math.round(rate(data.received_bytes, before.received_bytes)))}/s` : "–"],
+      ["Out", before ? `${bytes(Math.round(rate(data.sent_bytes, before.sent_bytes)))}/s` : "–"],
+    ]),
+    h("h2", null, "How late the loop is"),
+    h("p", null, `At worst ${duration(Math.round(lag.recent_maximum_ms))} in the last minute or two. Whatever is late here is late for all clients.`),
+    lateness(lag),
+    h("h2", null, "Memory"),
+    table("Memory", MEMORY, memoryRows(memory), (row) => row.what),
+    h("h2", null, "What waits"),
+    figures([["Requests", count(data.waiting_requests)], ...Object.entries(data.parked).map(([kind, number]) => [kind, count(number)])]),
+    h("h2", null, "Requests"),
+    table(
+      "Requests",
+      [
+        ["Request", "", (row) => row.api],
+        ["Each second", "number", (row) => perSecond(row.rate)],
+        ["In all", "number", (row) => count(row.count)],
+        ["Mean time", "number", (row) => (row.count ? milliseconds(row.total_ms / row.count) : "–")],
+      ],
+      requests,
+      (row) => row.api,
+    ),
+    h("p", { class: "muted" }, "Times are from the whole request to the answer, waiting included: a Fetch waits for records."),
+    data.errors.length > 0 && [
+      h("h2", null, "Errors that clients were told"),
+      table(
+        "Errors",
+        [
+          ["Request", "", (row) => row.api],
+          ["Error", "id", (row) => row.error],
+          ["In all", "number", (row) => count(row.count)],
+        ],
+        data.errors,
+        (row) => `${row.api} ${row.error}`,
+      ),
+    ],
+  ];
+}
+
+function milliseconds(ms) {
+  return ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : duration(ms);
+}
+
+const MEMORY = [
+  ["What", "", (row) => row.what],
+  ["Size", "number", (row) => bytes(row.size)],
+  ["At most", "number", (row) => (row.most ? bytes(row.most) : "–")],
+];
+
+function memoryRows(memory) {
+  return [
+    { what: "process", size: memory.resident_bytes },
+    { what: "requests that arrive or wait", size: memory.requests_bytes, most: memory.requests_bytes_max },
+    { what: "answers that are not read yet", size: memory.unsent_bytes },
+    { what: "parked requests", size: memory.parked_bytes },
+    { what: "history of rebalances", size: memory.history_bytes, most: memory.history_bytes_max },
+  ];
+}
+
+function lateness({ bounds_ms: bounds, counts }) {
+  const total = counts.reduce((sum, one) => sum + one, 0) || 1;
+  const rows = counts.map((number, place) => ({
+    what: place < bounds.length ? `up to ${duration(bounds[place])}` : `longer`,
+    share: number / total,
+  }));
+  return h(
+    "ul",
+    { class: "bars" },
+    rows
+      .filter((row) => row.share > 0)
+      .map((row) =>
+        h(
+          "li",
+          null,
+          h("span", null, row.what),
+          h("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, h("rect", { width: Math.max(row.share * 100, 0.4), height: 4, class: "bar" })),
+          h("span", { class: "number" }, `${(row.share * 100).toFixed(row.share < 0.01 ? 2 : 1)} %`),
+        ),
+      ),
+  );
+}

@@ -1,0 +1,109 @@
+// Numbers, times and durations in words: durations in the same words as the command line's.
+
+const COUNT = new Intl.NumberFormat("en");
+const DAY_MS = 86_400_000;
+
+/** How far the broker's clock is ahead of this machine's. */
+let ahead = 0;
+
+/** Note the broker's wall time, which an answer brings. */
+export function setClock(brokerMs) {
+  ahead = brokerMs - Date.now();
+}
+
+/** The broker's wall time now. */
+export function now() {
+  return Date.now() + ahead;
+}
+
+/** 1,234; a dash for what is not known. */
+export function count(number) {
+  return number === null || number === undefined ? "–" : COUNT.format(number);
+}
+
+/** 1 member, 2 members. */
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** 850 ms, 3.2 s, 45 s, 5 min 30 s, 3 h 20 min, 4 d 2 h. */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 120_000) return `${(Math.round(ms / 100) / 10).toFixed(1).replace(/\.0$/, "")} s`;
+  if (ms < 3_600_000) return two(ms, 60_000, "min", 1000, "s");
+  if (ms < 2 * DAY_MS) return two(ms, 3_600_000, "h", 60_000, "min");
+  return two(ms, DAY_MS, "d", 3_600_000, "h");
+}
+
+function two(ms, large, largeName, small, smallName) {
+  const rest = Math.floor((ms % large) / small);
+  const first = `${Math.floor(ms / large)} ${largeName}`;
+  return rest ? `${first} ${rest} ${smallName}` : first;
+}
+
+/** How long ago: "12 s ago". */
+export function ago(ms) {
+  return ms === null || ms === undefined || ms < 0 ? "–" : `${duration(Math.max(0, floor(now() - ms)))} ago`;
+}
+
+// Tenths of a second that nobody can follow are left out.
+function floor(ms) {
+  return ms < 1000 ? 0 : Math.floor(ms / 1000) * 1000;
+}
+
+/** The time of day here, with the date where it is another day: "14:03:07", "Jan 12, 14:03:07". */
+export function clock(ms) {
+  const at = new Date(ms);
+  const time = at.toLocaleTimeString("en-GB");
+  if (at.toDateString() === new Date(now()).toDateString()) return time;
+  return `${at.toLocaleDateString("en", { month: "short", day: "numeric" })}, ${time}`;
+}
+
+/** 1.5 MiB. */
+export function bytes(size) {
+  if (size === null || size === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let place = 0;
+  while (size >= 1024 && place < units.length - 1) {
+    size /= 1024;
+    place += 1;
+  }
+  return `${place ? size.toFixed(size < 10 ? 1 : 0) : size} ${units[place]}`;
+}
+
+const CAUSES = {
+  member_added: "member joined",
+  static_added: "static member joined",
+  static_replaced: "static member came back",
+  protocols_changed: "subscription or assignor changed",
+  leader_rejoined: "leader joined again",
+  follower_rejoined: "member joined again",
+  forced_by_reason: "asked for by a client",
+  member_left: "member left",
+  removed_by_admin: "removed by an administrator",
+  session_expired: "session timed out",
+  new_member_expired: "first join took too long",
+  sync_expired: "assignment not fetched",
+  store_failed: "assignment not stored",
+  over_capacity: "too many members",
+  size_refused: "group is full",
+};
+
+/** A kind of cause in a few words. */
+export function cause(kind) {
+  return CAUSES[kind] ?? String(kind).replaceAll("_", " ");
+}
+
+const FAMILIES = {
+  came: ["member_added", "static_added", "static_replaced"],
+  left: ["member_left", "removed_by_admin"],
+  lost: ["session_expired", "new_member_expired", "sync_expired"],
+  again: ["leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"],
+};
+
+/** What a cause is coloured as. */
+export function family(kind) {
+  for (const [name, kinds] of Object.entries(FAMILIES)) if (kinds.includes(kind)) return name;
+  return "other";
+}

@@ -1,0 +1,74 @@
+// All groups: what they do, how far they are behind, and why they rebalanced last.
+
+import { query } from "./api.js";
+import { h } from "./dom.js";
+import { cause, count, counted } from "./format.js";
+import { age, filterField, groupLink, moment, pager, since, sorter, sparkline, stateMark, table } from "./parts.js";
+
+const STATES = [
+  ["", "all states"],
+  ["waiting", "rebalancing"],
+  ["Stable", "stable"],
+  ["Empty", "empty"],
+];
+
+export const groups = {
+  title: () => "Groups",
+  path: () => "/groups",
+  url: (_, { filter, state, sort, page }) => `/api/groups${query({ filter, state, sort, page })}`,
+  concerns: (changed, { data }) => !changed || !data || data.groups.some((one) => changed.has(one.group)) || changed.size > 0,
+  view,
+};
+
+function view(data, context) {
+  const filtered = context.options.filter || context.options.state;
+  const many = data.looked_at < data.total ? `, of which ${count(data.looked_at)} are looked at` : "";
+  return [
+    h("h1", null, "Groups"),
+    h(
+      "form",
+      { class: "filters", role: "search", submit: (event) => event.preventDefault() },
+      filterField(context, "Name contains"),
+      h(
+        "label",
+        null,
+        "Show ",
+        h(
+          "select",
+          { change: (event) => context.set({ state: event.target.value, page: "" }) },
+          STATES.map(([value, text]) => h("option", { value, selected: value === (context.options.state ?? "") }, text)),
+        ),
+      ),
+      h("span", { class: "muted", role: "status" }, filtered ? `${count(data.found)} of ${counted(data.total, "group")}` : `${counted(data.total, "group")}${many}`),
+    ),
+    data.groups.length ? list(data, context) : nothing(filtered),
+    pager(data, context),
+  ];
+}
+
+function nothing(filtered) {
+  if (filtered) return h("p", null, "No group is so.");
+  return h("p", null, "There are no groups yet. One appears here when its first consumer joins.");
+}
+
+function list(data, context) {
+  const columns = [
+    ["Group", "name", (row) => name(row), sorter("Group", "group", context)],
+    ["State", "", (row) => stateMark(row.state), sorter("State", "state", context)],
+    ["Members", "number", (row) => count(row.members), sorter("Members", "members", context, { down: true })],
+    ["Lag", "number", (row) => count(row.lag), sorter("Lag", "lag", context, { down: true })],
+    ["Behind", "number", (row) => age(row.lag_ms, row.lag_ms_is_least)],
+    ["Last hour", "", (row) => sparkline(row.last_hour)],
+    ["Last rebalance", "last", (row) => last(row)],
+  ];
+  return table("Groups", columns, data.groups, (row) => row.group);
+}
+
+function name(row) {
+  return [groupLink(row.group), row.waiting && h("div", { class: "waits" }, `waits ${row.waiting.text}, since `, since(row.waiting.since_ms))];
+}
+
+function last(row) {
+  if (!row.last) return h("span", { class: "muted" }, "none known");
+  return h("span", { title: row.last.text ?? "" }, cause(row.last.cause), ", ", moment(row.last.at_ms));
+}

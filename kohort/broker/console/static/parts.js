@@ -1,0 +1,175 @@
+// Pieces that several pages show.
+
+import { h } from "./dom.js";
+import { ago, count, counted, duration, now } from "./format.js";
+
+/** The address of a page, each part encoded. */
+export function to(...parts) {
+  return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
+}
+
+/** The pages of one group. */
+export function groupTabs(id, here) {
+  const tab = (name, ...rest) => h("a", { href: to("groups", id, ...rest), "aria-current": name === here ? "page" : null }, name);
+  return h("nav", { class: "tabs", "aria-label": "Pages of the group" }, tab("Now"), tab("Timeline", "timeline"));
+}
+
+/** A link to a group. */
+export function groupLink(id) {
+  return h("a", { href: to("groups", id) }, id || "(empty name)");
+}
+
+const GOOD = new Set(["Stable"]);
+const BUSY = new Set(["PreparingRebalance", "CompletingRebalance"]);
+
+/** A group's state: a word, and a sign that is more than a colour. */
+export function stateMark(state) {
+  const kind = GOOD.has(state) ? "good" : BUSY.has(state) ? "busy" : "idle";
+  const sign = { good: "●", busy: "◐", idle: "○" }[kind];
+  const words = (state ?? "gone").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return h("span", { class: `state ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
+}
+
+/** Lag in time: how old the first unread record is. */
+export function age(ms, isLeast) {
+  if (ms === null || ms === undefined) return "–";
+  return `${isLeast ? "≥ " : ""}${duration(ms)}`;
+}
+
+/** Rebalances of the last hour: a bar for each five minutes. */
+export function sparkline(bins) {
+  const most = Math.max(...bins, 4);
+  const total = bins.reduce((sum, one) => sum + one, 0);
+  const words = `${counted(total, "rebalance")} in the last hour`;
+  const bars = bins.map((one, place) => {
+    const tall = one ? Math.max(2, (one / most) * 18) : 0.5;
+    return h("rect", { x: place * 5, y: 20 - tall, width: 4, height: tall, class: one ? "bar" : "none" });
+  });
+  return h(
+    "span",
+    { class: "spark" },
+    h("svg", { viewBox: "0 0 60 20", role: "img", "aria-label": words }, h("title", null, words), bars),
+    h("span", { class: "total" }, count(total)),
+  );
+}
+
+/** A table: `columns` are [title, class, cell(row)], `key(row)` tells rows apart. */
+export function table(caption, columns, rows, key) {
+  const heads = columns.map(([title, kind, , head]) => h("th", { scope: "col", class: kind, ...head?.attributes }, head?.content ?? title));
+  const body = rows.map((row) =>
+    h(
+      "tr",
+      { "data-key": key(row) },
+      columns.map(([title, kind, cell], place) => {
+        const attributes = { class: kind, "data-label": title };
+        if (!place) return h("th", { scope: "row", ...attributes }, cell(row));
+        return h("td", attributes, h("div", { class: "cell" }, cell(row)));
+      }),
+    ),
+  );
+  return h(
+    "table",
+    null,
+    h("caption", { class: "hidden" }, caption),
+    h("thead", null, h("tr", null, heads)),
+    h("tbody", null, body),
+  );
+}
+
+/** The head of a column that sorts: a button, which says which way it is. */
+export function sorter(title, name, context, { down = false } = {}) {
+  const sort = context.options.sort ?? "group";
+  const isThis = sort.replace("-", "") === name;
+  const isDown = isThis && sort.startsWith("-");
+  const next = isThis ? (isDown ? name : `-${name}`) : down ? `-${name}` : name;
+  return {
+    attributes: { "aria-sort": isThis ? (isDown ? "descending" : "ascending") : "none" },
+    content: h(
+      "button",
+      { type: "button", class: "sort", click: () => context.set({ sort: next, page: "" }) },
+      title,
+      h("span", { "aria-hidden": "true" }, isThis ? (isDown ? " ▼" : " ▲") : ""),
+    ),
+  };
+}
+
+/** A field that filters by a part of a name. */
+export function filterField(context, label) {
+  let timer = null;
+  return h(
+    "label",
+    null,
+    label,
+    " ",
+    h("input", {
+      type: "search",
+      value: context.options.filter ?? "",
+      autocomplete: "off",
+      spellcheck: "false",
+      input: (event) => {
+        clearTimeout(timer);
+        const { value } = event.target;
+        timer = setTimeout(() => context.set({ filter: value, page: "" }), 200);
+      },
+    }),
+  );
+}
+
+/** Which page of how many, and ways to the others. */
+export function pager(data, context) {
+  if (data.pages < 2) return null;
+  const step = (page, text) =>
+    h("button", { type: "button", disabled: page < 1 || page > data.pages, click: () => context.set({ page }) }, text);
+  return h(
+    "p",
+    { class: "pager" },
+    step(data.page - 1, "Previous"),
+    ` page ${count(data.page)} of ${count(data.pages)} `,
+    step(data.page + 1, "Next"),
+  );
+}
+
+/** What is worth a look, and what to do. */
+export function findingList(findings) {
+  return h(
+    "ul",
+    { class: "findings" },
+    findings.map((one) =>
+      h(
+        "li",
+        { class: one.is_warning ? "warning" : "note" },
+        h("strong", null, one.is_warning ? "Warning: " : "Note: "),
+        one.text,
+        " ",
+        h("span", { class: "muted" }, one.advice),
+        one.member_ids.length > 0 &&
+          h("details", null, h("summary", null, "Members"), h("ul", null, one.member_ids.map((id) => h("li", { class: "id" }, id)))),
+      ),
+    ),
+  );
+}
+
+/** "12 s ago", with the time itself for who points at it. */
+export function moment(ms) {
+  if (ms === null || ms === undefined || ms < 0) return "–";
+  return h("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toLocaleString("en-GB") }, ago(ms));
+}
+
+/** A running time: ticks while it is shown. */
+export function since(ms) {
+  return h("span", { "data-since": ms, class: "ticks" }, duration(Math.max(0, now() - ms)));
+}
+
+/** What is left until then. */
+export function until(ms) {
+  return h("span", { "data-until": ms, class: "ticks" }, duration(Math.max(0, ms - now())));
+}
+
+/** Figures side by side: [name, value] each. */
+export function figures(pairs) {
+  return h(
+    "dl",
+    { class: "figures" },
+    pairs.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
+  );
+}

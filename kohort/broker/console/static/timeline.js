@@ -1,0 +1,171 @@
+// A group's rebalances along one axis of time, and each of them as a picture of who waited for whom.
+
+import { NoAnswer, path, query } from "./api.js";
+import { h } from "./dom.js";
+import { cause, clock, count, counted, duration, family, now } from "./format.js";
+import { groupTabs, moment, table, to } from "./parts.js";
+import { waterfall } from "./waterfall.js";
+
+export const timeline = {
+  title: (id) => `${id}, timeline`,
+  path: (id, sequence) => `/groups/${encodeURIComponent(id)}/timeline${sequence ? `/${sequence}` : ""}`,
+  url: ([id], { last }) => path("groups", id, "rebalances") + query({ last: last ?? 200 }),
+  concerns: (changed, { params }) => !changed || changed.has(params[0]),
+  loaded,
+  view,
+};
+
+const HOUR_MS = 3_600_000;
+const SPANS = [
+  ["1", "1 hour"],
+  ["24", "24 hours"],
+  ["168", "7 days"],
+  ["", "all"],
+];
+const ROWS = 100;
+const LANE = 34;
+const AXIS = 24;
+const BAND = 20;
+const MARK_MS_FULL = 30_000;
+
+async function loaded(context) {
+  const [id, sequence] = context.params;
+  const { memory } = context;
+  if (!sequence) {
+    memory.record = null;
+    return;
+  }
+  // One that is over does not change any more.
+  if (memory.record?.sequence === Number(sequence) && memory.record.outcome !== "running") return;
+  try {
+    memory.record = await context.ask(path("groups", id, "rebalances", sequence));
+    memory.missing = false;
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+    memory.record = null;
+    memory.missing = true;
+  }
+}
+
+function view(data, context) {
+  const { memory, params } = context;
+  const record = memory.record;
+  return [
+    h("h1", { class: "id" }, data.group),
+    data.state === null ? h("p", null, "The group is gone; this is what is left of its history.") : groupTabs(data.group, "Timeline"),
+    h("p", { class: "muted" }, `${counted(data.total_rebalances, "rebalance")} and ${count(data.total_avoided)} avoided are known to have been; ${count(data.records.length)} are shown.`),
+    data.records.length > 0 && [spans(context), axis(data, context)],
+    params[1] && memory.missing && h("p", { class: "failure" }, `Rebalance ${params[1]} is not kept any more.`),
+    record && h("section", { class: "record", "aria-labelledby": "record" }, h("h2", { id: "record" }, `Rebalance ${record.sequence}`), waterfall(record)),
+    list(data, context),
+  ];
+}
+
+function spans(context) {
+  return h(
+    "p",
+    { class: "spans", role: "group", "aria-label": "Time shown" },
+    SPANS.map(([value, text]) => h("button", { type: "button", "aria-pressed": String((context.options.span ?? "") === value), click: () => context.set({ span: value }) }, text)),
+  );
+}
+
+function axis(data, context) {
+  const { span } = context.options;
+  const end = now();
+  const begin = span ? end - Number(span) * HOUR_MS : Math.min(...data.records.map((one) => one.at_ms), end - 60_000);
+  const shown = data.records.filter((one) => one.at_ms >= begin);
+  const lanes = new Map();
+  for (const one of shown) {
+    const name = one.kind === "avoided" ? "avoided" : one.cause;
+    lanes.set(name, [...(lanes.get(name) ?? []), one]);
+  }
+  const sorted = [...lanes].sort(([, one], [, other]) => other.length - one.length);
+  const width = Math.max(280, document.getElementById("main").clientWidth - 2);
+  const deploys = data.deploys.filter((one) => one.until_ms >= begin);
+  const top = AXIS + (deploys.length ? BAND : 0);
+  const tall = top + sorted.length * LANE + 4;
+  const place = (ms) => 4 + ((ms - begin) / (end - begin)) * (width - 8);
+  const words = `${counted(shown.length, "record")} from ${clock(begin)} to now: ${sorted.map(([name, ones]) => `${lane(name)} ${ones.length}`).join(", ") || "nothing"}${deploys.length ? `; ${counted(deploys.length, "deploy")}` : ""}`;
+  return h(
+    "svg",
+    { class: "axis", viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: "img", "aria-label": words },
+    bands(deploys, begin, place, width, tall),
+    ticks(begin, end, width, place, tall),
+    sorted.map(([name, ones], number) => {
+      const base = top + (number + 1) * LANE;
+      return h(
+        "g",
+        { "data-key": name },
+        h("text", { x: 4, y: base - LANE + 13, class: "lane" }, `${lane(name)}: ${count(ones.length)}`),
+        h("line", { x1: 0, x2: width, y1: base, y2: base, class: "grid" }),
+        ones.map((one) => mark(one, data.group, place(one.at_ms), base, context.params[1])),
+      );
+    }),
+  );
+}
+
+// A deploy is many rebalances with one reason: they stand on one band.
+function bands(deploys, begin, place, width, tall) {
+  let free = 0;
+  return deploys.map((one) => {
+    const from = place(Math.max(one.at_ms, begin));
+    const wide = Math.max(place(one.until_ms) - from, 6);
+    const told = `${clock(one.at_ms)}: a deploy, in which ${count(one.processes)} processes went and came back`;
+    const band = [h("rect", { x: from - 3, y: AXIS - 4, width: wide + 6, height: tall - AXIS + 4, class: "deploy" }, h("title", null, told))];
+    const x = Math.min(from, width - 48);
+    if (x >= free) {
+      free = x + 52;
+      band.push(h("text", { x, y: AXIS + 11, class: "tick" }, "deploy"));
+    }
+    return h("g", { "data-key": `deploy ${one.first_sequence}` }, band);
+  });
+}
+
+function lane(name) {
+  return name === "avoided" ? "avoided" : cause(name);
+}
+
+// What it cost is how tall the mark is; what it was is in the lane, and in the words for who points.
+function mark(one, id, x, base, selected) {
+  const tall = 7 + Math.min((one.stopped_total_ms ?? 0) / MARK_MS_FULL, 1) * 10;
+  const kind = one.kind === "avoided" ? "none" : family(one.cause);
+  const isChosen = selected === String(one.sequence);
+  const shape = h("rect", { x: x - 3, y: base - tall, width: 6, height: tall, class: `mark of-${kind}${isChosen ? " chosen" : ""}` }, h("title", null, `${clock(one.at_ms)}: ${one.sentence}`));
+  if (one.kind === "avoided") return shape;
+  // The list below has the same links for the keyboard.
+  return h("svg:a", { "data-key": one.sequence, href: to("groups", id, "timeline", one.sequence), tabindex: "-1" }, shape);
+}
+
+const STEPS_MS = [1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10_080].map((minutes) => minutes * 60_000);
+
+function ticks(begin, end, width, place, tall) {
+  const most = Math.max(2, Math.floor(width / 130));
+  const step = STEPS_MS.find((one) => (end - begin) / one <= most) ?? (end - begin) / most;
+  const found = [];
+  const offset = new Date(begin).getTimezoneOffset() * 60_000;
+  for (let at = Math.ceil((begin - offset) / step) * step + offset; at <= end; at += step) {
+    const x = place(at);
+    const text = step >= 86_400_000 ? new Date(at).toLocaleDateString("en", { month: "short", day: "numeric" }) : new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+    found.push(h("line", { x1: x, x2: x, y1: 16, y2: tall, class: "grid" }));
+    const anchor = x > width - 30 ? "end" : x < 24 ? "start" : "middle";
+    found.push(h("text", { x: Math.min(Math.max(x, 2), width - 2), y: 12, "text-anchor": anchor, class: "tick" }, text));
+  }
+  return found;
+}
+
+function list(data, context) {
+  if (!data.records.length) return h("p", null, "It has not rebalanced, as far as its history goes back.");
+  const rows = [...data.records].reverse();
+  const columns = [
+    ["When", "", (row) => [row.kind === "avoided" ? clock(row.at_ms) : h("a", { href: to("groups", data.group, "timeline", row.sequence), "aria-current": context.params[1] === String(row.sequence) ? "true" : null }, clock(row.at_ms)), h("div", { class: "muted" }, moment(row.at_ms))]],
+    ["What", "prose", (row) => row.sentence],
+    ["Took", "number", (row) => (row.outcome === "running" ? "running" : duration(row.took_ms))],
+    ["Stopped", "number", (row) => (row.stopped_count ? `${count(row.stopped_count)} × up to ${duration(row.stopped_longest_ms)}` : "–")],
+  ];
+  return [
+    h("h2", null, "Newest first"),
+    h("p", { class: "muted" }, "Times inside of sentences are in UTC."),
+    table("Rebalances", columns, rows.slice(0, ROWS), (row) => row.sequence),
+    rows.length > ROWS && h("p", { class: "muted" }, `and ${counted(rows.length - ROWS, "older record")} above on the axis`),
+  ];
+}

@@ -1,0 +1,88 @@
+// Topics, and the groups that read them.
+
+import { path, query } from "./api.js";
+import { h } from "./dom.js";
+import { bytes, count, counted } from "./format.js";
+import { age, figures, filterField, groupLink, pager, stateMark, table, to } from "./parts.js";
+
+export const topics = {
+  title: () => "Topics",
+  path: () => "/topics",
+  url: (_, { filter, internal, page }) => `/api/topics${query({ filter, internal, page })}`,
+  view: viewAll,
+};
+
+function viewAll(data, context) {
+  const isInternal = context.options.internal === "yes";
+  const columns = [
+    ["Topic", "id", (row) => h("a", { href: to("topics", row.topic) }, row.topic)],
+    ["Partitions", "number", (row) => [count(row.partition_count), row.offline > 0 && h("div", { class: "bad" }, `${count(row.offline)} offline`)]],
+    ["Offsets", "number", (row) => count(row.offsets)],
+    ["Size", "number", (row) => bytes(row.size_bytes)],
+    ["Groups", "id", (row) => readers(row)],
+  ];
+  return [
+    h("h1", null, "Topics"),
+    h(
+      "form",
+      { class: "filters", role: "search", submit: (event) => event.preventDefault() },
+      filterField(context, "Name contains"),
+      h(
+        "label",
+        null,
+        h("input", { type: "checkbox", checked: isInternal, change: (event) => context.set({ internal: event.target.checked ? "yes" : "", page: "" }) }),
+        " the broker's own, too",
+      ),
+      h("span", { class: "muted", role: "status" }, counted(data.found, "topic")),
+    ),
+    data.topics.length ? table("Topics", columns, data.topics, (row) => row.topic) : h("p", null, "There is no such topic."),
+    pager(data, context),
+  ];
+}
+
+function readers(row) {
+  if (!row.group_count) return h("span", { class: "muted" }, "none");
+  const rest = row.group_count - row.groups.length;
+  return [row.groups.map((id, place) => [place ? ", " : "", groupLink(id)]), rest > 0 && ` and ${count(rest)} more`];
+}
+
+export const topic = {
+  title: (name) => name,
+  path: (name) => `/topics/${encodeURIComponent(name)}`,
+  url: ([name]) => path("topics", name),
+  view: viewOne,
+};
+
+function viewOne(data) {
+  const ofGroups = [
+    ["Group", "name", (row) => groupLink(row.group)],
+    ["State", "", (row) => stateMark(row.state)],
+    ["Members", "number", (row) => count(row.members)],
+    ["Lag", "number", (row) => count(row.lag)],
+    ["Behind", "number", (row) => age(row.lag_ms, row.lag_ms_is_least)],
+  ];
+  const ofPartitions = [
+    ["Partition", "", (row) => row.partition],
+    ["First offset", "number", (row) => count(row.start)],
+    ["End", "number", (row) => count(row.end)],
+    ["Size", "number", (row) => bytes(row.size_bytes)],
+    ["State", "", (row) => (row.is_online ? "online" : h("span", { class: "bad" }, "offline"))],
+  ];
+  const settings = Object.entries(data.configs);
+  const rest = data.group_count - data.groups.length;
+  return [
+    h("p", { class: "crumbs" }, h("a", { href: "#/topics" }, "Topics")),
+    h("h1", { class: "id" }, data.topic),
+    figures([
+      ["Partitions", count(data.partition_count)],
+      ["Offsets", count(data.offsets)],
+      ["Size", bytes(data.size_bytes)],
+    ]),
+    h("h2", null, "Groups that read it"),
+    data.groups.length ? table("Groups", ofGroups, data.groups, (row) => row.group) : h("p", { class: "muted" }, "None."),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more group")}`),
+    h("h2", null, "Partitions"),
+    table("Partitions", ofPartitions, data.partitions, (row) => row.partition),
+    settings.length > 0 && [h("h2", null, "Set on it"), h("pre", { tabindex: "0" }, settings.map(([name, value]) => `${name}=${value}`).join("\n"))],
+  ];
+}

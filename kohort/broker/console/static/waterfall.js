@@ -1,0 +1,107 @@
+// A rebalance as a picture: a bar for each member, from left to right what it did and when. The same
+// phases as `kohort groups timeline` draws in a terminal.
+
+import { h } from "./dom.js";
+import { count, counted, duration } from "./format.js";
+
+const MEMBERS = 100;
+const WIDE = 1000;
+
+// Phases differ in height, too: the picture can be read without colours.
+const PHASES = {
+  works: [7, 2, "works"],
+  told: [5, 6, "gives up partitions"],
+  joined: [2, 12, "waits for the others"],
+  assigned: [3, 10, "waits for its assignment"],
+};
+
+/** What is shown of one record. */
+export function waterfall(record) {
+  const lead = [
+    h("p", { class: "headline" }, `It ${record.sentence}.`, " ", h("span", { class: "muted" }, "(times in UTC)")),
+    h("details", null, h("summary", null, "What that rests on"), h("ul", null, record.evidence.map((line) => h("li", { class: "id" }, line)))),
+  ];
+  if (record.kind !== "rebalance") return lead;
+  const sorted = slowestFirst(record);
+  const drawn = sorted.slice(0, MEMBERS);
+  const end = endOf(record, drawn);
+  const rest = sorted.length - drawn.length + record.members_dropped;
+  const joins = record.timeline.join_phase_ms;
+  return [
+    ...lead,
+    h("ul", { class: "legend" }, Object.entries(PHASES).map(([name, [y, tall, text]]) => h("li", null, h("svg", { class: "key", viewBox: "0 0 24 16", "aria-hidden": "true" }, h("rect", { y, width: 24, height: tall, class: `phase ${name}` })), text))),
+    h("p", { class: "muted scale" }, h("span", null, "0"), joins !== null && h("span", null, `joins ended after ${duration(joins)}`), h("span", null, duration(end))),
+    h("ol", { class: "waterfall" }, drawn.map((member) => row(member, record, end))),
+    rest > 0 && h("p", { class: "muted" }, `and ${counted(rest, "more member")}, who stood still for less long`),
+    record.partitions.known && h("p", null, `Partitions: ${count(record.partitions.kept)} kept, ${count(record.partitions.moved)} moved, ${count(record.partitions.gained)} gained, ${count(record.partitions.given_up)} given up.`),
+  ];
+}
+
+function slowestFirst(record) {
+  const named = new Set([record.trigger.member_id, ...record.waited_for.member_ids]);
+  const weight = (member) => (named.has(member.member_id) ? 1e12 : 0) + (member.stopped_ms ?? 0);
+  return [...record.members].sort((one, other) => weight(other) - weight(one));
+}
+
+// Where the picture ends: when the last of them works again.
+function endOf(record, members) {
+  const times = [record.timeline.finished_ms, record.timeline.join_phase_ms, 1];
+  if (record.outcome === "running") times.push(record.now_ms - record.started_at_ms);
+  for (const one of members) times.push(one.sync_answered_ms, one.join_answered_ms, one.fate_ms);
+  return Math.max(...times.filter((time) => time !== null && time !== undefined));
+}
+
+function phasesOf(member, end) {
+  const last = member.fate_ms === null ? end : Math.min(member.fate_ms, end);
+  const starts = [[member.fate === "new" ? "absent" : "works", 0]];
+  for (const [name, at] of [["told", member.told_ms], ["joined", member.join_received_ms], ["assigned", member.join_answered_ms]])
+    if (at !== null) starts.push([name, Math.max(at, 0)]);
+  if (member.sync_answered_ms !== null) starts.push(["works", member.sync_answered_ms]);
+  return starts.map(([name, at], place) => [name, at, Math.min(starts[place + 1]?.[1] ?? last, last)]).filter(([name, at, until]) => name !== "absent" && until >= at);
+}
+
+function row(member, record, end) {
+  const bars = phasesOf(member, end).map(([name, from, until]) => {
+    const [y, tall, text] = PHASES[name];
+    const x = (from / end) * WIDE;
+    const wide = Math.max(((until - from) / end) * WIDE, name === "works" ? 0 : 2);
+    return h("rect", { x, y, width: wide, height: tall, class: `phase ${name}` }, h("title", null, `${text}: ${duration(from)} to ${duration(until)}`));
+  });
+  if (member.fate_ms !== null) {
+    const x = Math.min((Math.min(member.fate_ms, end) / end) * WIDE, WIDE - 5);
+    bars.push(h("rect", { x, y: 1, width: 5, height: 14, class: "phase gone" }, h("title", null, `gone after ${duration(member.fate_ms)}`)));
+  }
+  return h(
+    "li",
+    { "data-key": member.member_id },
+    h("span", { class: `id${member.fate_ms === null ? "" : " bad"}` }, member.instance_id ?? member.member_id, member.member_id === record.leader && h("span", { class: "tag" }, "leader")),
+    h("svg", { viewBox: `0 0 ${WIDE} 16`, preserveAspectRatio: "none", role: "img", "aria-label": told(member) }, bars),
+    h("span", { class: "note" }, note(member)),
+    moves(member.partitions),
+  );
+}
+
+function note(member) {
+  if (member.fate !== "kept" && member.fate !== "new") return member.fate.replaceAll("_", " ");
+  if (member.stopped_ms === null) return "did not join";
+  const text = `${member.fate === "new" ? "new, waited" : "stopped"} ${duration(member.stopped_ms)}`;
+  return member.stopped_open ? `${text} so far` : text;
+}
+
+function told(member) {
+  const parts = [note(member)];
+  if (member.told_ms !== null && member.join_received_ms !== null) parts.push(`took ${duration(Math.max(member.join_received_ms - member.told_ms, 0))} to join`);
+  return parts.join(", ");
+}
+
+function moves(partitions) {
+  if (!partitions.known || !(partitions.gained_count || partitions.given_up_count)) return null;
+  const some = (names, total) => `${names.join(", ")}${total > names.length ? ` and ${count(total - names.length)} more` : ""}`;
+  return h(
+    "details",
+    { class: "moves" },
+    h("summary", null, `${partitions.gained_count ? `+${count(partitions.gained_count)}` : ""} ${partitions.given_up_count ? `−${count(partitions.given_up_count)}` : ""}`, h("span", { class: "hidden" }, " partitions")),
+    partitions.given_up_count > 0 && h("p", { class: "id" }, `gave up ${some(partitions.given_up, partitions.given_up_count)}`),
+    partitions.gained_count > 0 && h("p", { class: "id" }, `gained ${some(partitions.gained, partitions.gained_count)}`),
+  );
+}

@@ -1,0 +1,156 @@
+"""A survey of all groups: the values by which a list is filtered and sorted, and the readers of
+each topic.
+
+A survey of ten thousand groups takes a few tenths of a second, in slices. So one is shared by all
+pages that need it within a short time (`kohort.broker.console.remembered`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.broker.console.lag import positions, total_lag
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.states import GroupState
+from kohort.broker.http.json_parts import SLICE_MS
+from kohort.broker.runtime.slices import Slice
+
+Json: TypeAlias = dict[str, Any]
+
+GROUPS_MAX: Final = 20_000
+"""Maximum groups in a survey, the oldest first; lists give the total number."""
+
+READERS_MAX: Final = 100
+"""Maximum groups listed for each topic."""
+
+SORTED_TOGETHER: Final = 1_000
+"""Rows that are sorted at once, in less than a millisecond."""
+
+_SUMMED_TOGETHER: Final = 200
+"""Positions of a group that are summed at once, in a tenth of a millisecond."""
+
+
+class Row(NamedTuple):
+    """One group."""
+
+    group_id: str
+    state: str
+    member_count: int
+    lag: int | None
+    """Lag in records; None if no position has one."""
+    generation: int
+    protocol_type: str | None
+    assignor: str | None
+    is_waiting: bool
+    """Whether a rebalance is running."""
+
+
+class Survey(NamedTuple):
+    """One survey."""
+
+    rows: Sequence[Row]
+    total: int
+    """Number of groups, which may be more than were surveyed."""
+    readers: dict[str, list[str]]
+    """Groups that have a position in a topic or subscribe to it, by topic; cut."""
+    reader_counts: Counter[str]
+    states: Counter[str]
+
+
+class Surveyor:
+    """Surveys all groups."""
+
+    def __init__(self, source: ConsoleSource) -> None:
+        self._source = source
+
+    async def wait_look(self) -> Survey:
+        """Return a new survey; it runs in slices, so no two groups are read at the same moment."""
+        source = self._source
+        piece = Slice(source.clock, SLICE_MS)
+        rows: list[Row] = []
+        readers: dict[str, list[str]] = {}
+        counts: Counter[str] = Counter()
+        states: Counter[str] = Counter()
+        ids = source.groups.host.group_ids()
+        for group_id in ids[:GROUPS_MAX]:
+            group = source.groups.living_group(group_id)
+            if group is None:
+                continue
+            lag = await self._lag(group, piece)
+            rows.append(_row(group, lag))
+            states[group.state.value] += 1
+            for topic in {*group.offsets.topics(), *(group.subscribed_topics() or ())}:
+                counts[topic] += 1
+                listed = readers.setdefault(topic, [])
+                if len(listed) < READERS_MAX:
+                    listed.append(group_id)
+            await piece.pause()
+        return Survey(rows, len(ids), readers, counts, states)
+
+    async def _lag(self, group: ClassicGroup, piece: Slice) -> int | None:
+        if group.offsets.count <= _SUMMED_TOGETHER:
+            return total_lag(positions(group, self._source.topics))
+        total: int | None = None
+        for one in positions(group, self._source.topics):
+            if one.lag is not None:
+                total = one.lag + (total or 0)
+            await piece.pause()
+        return total
+
+
+def _row(group: ClassicGroup, lag: int | None) -> Row:
+    return Row(
+        group.group_id,
+        group.state.value,
+        len(group.roster),
+        lag,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.state in {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE},
+    )
+
+
+Key: TypeAlias = Callable[[Row], Any]
+
+ORDERS: Final[dict[str, Key]] = {
+    "group": lambda row: row.group_id,
+    "state": lambda row: (row.state, row.group_id),
+    "members": lambda row: (row.member_count, row.group_id),
+    "lag": lambda row: (-1 if row.lag is None else row.lag, row.group_id),
+    "generation": lambda row: (row.generation, row.group_id),
+}
+"""Sort keys of groups."""
+
+
+async def wait_chosen(
+    rows: Sequence[Row],
+    chosen: Callable[[Row], bool],
+    order: str,
+    *,
+    down: bool,
+    span: slice,
+    piece: Slice,
+) -> tuple[list[Row], int]:
+    """Return the wanted rows within `span` in sort order, and the number of wanted rows. Runs in
+    slices: pieces are sorted one by one, and merged only as far as necessary.
+    """
+    key = ORDERS[order]
+    runs: list[list[Row]] = []
+    for start in range(0, len(rows), SORTED_TOGETHER):
+        run = [row for row in rows[start : start + SORTED_TOGETHER] if chosen(row)]
+        run.sort(key=key, reverse=down)
+        runs.append(run)
+        await piece.pause()
+    merged = merge(*runs, key=key, reverse=down)
+    found: list[Row] = []
+    for number, row in enumerate(islice(merged, span.stop)):
+        if number >= span.start:
+            found.append(row)
+        await piece.pause()
+    return found, sum(map(len, runs))

@@ -1,0 +1,131 @@
+"""GET /api/topics and /api/topics/{topic}: topics, and the groups that read them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from kohort.broker.console.lag import Ages, Position, positions, total_lag
+from kohort.broker.console.remembered import Remembered
+from kohort.broker.console.source import ConsoleSource
+from kohort.broker.console.survey import Survey
+from kohort.broker.http.json_parts import SLICE_MS
+from kohort.broker.http.queries import Query
+from kohort.broker.metrics.partitions import open_partition
+from kohort.broker.runtime.slices import Slice
+from kohort.broker.topics.topic import Topic
+
+Json: TypeAlias = dict[str, Any]
+
+PAGE_SIZE: Final = 100
+PAGES_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 1_000
+NAMED_MAX: Final = 5
+"""Maximum groups that a list shows for each topic."""
+
+
+class TopicsView:
+    """Makes the data of the pages of topics."""
+
+    def __init__(self, source: ConsoleSource, survey: Remembered[Survey], ages: Ages) -> None:
+        self._source = source
+        self._survey = survey
+        self._ages = ages
+
+    async def wait_page(self, query: Query) -> Json:
+        """Return a page of all topics, by name."""
+        wanted = (query.text("filter") or "").lower()
+        page = query.number("page", 1, at_most=PAGES_MAX)
+        with_internal = query.text("internal") == "yes"
+        survey = await self._survey.wait()
+        piece = Slice(self._source.clock, SLICE_MS)
+        found = [
+            topic
+            for topic in self._source.topics.all()
+            if wanted in topic.name.lower() and (with_internal or not topic.is_internal)
+        ]
+        found.sort(key=lambda topic: topic.name)
+        told = []
+        for topic in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]:
+            one = await self._sums(topic, piece)
+            readers = survey.readers.get(topic.name, [])
+            one["groups"] = readers[:NAMED_MAX]
+            one["group_count"] = survey.reader_counts[topic.name]
+            told.append(one)
+        return {
+            "at_ms": self._source.clock.wall_ms(),
+            "found": len(found),
+            "page": page,
+            "pages": max(1, -(-len(found) // PAGE_SIZE)),
+            "topics": told,
+        }
+
+    async def _sums(self, topic: Topic, piece: Slice) -> Json:
+        records = size = 0
+        offline = 0
+        for index in range(len(topic.partitions)):
+            partition = open_partition(self._source.topics, topic, index)
+            if partition is not None:
+                records += max(partition.high_watermark - partition.log.log_start_offset, 0)
+                size += partition.log.size_bytes
+                offline += partition.failure is not None
+            await piece.pause()
+        return {
+            "topic": topic.name,
+            "is_internal": topic.is_internal,
+            "partition_count": len(topic.partitions),
+            "offsets": records,
+            "size_bytes": size,
+            "offline": offline,
+        }
+
+    async def wait_topic(self, topic: Topic) -> Json:
+        """Return one topic, with its partitions and the lag of its groups."""
+        source = self._source
+        survey = await self._survey.wait()
+        piece = Slice(source.clock, SLICE_MS)
+        told = await self._sums(topic, piece)
+        told["at_ms"] = source.clock.wall_ms()
+        told["configs"] = dict(topic.overrides)
+        told["partitions"] = listed = []
+        for index in range(min(len(topic.partitions), PARTITIONS_MAX)):
+            partition = open_partition(source.topics, topic, index)
+            if partition is not None:
+                listed.append(
+                    {
+                        "partition": index,
+                        "start": partition.log.log_start_offset,
+                        "end": partition.high_watermark,
+                        "size_bytes": partition.log.size_bytes,
+                        "is_online": partition.failure is None,
+                    }
+                )
+            await piece.pause()
+        told["groups"] = [
+            await self._reader(group_id, topic.name, piece)
+            for group_id in survey.readers.get(topic.name, [])
+        ]
+        told["group_count"] = survey.reader_counts[topic.name]
+        return told
+
+    async def _reader(self, group_id: str, topic: str, piece: Slice) -> Json:
+        group = self._source.groups.classic_group(group_id)
+        found: list[Position] = []
+        if group is not None:
+            for one in positions(group, self._source.topics, topic):
+                found.append(one)
+                await piece.pause()
+        found.sort(key=lambda one: -(one.lag or 0))
+        ages = await self._ages.wait_ages(found[:PARTITIONS_OF_READER], piece)
+        known = [age for age in ages if age is not None]
+        return {
+            "group": group_id,
+            "state": None if group is None else group.state.value,
+            "members": 0 if group is None else len(group.roster),
+            "lag": total_lag(found),
+            "lag_ms": max(known, default=None),
+            "lag_ms_is_least": len(found) > PARTITIONS_OF_READER,
+        }
+
+
+PARTITIONS_OF_READER: Final = 16
+"""Partitions of a topic whose lag in time is looked up for each of its groups."""
