@@ -1,0 +1,1 @@
+"""The way to Apache Kafka and back, by the files of a data directory."""

@@ -1,0 +1,192 @@
+"""Kohort's data directory becomes Apache Kafka's, where it is.
+
+Records, indexes, offsets and transactions are Kafka's files already. What changes is what lies
+beside them: a snapshot of `__cluster_metadata` is written, and Kohort's databases are renamed. The
+directory is Kafka's from the moment that it has `meta.properties`, which is written last of what
+Kafka reads; until then Kohort opens it as before. Blocking code; the directory must be locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.kafka_directory.image import ClusterImage, records_of
+from kohort.broker.kafka_directory.meta_properties import (
+    MetaProperties,
+    encode_meta_properties,
+)
+from kohort.broker.kafka_directory.metadata_files import (
+    BOOTSTRAP,
+    DIRECTORY,
+    write_first_snapshot,
+)
+from kohort.broker.kafka_directory.own_metadata import image_of
+from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
+from kohort.broker.kafka_directory.survey import (
+    Directories,
+    Findings,
+    Tell,
+    note_ids,
+    remove_own_notes,
+    survey,
+)
+from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.errors import StorageError
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.layout import KAFKA_FILE
+from kohort.broker.storage.metadata.database import Content, MetadataDatabase, MetadataError
+from kohort.broker.storage.metadata.store import CLUSTER_ID, MIRROR_FILE_NAME
+from kohort.broker.storage.metadata.store import FILE_NAME as DATABASE
+from kohort.broker.topics.directories import STRAY_SUFFIX, PartitionDirectories, unique_hex
+
+EXPORTED_SUFFIX: Final = ".exported"
+"""What Kohort's databases end with as long as the directory is Kafka's."""
+
+
+@dataclass(slots=True)
+class ExportPlan:
+    """What an export would do."""
+
+    root: Path
+    release: Release = KAFKA_4_4
+    findings: Findings = field(default_factory=Findings)
+    image: ClusterImage = field(default_factory=ClusterImage)
+    directories: Directories = field(default_factory=Directories)
+    meta: MetaProperties = field(default_factory=lambda: MetaProperties("", 0, None))
+
+
+def plan_export(
+    files: FileSystem,
+    root: Path,
+    *,
+    node_id: int,
+    new_id: Callable[[], bytes],
+    tell: Tell,
+    release: Release = KAFKA_4_4,
+) -> ExportPlan:
+    """Look at everything, change nothing. Raises OSError and StorageError.
+
+    Args:
+        node_id: what both brokers' settings call this node.
+        new_id: makes 16 bytes that were never used.
+        release: the earliest Kafka that is to start on it.
+    """
+    plan = ExportPlan(root, release)
+    problems = plan.findings.problems
+    if files.exists(str(root / KAFKA_FILE)):
+        problems.append(f"it is Kafka's: it has {KAFKA_FILE}")
+        return plan
+    content = _own_content(files, root, problems)
+    if content is None:
+        return plan
+    if any(topic.deleted for topic in content.topics):
+        problems.append("topics are deleted that still have directories: start Kohort once more")
+    epochs = PartitionDirectories(files, root, clean_shutdown=True)
+    directory_id = new_id()
+    plan.meta = MetaProperties(content.properties[CLUSTER_ID], node_id, directory_id)
+    plan.image, left = image_of(
+        content,
+        node_id=node_id,
+        directory_id=directory_id,
+        leader_epoch=epochs.leader_epoch,
+        new_id=new_id,
+    )
+    plan.findings.left += left
+    topics = {
+        topic.name: (topic.topic_id, len(topic.partitions)) for topic in plan.image.topics.values()
+    }
+    plan.directories = survey(files, root, topics, plan.findings, tell)
+    return plan
+
+
+def carry_out_export(files: FileSystem, plan: ExportPlan, *, now_ms: int, tell: Tell) -> None:
+    """Do it; there must be no problems. Where it was cut short it can be done again.
+
+    Raises OSError.
+    """
+    assert not plan.findings.problems, "the directory is not to change hands"
+    root = plan.root
+    note_ids(files, plan.directories)
+    set_metadata_aside(files, root)
+    records = records_of(plan.image, plan.release)
+    write_first_snapshot(files, root, records, now_ms=now_ms, release=plan.release)
+    remove_own_notes(root, tell)
+    replace_file(files, str(root / KAFKA_FILE), encode_meta_properties(plan.meta))
+    files.sync_directory(str(root))
+    for name in (DATABASE, MIRROR_FILE_NAME):
+        set_database_aside(root / name, EXPORTED_SUFFIX)
+    files.sync_directory(str(root))
+
+
+def settings_for_kafka(plan: ExportPlan) -> list[str]:
+    """Lines for server.properties that Kafka needs with this directory; ports are examples."""
+    lines = [
+        "process.roles=broker,controller",
+        f"node.id={plan.meta.node_id}",
+        f"controller.quorum.voters={plan.meta.node_id}@localhost:9093",
+        "controller.listener.names=CONTROLLER",
+        "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        f"log.dirs={plan.root.absolute()}",
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+    ]
+    if "share.version" in plan.release.features:
+        lines.append("share.coordinator.state.topic.replication.factor=1")
+        lines.append("share.coordinator.state.topic.min.isr=1")
+    if plan.image.rules:
+        authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        lines.append(f"authorizer.class.name={authorizer}")
+    return lines
+
+
+def set_metadata_aside(files: FileSystem, root: Path) -> None:
+    """Rename a log of controllers that no longer counts, and what it began with, to names that
+    neither broker opens.
+    """
+    for path in (root / DIRECTORY, root / BOOTSTRAP):
+        if files.exists(str(path)):
+            files.rename(str(path), f"{path}.{unique_hex()}{STRAY_SUFFIX}")
+            files.sync_directory(str(root))
+
+
+def set_database_aside(path: Path, suffix: str) -> None:
+    """Rename a database that is closed, if it is there; one that was so named is replaced."""
+    for part in ("", "-wal", "-shm"):
+        file = Path(f"{path}{part}")
+        target = Path(f"{path}{suffix}{part}")
+        if file.exists():
+            file.replace(target)
+        else:
+            target.unlink(missing_ok=True)
+
+
+def _own_content(files: FileSystem, root: Path, problems: list[str]) -> Content | None:
+    """What Kohort's databases say, where both say the same."""
+    path, mirror = root / DATABASE, root / MIRROR_FILE_NAME
+    if not files.exists(str(path)):
+        problems.append(f"it is no data directory of Kohort: it has no {DATABASE}")
+        return None
+    try:
+        found = [_read(one) for one in (path, mirror) if files.exists(str(one))]
+    except (MetadataError, StorageError) as error:
+        problems.append(f"{error}: start Kohort once more, which repairs it")
+        return None
+    if any(one != found[0] for one in found):
+        problems.append("the two databases differ: start Kohort once more, which repairs it")
+        return None
+    if CLUSTER_ID not in found[0].properties:
+        problems.append("no broker has ever been started with it")
+        return None
+    return found[0]
+
+
+def _read(path: Path) -> Content:
+    database = MetadataDatabase(path)
+    try:
+        return database.read()
+    finally:
+        database.close()

@@ -1,0 +1,47 @@
+"""meta.properties: whose a directory is, and that Kafka has it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final, NamedTuple
+
+from kohort.broker.storage.layout import KAFKA_FILE
+from kohort.properties import parse_properties
+
+_VERSION: Final = "1"
+
+
+class MetaProperties(NamedTuple):
+    """What the file says."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None
+    """16 bytes; None before Kafka 3.7."""
+
+
+def encode_id(value: bytes) -> str:
+    """16 bytes as Kafka writes them."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """The content of the file."""
+    lines = [f"version={_VERSION}", f"cluster.id={meta.cluster_id}", f"node.id={meta.node_id}"]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={encode_id(meta.directory_id)}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def parse_meta_properties(text: str) -> MetaProperties:
+    """What a file says. Raises ValueError for one that no KRaft node has."""
+    found = {one.name: one.value for one in parse_properties(text)}
+    version = found.get("version")
+    if version != _VERSION:
+        raise ValueError(f"{KAFKA_FILE} of version {version}; KRaft has version {_VERSION}")
+    for name in ("cluster.id", "node.id"):
+        if name not in found:
+            raise ValueError(f"{KAFKA_FILE} without {name}")
+    directory_id = found.get("directory.id")
+    decoded = None if directory_id is None else base64.urlsafe_b64decode(directory_id + "==")
+    return MetaProperties(found["cluster.id"], int(found["node.id"]), decoded)

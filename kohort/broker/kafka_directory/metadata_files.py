@@ -1,0 +1,90 @@
+"""The directory of `__cluster_metadata-0`: snapshots and segments. Blocking code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.kafka_directory.frames import MetadataReader, encode_snapshot
+from kohort.broker.kafka_directory.image import ClusterImage, MetadataRecord, Replay
+from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
+from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.layout import LOG_SUFFIX, offset_in, partition_directory
+from kohort.broker.topics.names import CLUSTER_METADATA
+from kohort.protocol.errors import DecodeError
+
+DIRECTORY: Final = partition_directory(CLUSTER_METADATA, 0)
+FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
+"""What a new cluster begins with: the controller writes its records into the log once."""
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+"""The same as `kafka-storage format` made it before KIP-1170, beside the directory. Later releases
+read it as well, where the log is empty."""
+
+_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class MetadataUnreadableError(Exception):
+    """The log of the controllers cannot be read; the text says where."""
+
+
+def write_first_snapshot(
+    files: FileSystem,
+    root: Path,
+    records: Iterable[MetadataRecord],
+    *,
+    now_ms: int,
+    release: Release = KAFKA_4_4,
+) -> None:
+    """Make the directory of a cluster that was never started. Raises OSError."""
+    directory = root / DIRECTORY
+    files.make_directory(str(directory))
+    content = b"".join(encode_snapshot(records, now_ms=now_ms, release=release))
+    path = root / BOOTSTRAP if release.begins_with_file else directory / FIRST_SNAPSHOT
+    replace_file(files, str(path), content)
+    files.sync_directory(str(directory))
+    files.sync_directory(str(root))
+
+
+def read_image(directory: Path) -> tuple[ClusterImage, bool]:
+    """What the newest snapshot and the log after it say; and whether there were delegation tokens.
+
+    To be called while no controller runs. Raises OSError, MetadataUnreadableError.
+    """
+    reader, replay = MetadataReader(), Replay()
+    path = directory
+    try:
+        start = 0
+        snapshots = sorted(
+            (int(found[1]), int(found[2]), one)
+            for one in directory.iterdir()
+            if (found := _SNAPSHOT.fullmatch(one.name))
+        )
+        if not any(directory.iterdir()) and (directory.parent / BOOTSTRAP).exists():
+            # No Kafka has started on it yet.
+            snapshots = [(0, 0, directory.parent / BOOTSTRAP)]
+        if snapshots:
+            start, _, path = snapshots[-1]
+            _replay(reader, replay, path)
+            if not reader.is_whole:
+                raise DecodeError("a snapshot without an end")
+        for base_offset, path in _segments(directory):
+            if base_offset > start and not snapshots and base_offset != 0:
+                raise DecodeError("the log does not begin at 0, and there is no snapshot")
+            _replay(reader, replay, path, from_offset=start)
+    except (DecodeError, ValueError) as error:
+        raise MetadataUnreadableError(f"{path}: {error}") from error
+    return replay.image, reader.has_tokens
+
+
+def _replay(reader: MetadataReader, replay: Replay, path: Path, *, from_offset: int = 0) -> None:
+    for record in reader.read(path.read_bytes(), from_offset=from_offset):
+        replay.apply(record)
+
+
+def _segments(directory: Path) -> list[tuple[int, Path]]:
+    """Base offset and path of each, in order."""
+    found = [(offset_in(one.name, LOG_SUFFIX), one) for one in directory.iterdir()]
+    return sorted((base, one) for base, one in found if base is not None)

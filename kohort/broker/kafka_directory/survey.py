@@ -1,0 +1,155 @@
+"""What lies in a data directory, before it changes hands: what both directions look at.
+
+Both brokers believe a partition's directory by the topic id in it, and set aside what is not of the
+topic that they know by that name. So ids are looked at first, while nothing has been changed.
+Blocking code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.kafka_directory.metadata_files import DIRECTORY
+from kohort.broker.storage.checkpoints.checked_file import CHECKSUM_SUFFIX
+from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
+from kohort.broker.storage.checkpoints.offset_checkpoint import (
+    LOG_SIZE_FILE,
+    LOG_START_OFFSET_COPY,
+    NEWEST_EPOCH_FILE,
+)
+from kohort.broker.storage.checkpoints.partition_metadata import (
+    FILE_NAME,
+    parse_topic_id,
+    write_topic_id,
+)
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import FileSystem, read_file
+from kohort.broker.storage.layout import (
+    is_deleted_directory,
+    parse_partition_directory,
+)
+from kohort.broker.topics.directories import STRAY_SUFFIX
+
+Tell = Callable[[str, int, int], None]
+"""(What is done, how many are done, of how many): progress, for people."""
+
+_OTHER_DIRECTORIES: Final = {"remote-log-index-cache"}
+"""Kafka's own, beside those of partitions."""
+_FUTURE_SUFFIX: Final = "-future"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a plan has found."""
+
+    problems: list[str] = field(default_factory=list)
+    """Each keeps the directory from changing hands."""
+    left: list[str] = field(default_factory=list)
+    """What would be left behind."""
+    notes: list[str] = field(default_factory=list)
+    """What happens besides."""
+
+
+@dataclass(slots=True)
+class Directories:
+    """The directories of the partitions."""
+
+    there: set[tuple[str, int]] = field(default_factory=set)
+    """(Topic, partition) of those that exist and are theirs."""
+    without_id: list[tuple[Path, bytes]] = field(default_factory=list)
+    """With the id that has to be noted in them: Kafka sets aside what has none."""
+
+
+def survey(
+    files: FileSystem,
+    root: Path,
+    topics: Mapping[str, tuple[bytes, int]],
+    findings: Findings,
+    tell: Tell,
+) -> Directories:
+    """Look at all directories. Raises OSError.
+
+    Args:
+        topics: id and number of partitions by name.
+    """
+    if not files.exists(str(root / CLEAN_MARK)):
+        findings.problems.append(
+            "it was not stopped cleanly: start its broker once more, and stop it with SIGTERM"
+        )
+    found = Directories()
+    strays = []
+    names = sorted(one.name for one in files.entries(str(root)) if one.is_directory)
+    for number, name in enumerate(names):
+        tell("looking at directories", number, len(names))
+        parsed = parse_partition_directory(name)
+        if name.startswith(DIRECTORY) or is_deleted_directory(name):
+            continue
+        if parsed is None:
+            if name not in _OTHER_DIRECTORIES and not name.endswith((STRAY_SUFFIX, _FUTURE_SUFFIX)):
+                findings.problems.append(
+                    f"{root / name} is no partition's: Kafka does not start beside it; move it away"
+                )
+            continue
+        topic_id, count = topics.get(parsed[0], (b"", 0))
+        if parsed[1] >= count:
+            strays.append(name)
+            continue
+        noted = _topic_id(files, root / name)
+        if noted is None:
+            found.without_id.append((root / name, topic_id))
+        elif noted != topic_id:
+            findings.problems.append(
+                f"{root / name} belongs to another topic of that name: move it away"
+            )
+            continue
+        found.there.add(parsed)
+    if strays:
+        findings.notes.append(f"directories of no topic, left alone: {shown(strays)}")
+    return found
+
+
+def note_ids(files: FileSystem, directories: Directories) -> None:
+    """Write the topic's id into each directory that lacks it. Raises OSError."""
+    for directory, topic_id in directories.without_id:
+        write_topic_id(files, str(directory), topic_id, sync=True)
+
+
+def remove_own_notes(root: Path, tell: Tell) -> None:
+    """Remove what Kohort keeps beside Kafka's files: checksums, sizes, copies. Raises OSError.
+
+    All of it can be made again, and nothing of it is true any more when Kafka has written.
+    """
+    for name in (LOG_SIZE_FILE, NEWEST_EPOCH_FILE, LOG_START_OFFSET_COPY):
+        (root / name).unlink(missing_ok=True)
+    with os.scandir(root) as entries:
+        places = [root, *(Path(one) for one in entries if one.is_dir(follow_symlinks=False))]
+    for number, place in enumerate(places):
+        tell("removing checksums", number, len(places))
+        with os.scandir(place) as entries:
+            stale = [one.path for one in entries if one.name.endswith(CHECKSUM_SUFFIX)]
+        for path in stale:
+            Path(path).unlink()
+
+
+def shown(names: Iterable[str], most: int = 5) -> str:
+    """Some names, and how many more there are."""
+    ordered = sorted(names)
+    more = len(ordered) - most
+    return ", ".join(ordered[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _topic_id(files: FileSystem, directory: Path) -> bytes | None:
+    """The id noted there; None if there is none that can be read.
+
+    Without a look at the checksum, which is stale where Kafka has replaced the file: an id that is
+    damaged is another topic's, and that keeps the directory from changing hands.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    try:
+        return parse_topic_id(read_file(files, path), path) if files.exists(path) else None
+    except CorruptFileError:
+        return None
