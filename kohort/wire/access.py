@@ -1,6 +1,7 @@
 """What can be asked and changed about access rules over Kafka's own protocol (KIP-140, KIP-290)."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from kohort.broker.core.security.acls import Rule, RuleFilter, rule_of
 from kohort.protocol.messages.create_acls import (
@@ -16,6 +17,8 @@ from kohort.protocol.messages.delete_acls import (
 from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kohort.wire.cluster import Cluster, RefusedError
 
+_WHAT: Final = "the access rules"
+
 
 def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
     """The rules that a filter finds. Raises RefusedError, DisconnectedError."""
@@ -30,7 +33,7 @@ def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
     )
     answer: DescribeAclsResponse = cluster.ask(cluster.controller(), request)
     if answer.error_code:
-        raise _refused(answer.error_code, answer.error_message)
+        raise RefusedError(answer.error_code, _WHAT, answer.error_message)
     return [
         rule_of(
             resource.resource_type,
@@ -64,7 +67,7 @@ def add_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
     answer: CreateAclsResponse = cluster.ask(cluster.controller(), request)
     for one in answer.results:
         if one.error_code:
-            raise _refused(one.error_code, one.error_message)
+            raise RefusedError(one.error_code, _WHAT, one.error_message)
 
 
 def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
@@ -85,8 +88,4 @@ def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
     answer: DeleteAclsResponse = cluster.ask(cluster.controller(), request)
     for one in answer.filter_results:
         if one.error_code:
-            raise _refused(one.error_code, one.error_message)
-
-
-def _refused(code: int, text: str | None) -> RefusedError:
-    return RefusedError(code, f"the access rules ({text})" if text else "the access rules")
+            raise RefusedError(one.error_code, _WHAT, one.error_message)

@@ -55,9 +55,11 @@ _LOOKED_AFTER: Final = {
 class RefusedError(Exception):
     """A broker has answered with an error; the text says to what."""
 
-    def __init__(self, error: int, what: str) -> None:
+    def __init__(self, error: int, what: str, message: str | None = None) -> None:
+        """Say what was asked, and why it is refused in the broker's own words if it has any."""
         self.error = error
-        super().__init__(f"{what}: {error_name(error)}")
+        why = f" ({message.rstrip('.')})" if message else ""
+        super().__init__(f"{what}{why}: {error_name(error)}")
 
 
 def error_name(error: int) -> str:
@@ -145,10 +147,7 @@ class Cluster:
     def controller(self) -> BlockingConnection:
         """The broker that changes topics; in a cluster of several, any that passes it on."""
         answer = self.metadata([])
-        for broker in answer.brokers:
-            if broker.node_id == answer.controller_id:
-                return self.connection(broker.host, broker.port)
-        return self._any()
+        return self.broker(answer, answer.controller_id) or self._any()
 
     def coordinator(self, key: str, kind: CoordinatorKind) -> BlockingConnection:
         """The broker that looks after a group, or after a transactional id.
@@ -176,10 +175,10 @@ class Cluster:
         found = [one for one in answer.topics[0].partitions if one.partition_index == partition]
         if not found:
             return None
-        if found[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE:
-            raise RefusedError(found[0].error_code, f"{topic}-{partition} has no leader")
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        return self.connection(*addresses[found[0].leader_id])
+        leader = self.broker(answer, found[0].leader_id)
+        if leader is None:
+            raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+        return leader
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, in the end: coordinators may need a moment to find their feet."""
@@ -205,6 +204,16 @@ class Cluster:
             except DisconnectedError as error:
                 failures.append(str(error))
         raise DisconnectedError("; ".join(failures))
+
+    def broker(self, metadata: MetadataResponse, node_id: int) -> BlockingConnection | None:
+        """The broker of an id that an answer to Metadata names; None if it lists no such broker.
+
+        Raises DisconnectedError, AuthenticationError.
+        """
+        for broker in metadata.brokers:
+            if broker.node_id == node_id:
+                return self.connection(broker.host, broker.port)
+        return None
 
     def connection(self, host: str, port: int) -> BlockingConnection:
         """The one to this broker, a new one if the last is closed.

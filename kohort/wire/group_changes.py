@@ -32,7 +32,7 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
         answer: DeleteGroupsResponse = cluster.ask(coordinator, request)
         result = answer.results[0]
         if result.error_code:
-            raise RefusedError(result.error_code, result.error_message or f"group {group_id!r}")
+            raise RefusedError(result.error_code, f"group {group_id!r}", result.error_message)
 
     cluster.patiently(ask)
 

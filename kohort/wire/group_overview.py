@@ -18,9 +18,15 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from kohort.wire.cluster import Cluster
-from kohort.wire.groups import GROUPS_SINCE, OFFSET_FETCH_MAX, committed_offsets, groups_of
+from kohort.wire.groups import (
+    GROUPS_SINCE,
+    OFFSET_FETCH_MAX,
+    committed_offsets,
+    groups_of,
+    offsets_in,
+)
 from kohort.wire.history import rebalances_since
-from kohort.wire.offsets import END, TopicPartition, find_offsets
+from kohort.wire.offsets import END, TopicPartition, known_offsets
 
 T = TypeVar("T")
 
@@ -85,22 +91,14 @@ def _offsets(
         broker, OffsetFetchRequest(groups=asked), at_most=version
     )
     return {
-        group.group_id: {
-            (topic.name, one.partition_index): one.committed_offset
-            for topic in group.topics
-            for one in topic.partitions
-            if one.committed_offset >= 0
-        }
-        for group in answer.groups
-        if not group.error_code
+        group.group_id: offsets_in(group.topics) for group in answer.groups if not group.error_code
     }
 
 
 def _ends(cluster: Cluster, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
     ends: dict[TopicPartition, int] = {}
     for some in _pieces(sorted(partitions), PARTITIONS_AT_ONCE):
-        found = find_offsets(cluster, dict.fromkeys(some, END))
-        ends |= {one: answer.offset for one, answer in found.items() if not answer.error}
+        ends |= known_offsets(cluster, dict.fromkeys(some, END))
     return ends
 
 

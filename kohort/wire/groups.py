@@ -1,11 +1,14 @@
 """What can be asked about consumer groups over Kafka's own protocol, of Kohort and of Kafka."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.codec import decode_versioned
 from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.protocol.messages import consumer_group_describe as new_groups
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -17,11 +20,14 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from kohort.wire.cluster import Cluster, CoordinatorKind, RefusedError
-from kohort.wire.offsets import END, TopicPartition, find_offsets
+from kohort.wire.offsets import END, TopicPartition, known_offsets
 
 CONSUMER: Final = "consumer"
+CLASSIC: Final = "classic"
 
 OFFSET_FETCH_MAX: Final = 9
 """From version 10 on topics are ids."""
@@ -68,6 +74,13 @@ class Group:
     coordinator: str
     members: list[Member]
     positions: list[Position]
+    epoch: int | None = None
+    """What the new protocol (KIP-848) has in the place of generations; None in classic groups."""
+
+    @property
+    def kind(self) -> str:
+        """Which protocol its members speak, as ListGroups says it."""
+        return CLASSIC if self.epoch is None else CONSUMER
 
 
 def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]:
@@ -90,12 +103,11 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
     """
     coordinator, described = _describe(cluster, group_id)
     if described is None:
-        return None
+        return _describe_new(cluster, group_id)
     members = [
         _member(member, is_consumer=described.protocol_type == CONSUMER)
         for member in described.members
     ]
-    assigned = {one for member in members for one in member.partitions or ()}
     return Group(
         group_id=group_id,
         state=described.group_state,
@@ -103,7 +115,57 @@ def describe_group(cluster: Cluster, group_id: str) -> Group | None:
         protocol=described.protocol_data,
         coordinator=str(coordinator.address),
         members=members,
-        positions=_positions(cluster, coordinator, group_id, assigned),
+        positions=_positions(cluster, coordinator, group_id, members),
+    )
+
+
+def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
+    """One group of the new protocol, None if there is none, or the broker knows of no such groups.
+
+    Raises RefusedError, DisconnectedError.
+    """
+
+    def ask() -> tuple[BlockingConnection, new_groups.DescribedGroup | None]:
+        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+        request = new_groups.ConsumerGroupDescribeRequest(group_ids=[group_id])
+        try:
+            answer: new_groups.ConsumerGroupDescribeResponse = cluster.ask(coordinator, request)
+        except UnsupportedVersionError:
+            return coordinator, None
+        described = answer.groups[0]
+        if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return coordinator, None
+        if described.error_code:
+            what = "the group cannot be described"
+            raise RefusedError(described.error_code, what, described.error_message)
+        return coordinator, described
+
+    coordinator, described = cluster.patiently(ask)
+    if described is None:
+        return None
+    members = [
+        Member(
+            member_id=one.member_id,
+            instance_id=one.instance_id,
+            client_id=one.client_id,
+            host=one.client_host.removeprefix("/"),
+            partitions=sorted(
+                (listed.topic_name, index)
+                for listed in one.assignment.topic_partitions
+                for index in listed.partitions
+            ),
+        )
+        for one in described.members
+    ]
+    return Group(
+        group_id=group_id,
+        state=described.group_state,
+        protocol_type=CONSUMER,
+        protocol=described.assignor_name,
+        coordinator=str(coordinator.address),
+        members=members,
+        positions=_positions(cluster, coordinator, group_id, members),
+        epoch=described.group_epoch,
     )
 
 
@@ -169,16 +231,29 @@ def partitions_in(assignment: bytes) -> list[TopicPartition] | None:
 
 
 def _positions(
-    cluster: Cluster, coordinator: BlockingConnection, group_id: str, assigned: set[TopicPartition]
+    cluster: Cluster, coordinator: BlockingConnection, group_id: str, members: list[Member]
 ) -> list[Position]:
+    """Positions in all partitions that a member has or that the group has committed."""
+    assigned = {one for member in members for one in member.partitions or ()}
     committed = cluster.patiently(lambda: _committed(cluster, coordinator, group_id))
     partitions = sorted(assigned | committed.keys())
-    found = find_offsets(cluster, dict.fromkeys(partitions, END))
-    ends = {one: answer.offset for one, answer in found.items() if not answer.error}
+    ends = known_offsets(cluster, dict.fromkeys(partitions, END))
     return [
         Position(topic, index, committed.get((topic, index)), ends.get((topic, index)))
         for topic, index in partitions
     ]
+
+
+def offsets_in(
+    topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics],
+) -> dict[TopicPartition, int]:
+    """The offsets that an answer to OffsetFetch has, without partitions that have none."""
+    return {
+        (topic.name, one.partition_index): one.committed_offset
+        for topic in topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
 
 
 def _committed(
@@ -194,19 +269,9 @@ def _committed(
         group = answer.groups[0]
         if group.error_code:
             raise RefusedError(group.error_code, what)
-        return {
-            (topic.name, one.partition_index): one.committed_offset
-            for topic in group.topics
-            for one in topic.partitions
-            if one.committed_offset >= 0
-        }
+        return offsets_in(group.topics)
     request = OffsetFetchRequest(group_id=group_id, topics=None)
     answer = cluster.ask(coordinator, request, at_most=version)
     if answer.error_code:
         raise RefusedError(answer.error_code, what)
-    return {
-        (topic.name, one.partition_index): one.committed_offset
-        for topic in answer.topics
-        for one in topic.partitions
-        if one.committed_offset >= 0
-    }
+    return offsets_in(answer.topics)

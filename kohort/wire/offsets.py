@@ -12,7 +12,7 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kohort.wire.cluster import Cluster
+from kohort.wire.cluster import Cluster, RefusedError
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -37,16 +37,16 @@ class FoundOffset:
 
 
 def find_offsets(
-    cluster: Cluster, times: Mapping[TopicPartition, int], *, is_committed: bool = False
+    cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
     """The first offset at or behind a time, in milliseconds or `START` or `END`, per partition.
 
     Partitions that do not exist are left out. Raises DisconnectedError.
 
     Args:
-        is_committed: the end is the last stable offset, as with read_committed.
+        committed_only: the end is the last stable offset, as with read_committed.
     """
-    level = _READ_COMMITTED if is_committed else _READ_UNCOMMITTED
+    level = _READ_COMMITTED if committed_only else _READ_UNCOMMITTED
     found: dict[TopicPartition, FoundOffset] = {}
     for leader, partitions in leaders_of(cluster, times).items():
         if leader is None:
@@ -57,6 +57,30 @@ def find_offsets(
     return found
 
 
+def known_offsets(
+    cluster: Cluster, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """`find_offsets` without the partitions that do not tell."""
+    found = find_offsets(cluster, times)
+    return {one: answer.offset for one, answer in found.items() if not answer.error}
+
+
+def told_offsets(
+    cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
+) -> dict[TopicPartition, int]:
+    """`find_offsets` where each partition that exists has to tell.
+
+    Raises:
+        RefusedError: one does not.
+        DisconnectedError
+    """
+    found = find_offsets(cluster, times, committed_only=committed_only)
+    for (topic, index), answer in found.items():
+        if answer.error:
+            raise RefusedError(answer.error, f"{topic}-{index} does not tell its offsets")
+    return {one: answer.offset for one, answer in found.items()}
+
+
 def leaders_of(
     cluster: Cluster, partitions: Mapping[TopicPartition, object]
 ) -> dict[BlockingConnection | None, list[TopicPartition]]:
@@ -65,17 +89,15 @@ def leaders_of(
     if not topics:
         return {}
     metadata = cluster.metadata(topics)
-    addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
-    by_leader: dict[int, list[TopicPartition]] = {}
+    by_id: dict[int, list[TopicPartition]] = {}
     for topic in metadata.topics:
         for one in topic.partitions:
             if topic.name is not None and (topic.name, one.partition_index) in partitions:
-                leader = one.leader_id if one.leader_id in addresses else -1
-                by_leader.setdefault(leader, []).append((topic.name, one.partition_index))
-    return {
-        cluster.connection(*addresses[leader]) if leader in addresses else None: sorted(led)
-        for leader, led in by_leader.items()
-    }
+                by_id.setdefault(one.leader_id, []).append((topic.name, one.partition_index))
+    found: dict[BlockingConnection | None, list[TopicPartition]] = {}
+    for node_id, led in by_id.items():
+        found.setdefault(cluster.broker(metadata, node_id), []).extend(led)
+    return {leader: sorted(led) for leader, led in found.items()}
 
 
 def _ask(

@@ -226,11 +226,9 @@ class Producer:
 
     def _refused(self, partition: int, answer: PartitionProduceResponse) -> RefusedError:
         what = f"{self._topic}-{partition} does not take a batch"
-        if answer.error_message:
-            what += f" ({answer.error_message})"
         if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE:
             what += "; max.message.bytes of the topic is the limit"
-        return RefusedError(answer.error_code, what)
+        return RefusedError(answer.error_code, what, answer.error_message)
 
     def _refresh(self) -> None:
         """Look for the leaders once more; where nobody answers they stay what they were."""
@@ -254,12 +252,9 @@ class Producer:
 
     def _leaders_now(self) -> tuple[dict[int, BlockingConnection | None], int]:
         answer = self._cluster.metadata([self._topic], creates=True)
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         described = answer.topics[0]
         leaders = {
-            one.partition_index: self._cluster.connection(*addresses[one.leader_id])
-            if one.leader_id in addresses
-            else None
+            one.partition_index: self._cluster.broker(answer, one.leader_id)
             for one in described.partitions
         }
         return leaders, described.error_code

@@ -55,5 +55,4 @@ def change_limits(
     answer: AlterClientQuotasResponse = cluster.ask(cluster.controller(), request)
     for one in answer.entries:
         if one.error_code:
-            why = f" ({one.error_message})" if one.error_message else ""
-            raise RefusedError(one.error_code, f"the limits{why}")
+            raise RefusedError(one.error_code, "the limits", one.error_message)

@@ -1,7 +1,7 @@
 """What can be asked and changed about topics over Kafka's own protocol, of Kohort and of Kafka."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,34 +22,20 @@ from kohort.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from kohort.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 from kohort.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from kohort.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from kohort.protocol.messages.metadata import MetadataResponseTopic
 from kohort.protocol.types import ZERO_UUID
 from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.offsets import END, START, FoundOffset, find_offsets
+from kohort.wire.configs import Kind, Operation, Resource, Source, alter, change, described
+from kohort.wire.offsets import END, START, known_offsets
 
 TIMEOUT_MS: Final = 30_000
 """How long a broker may take over a change before it answers."""
 
-_TOPIC: Final = 2
-_SET: Final = 0
-_DELETE: Final = 1
-_TOPIC_SOURCE: Final = 1
 _BY_STATE_SINCE: Final = 6
 """DeleteTopics before it takes names only."""
 
@@ -113,28 +99,20 @@ def describe_topic(cluster: Cluster, name: str) -> Topic | None:
     if described.error_code:
         raise RefusedError(described.error_code, f"the topic {name!r} cannot be described")
     indexes = [one.partition_index for one in described.partitions]
-    starts = find_offsets(cluster, {(name, index): START for index in indexes})
-    ends = find_offsets(cluster, {(name, index): END for index in indexes})
+    starts = known_offsets(cluster, {(name, index): START for index in indexes})
+    ends = known_offsets(cluster, {(name, index): END for index in indexes})
     offsets = {index: (starts.get((name, index)), ends.get((name, index))) for index in indexes}
     return _topic(described, offsets, _sizes(cluster, name, indexes))
 
 
 def topic_configs(cluster: Cluster, name: str) -> list[Config]:
     """All configs in force on a topic, by name. Raises RefusedError, DisconnectedError."""
-    asked = DescribeConfigsResource(
-        resource_type=_TOPIC, resource_name=name, configuration_keys=None
+    configs = described(
+        cluster, cluster.controller(), Resource(Kind.TOPIC, name), None, f"topic {name!r}"
     )
-    answer: DescribeConfigsResponse = cluster.ask(
-        cluster.controller(), DescribeConfigsRequest(resources=[asked])
-    )
-    result = answer.results[0]
-    if result.error_code:
-        raise RefusedError(result.error_code, _why(result.error_message, name))
     found = [
-        Config(
-            one.name, None if one.is_sensitive else one.value, one.config_source == _TOPIC_SOURCE
-        )
-        for one in result.configs
+        Config(one.name, None if one.is_sensitive else one.value, one.config_source == Source.TOPIC)
+        for one in configs
     ]
     return sorted(found, key=lambda one: one.name)
 
@@ -205,29 +183,20 @@ def alter_configs(
 
     Raises RefusedError, DisconnectedError.
     """
-    configs = [
-        AlterableConfig(name=key, config_operation=_SET, value=value)
-        for key, value in changed.items()
-    ]
-    configs += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in deleted]
-    resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=configs)
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=is_dry_run)
-    answer: IncrementalAlterConfigsResponse = cluster.ask(cluster.controller(), request)
-    _check(answer.responses[0].error_code, answer.responses[0].error_message, name)
+    changes = [change(key, Operation.SET, value) for key, value in changed.items()]
+    changes += [change(key, Operation.DELETE) for key in deleted]
+    topic = Resource(Kind.TOPIC, name)
+    alter(cluster, {topic: changes}, f"topic {name!r}", is_dry_run=is_dry_run)
 
 
 def _check(error: int, message: str | None, name: str) -> None:
     if error:
-        raise RefusedError(error, _why(message, name))
-
-
-def _why(message: str | None, name: str) -> str:
-    return f"topic {name!r}: {message}" if message else f"topic {name!r}"
+        raise RefusedError(error, f"topic {name!r}", message)
 
 
 def _topic(
     described: MetadataResponseTopic,
-    offsets: Mapping[int, Sequence[FoundOffset | None]],
+    offsets: Mapping[int, tuple[int | None, int | None]],
     sizes: Mapping[int, int],
 ) -> Topic:
     partitions = []
@@ -239,8 +208,8 @@ def _topic(
                 leader=one.leader_id if one.leader_id >= 0 else None,
                 replicas=list(one.replica_nodes),
                 in_sync=list(one.isr_nodes),
-                start=None if start is None or start.error else start.offset,
-                end=None if end is None or end.error else end.offset,
+                start=start,
+                end=end,
                 size_bytes=sizes.get(one.partition_index),
             )
         )

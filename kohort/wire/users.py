@@ -81,27 +81,25 @@ def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
 
 
 def set_password(cluster: Cluster, name: str, passwords: Iterable[Password]) -> None:
-    """Give a user these credentials in place of what it has. Raises as `list_users`."""
-    wanted = [
-        ScramCredentialUpsertion(
+    """Give a user these credentials in place of what it has, each by a request of its own: Kafka
+    refuses a request that names a user twice. Raises as `list_users`.
+    """
+    for one in passwords:
+        wanted = ScramCredentialUpsertion(
             name=name,
             mechanism=MECHANISMS[one.mechanism],
             iterations=one.iterations,
             salt=one.salt,
             salted_password=one.salted,
         )
-        for one in passwords
-    ]
-    _alter(cluster, AlterUserScramCredentialsRequest(deletions=[], upsertions=wanted))
+        _alter(cluster, AlterUserScramCredentialsRequest(deletions=[], upsertions=[wanted]))
 
 
 def remove_user(cluster: Cluster, user: User) -> None:
-    """Take all credentials of a user away. Raises as `list_users`."""
-    wanted = [
-        ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[mechanism])
-        for mechanism in user.iterations
-    ]
-    _alter(cluster, AlterUserScramCredentialsRequest(deletions=wanted, upsertions=[]))
+    """Take all credentials of a user away, each as above. Raises as `list_users`."""
+    for mechanism in user.iterations:
+        wanted = ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[mechanism])
+        _alter(cluster, AlterUserScramCredentialsRequest(deletions=[wanted], upsertions=[]))
 
 
 def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
@@ -114,5 +112,4 @@ def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
 def _refused(
     result: AlterUserScramCredentialsResult | DescribeUserScramCredentialsResult,
 ) -> RefusedError:
-    why = f" ({result.error_message})" if result.error_message else ""
-    return RefusedError(result.error_code, f"the user {result.user!r}{why}")
+    return RefusedError(result.error_code, f"the user {result.user!r}", result.error_message)

@@ -26,19 +26,27 @@ class AccessSettings(Settings):
     authorizer_class_name: String = setting(
         "",
         one_of=AUTHORIZERS,
-        doc="Empty: everybody may do everything. Either of the others: only what the rules allow "
-        "that kafka-acls.sh or `kohort acl` make. Both names mean the same.",
+        doc="Empty: all operations are allowed. Either of the other values: only operations "
+        "that rules allow; kafka-acls.sh or `kohort acl` create them. Both names mean "
+        "the same.",
     )
     super_users: Password = setting(
         "",
         check=super_users_problem,
-        doc="Principals that may do everything, before any rule, separated by semicolons: "
-        "`User:admin;User:CN=ops,OU=it`.",
+        doc="Principals that may do everything, regardless of rules, separated by "
+        "semicolons: `User:admin;User:CN=ops,OU=it`.",
     )
     allow_everyone_if_no_acl_found: Boolean = setting(
         False,
-        doc="Whether everybody may do with a resource what they like for as long as no rule's "
-        "pattern matches its name, not even a rule about somebody else.",
+        doc="Whether all operations on a resource are allowed while no rule matches its "
+        "name, for any principal.",
+    )
+    kohort_access_loss_confirmed: String = setting(
+        "",
+        dynamic=True,
+        doc="After a loss of access rules, only super users have access. An administrator "
+        "confirms the loss by setting its name, which the log shows; then the remaining "
+        "rules apply again.",
     )
 
 
@@ -46,8 +54,17 @@ class QuotaSettings(Settings):
     """Quotas."""
 
     quota_window_num: Int = setting(
-        11, at_least=1, doc="Samples that are kept of what a client has used lately."
+        11, at_least=1, doc="Number of samples of a client's recent usage."
     )
     quota_window_size_seconds: Int = setting(
-        1, at_least=1, doc="Seconds that each of these samples is of."
+        1, at_least=1, doc="Length of each of these samples in seconds."
+    )
+    controller_quota_window_num: Int = setting(
+        11,
+        at_least=1,
+        doc="Number of windows for which a client can save up `controller_mutation_rate` "
+        "and use it at once.",
+    )
+    controller_quota_window_size_seconds: Int = setting(
+        1, at_least=1, doc="Length of each of these windows in seconds."
     )

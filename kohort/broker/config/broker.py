@@ -28,10 +28,10 @@ class IdentitySettings(Settings):
 
     node_id: Int = setting(1, at_least=0, doc="Id of this broker, as clients see it.")
     broker_id: Int = setting(
-        -1, doc="Older name of `node.id`; when both are set they must be equal. -1 is unset."
+        -1, doc="Older name of `node.id`; if both are set they must be equal. -1 means unset."
     )
     broker_rack: String | None = setting(
-        None, doc="Rack of this broker, as told to clients in Metadata."
+        None, doc="Rack of this broker, which clients get in Metadata."
     )
 
 

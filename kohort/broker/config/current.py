@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.config.broker import BrokerConfig, problems
-from kohort.broker.config.listeners import PREFIX, of_listener, own_problems, own_setting
+from kohort.broker.config.listeners import (
+    PER_BROKER,
+    PREFIX,
+    of_listener,
+    own_problems,
+    own_setting,
+)
 from kohort.broker.config.load import LoadedConfig
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Setting, Value, settings_of
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
@@ -23,6 +29,13 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
 
 SET_FOR_ALL: Final = ("min.insync.replicas",)
 """Always set for all brokers, as by Kafka 4 (KIP-966): first to what was given at the start."""
+
+KEPT: Final = ("kohort_users_disabled", "kohort_users_disconnected")
+"""Attributes that count even where others that are set at run time are wrong: nobody is to come
+back in by somebody else's mistake."""
+
+OwnCheck: TypeAlias = Callable[[BrokerConfig, Mapping[str, str]], None]
+"""Told what would count, and settings of single listeners as texts by their full names."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +93,7 @@ class CurrentConfig:
         self.config = self._combined(self._for_this, self._for_all)
         """The values; a new object after every change."""
         self._listeners: list[Callable[[], None]] = []
-        self._own_checks: list[Callable[[Mapping[str, str]], None]] = []
+        self._own_checks: list[OwnCheck] = []
 
     @property
     def broker(self) -> str:
@@ -95,13 +108,15 @@ class CurrentConfig:
         """Raise ValueError if these cannot be what is set for this broker's id, or for all."""
         config = self._candidate(broker, configs, strict=True)
         own = self._own(configs if broker else self._for_this)
-        if own == self.own:
+        before = [self.value_of(name) for name in PER_BROKER]
+        after = [getattr(config, BROKER_SETTINGS[name].attribute) for name in PER_BROKER]
+        if own == self.own and before == after:
             return
         wrong = own_problems(config, own)
         if wrong:
             raise ValueError("; ".join(wrong))
         for check in self._own_checks:
-            check(own)
+            check(config, own)
 
     def replace(self, broker: str, configs: Mapping[str, str]) -> None:
         """These are what is set from now on; they have been checked."""
@@ -124,7 +139,7 @@ class CurrentConfig:
         """What holds now for a listener, or for one mechanism of it; or would hold with `own`."""
         return of_listener(self.config, self.own if own is None else own, listener, mechanism)
 
-    def add_own_check(self, check: Callable[[Mapping[str, str]], None]) -> None:
+    def add_own_check(self, check: OwnCheck) -> None:
         """Have `check` raise ValueError for settings of listeners that cannot be what counts."""
         self._own_checks.append(check)
 
@@ -180,7 +195,8 @@ class CurrentConfig:
         if strict:
             raise ValueError("; ".join(wrong))
         logger.warning("what was set at run time is not used: %s", "; ".join(wrong))
-        return self.loaded.config
+        kept = {name: values[name] for name in KEPT if name in values}
+        return dataclasses.replace(self.loaded.config, **kept)  # type: ignore[arg-type]
 
     def describe_broker(self) -> Iterator[ConfigEntry]:
         """Every setting of this broker that is not internal, those without effect included."""

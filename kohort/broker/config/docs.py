@@ -17,8 +17,8 @@ _HEAD: Final = """\
 
 # Configuration
 
-Every setting has the name it has in Apache Kafka; those that Kafka has not begin with `kohort.`.
-A setting is taken from the first of these that gives it:
+Settings have the same names as in Apache Kafka; settings that Kafka does not have begin with
+`kohort.`. The value comes from the first of these sources that contains the setting:
 
 1. `--override name=value` on the command line, which may be repeated;
 2. an environment variable;
@@ -28,38 +28,38 @@ A setting is taken from the first of these that gives it:
 Environment variables follow the rule of Kafka's container image: `KAFKA_` and the name in upper
 case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.partitions` is
 `KAFKA_NUM_PARTITIONS`. Our own settings begin with `KOHORT_`: `kohort.metrics.port` is
-`KOHORT_METRICS_PORT`. A variable that begins so and resembles no setting is taken to be that of
-another program and named in a warning; one that is nearly a setting stops the start, with the name
-that may be meant. What Kubernetes tells containers of a Service called `kohort` or `kafka`
-(`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) is skipped.
+`KOHORT_METRICS_PORT`. A variable with one of these prefixes that resembles no setting is assumed to
+belong to another program, and a warning names it. A variable that nearly matches a setting stops
+the start with a message that suggests the name. The variables that Kubernetes sets for a Service
+called `kohort` or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
 
-A name that does not exist, or a value out of range, stops the start with a message that says where
-it was given and what is allowed. Settings of Kafka that change nothing here are accepted and named
-once in the log at start; the last section lists them.
+An unknown name, or a value out of range, stops the start with a message that says where it was set
+and what is allowed. Settings of Kafka that have no effect here are accepted and named once in the
+log at start; the last section lists them.
 
 Settings marked *at run time* can also be changed while the broker runs, for this broker or as the
-default of all, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`), and hold
-from then on without a restart. As in Kafka 4, `min.insync.replicas` is always set as the default of
-all: to what was given at the start, until it is changed.
+default of all brokers, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`); the
+change takes effect without a restart. As in Kafka 4, `min.insync.replicas` always exists as a
+default of all brokers: with the value from the start, until it is changed.
 """
 
 _TOPIC_HEAD: Final = """\
 ## Topic configs
 
-All topic configs of Kafka 4.4. They are set when a topic is created or with
-IncrementalAlterConfigs (`kafka-configs.sh --entity-type topics`); a topic on which one is not set
-has the value of the broker setting in the second column, whose default is shown. Both tables
-together are what DescribeConfigs answers.
+These are all topic configs of Kafka 4.4. They are set when a topic is created, or with
+IncrementalAlterConfigs (`kafka-configs.sh --entity-type topics`). If a topic does not set one, the
+broker setting in the second column applies, whose default is shown. DescribeConfigs returns both
+tables together.
 """
 
 _IGNORED_HEAD: Final = """\
 ## Accepted and ignored
 
-A `server.properties` made for Kafka can be used as it is: these settings are accepted and change
-nothing. DescribeConfigs describes those that Kafka describes, with Kafka's type and default, and
-those with an asterisk can be set at run time as well: they are checked as Kafka checks them,
-stored, described, and change nothing. Where to ignore a setting would be to promise what is not
-kept, it is refused:
+A `server.properties` made for Kafka can be used unchanged: these settings are accepted and have no
+effect. DescribeConfigs describes those that Kafka describes, with Kafka's type and default.
+Settings with an asterisk can also be set at run time: they are validated as in Kafka, stored and
+described, and have no effect. A setting is rejected instead if ignoring it would break a promise,
+such as `remote.storage.enable=true`.
 """
 
 

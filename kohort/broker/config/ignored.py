@@ -129,14 +129,14 @@ _BY_REASON: Final = {
         group.consumer.session.timeout.ms INT 45000
         group.coordinator.rebalance.protocols LIST classic,consumer,streams
     """,
-    "One broker asks nobody about transactions, and replicates nothing.": """
+    "Verification between brokers and replication of transactions: there is one broker.": """
         add.partitions.to.txn.retry.backoff.max.ms INT 100
         add.partitions.to.txn.retry.backoff.ms INT 20
         transaction.state.log.load.buffer.size INT 5242880
         transaction.state.log.min.isr INT 2
         transaction.state.log.replication.factor SHORT 3
     """,
-    "Kerberos, delegation tokens, Java classes, and what clients among brokers would need.": """
+    "Kerberos, delegation tokens, Java classes, and security of connections between brokers.": """
         delegation.token.expiry.check.interval.ms LONG 3600000
         delegation.token.expiry.time.ms LONG 86400000
         delegation.token.max.lifetime.ms LONG 604800000
@@ -196,13 +196,10 @@ _BY_REASON: Final = {
         ssl.secure.random.implementation STRING null dynamic per-broker
         ssl.trustmanager.algorithm STRING PKIX dynamic per-broker
     """,
-    "Quotas of replication, of connections in time and of changes to topics: not kept.": """
+    "Replication quotas: there is no replication.": """
         alter.log.dirs.replication.quota.window.num INT 11
         alter.log.dirs.replication.quota.window.size.seconds INT 1
         client.quota.callback.class CLASS null
-        controller.quota.window.num INT 11
-        controller.quota.window.size.seconds INT 1
-        max.connection.creation.rate INT 2147483647 >=0 dynamic
         replication.quota.window.num INT 11
         replication.quota.window.size.seconds INT 1
     """,
@@ -262,7 +259,7 @@ _BY_REASON: Final = {
         unstable.api.versions.enable
         unstable.feature.versions.enable
     """,
-    "How Kafka loads and writes its coordinator topics; ours need no such knobs.": """
+    "Kafka's loading and writing of its coordinator topics; ours need no such settings.": """
         group.coordinator.append.linger.ms INT -1
         group.coordinator.background.threads INT 2
         group.coordinator.cached.buffer.max.bytes INT 1048588 >=524288 dynamic
@@ -299,7 +296,7 @@ _BY_REASON: Final = {
         queued.max.requests INT 500
         request.timeout.ms INT 30000
     """,
-    "Ended with Kafka 4.0.": """
+    "Removed in Kafka 4.0.": """
         advertised.host.name
         advertised.port
         inter.broker.protocol.version
@@ -332,7 +329,7 @@ IGNORED_PREFIXES: Final = {
     "config.providers.": "Java metrics and plug-ins.",
     "rlmm.config.": "Tiered storage, which is not supported.",
     "rsm.config.": "Tiered storage, which is not supported.",
-    "zookeeper.ssl.": "Ended with Kafka 4.0.",
+    "zookeeper.ssl.": "Removed in Kafka 4.0.",
 }
 """Families of settings whose names are not fixed."""
 

@@ -34,6 +34,10 @@ PER_LISTENER: Final = frozenset(
 )
 """Changed while the broker runs for one listener each, never for all."""
 
+PER_BROKER: Final = ("ssl.client.auth", "sasl.jaas.config")
+"""Changed while the broker runs for one broker, never for all: for those of its listeners that have
+no such setting of their own."""
+
 CONVERSION: Final = (
     "keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12, and "
     "then openssl pkcs12 -in NEW.p12 -nodes -out NEW.pem"
@@ -124,7 +128,18 @@ def own_problems(config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
                 endpoint.listener,
                 config.protocol_of(endpoint.listener),
             )
+        if uses_tls_for_http(own):
+            found += tls_problems(of_listener(config, own, HTTP), HTTP)
     return found
+
+
+def uses_tls_for_http(own: Mapping[str, str]) -> bool:
+    """Whether the HTTP port has settings of TLS, which it has for itself alone."""
+    return any(
+        known.listener == HTTP and known.setting.name.startswith("ssl.")
+        for known in map(own_setting, own)
+        if known is not None
+    )
 
 
 def listener_problems(config: BrokerConfig, listener: str, protocol: str) -> Iterable[str]:

@@ -32,10 +32,14 @@ _OF_THE_PIPELINE = frozenset(
     f"KOHORT_{name}"
     for name in (
         "BOOTSTRAP_SERVER",
+        "CATALOG",
+        "FORMAT",
         "IVY_SETTINGS",
         "JARS",
         "KAFKA_CONFIG",
         "LAKE",
+        "REGISTRY",
+        "REGISTRY_USER",
         "SPARK_LOG_LEVEL",
         "SPARK_MASTER",
     )

@@ -15,15 +15,15 @@ class NetworkSettings(Settings):
     listeners: List = setting(
         ("PLAINTEXT://localhost:9092",),
         check=endpoints_problem,
-        doc="Addresses to accept connections at, as NAME://host:port. An empty host is every "
-        "interface, port 0 any free port. Kafka's own default is every interface; as PLAINTEXT "
-        "asks nobody who he is, ours is this machine only.",
+        doc="Addresses to accept connections at, as NAME://host:port. An empty host means "
+        "every interface, port 0 any free port. Kafka's default is every interface; "
+        "because PLAINTEXT does not authenticate clients, ours is this machine only.",
     )
     advertised_listeners: List | None = setting(
         None,
         check=advertised_problem,
-        doc="Addresses that clients are told to connect to, by listener name. Unset: the address "
-        "of `listeners`, with this machine's name where that is every interface.",
+        doc="Addresses to which clients connect, by listener name. Unset: the address of "
+        "`listeners`, with this machine's name if that is every interface.",
     )
     listener_security_protocol_map: String = setting(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -33,8 +33,8 @@ class NetworkSettings(Settings):
     )
     controller_listener_names: List = setting(
         (),
-        doc="Listeners of this broker's file that are for a controller. There is none here, so "
-        "they are not opened.",
+        doc="Listeners in this broker's file that are for a controller. There is no "
+        "controller here, so they are not opened.",
     )
     socket_send_buffer_bytes: Int = setting(
         102_400,
@@ -42,28 +42,30 @@ class NetworkSettings(Settings):
         doc="SO_SNDBUF of client sockets; -1 leaves it to the operating system.",
     )
     socket_receive_buffer_bytes: Int = setting(
-        102_400,
+        -1,
         at_least=-1,
-        doc="SO_RCVBUF of client sockets; -1 leaves it to the operating system.",
+        doc="SO_RCVBUF of client sockets; -1 leaves it to the operating system, which "
+        "enlarges the buffers of busy connections. With Kafka's default, 102400, a "
+        "batch of 1 MB takes eight reads.",
     )
     socket_request_max_bytes: Int = setting(
         104_857_600,
         at_least=1,
-        doc="Largest request. A connection that announces more is closed.",
+        doc="Largest request. A connection that announces a larger one is closed.",
     )
     queued_max_request_bytes: Long = setting(
         268_435_456,
         at_least=-1,
-        doc="Bytes of all requests that are being received or wait for something. Beyond it one "
-        "connection at a time goes on receiving a large request; small ones are not held up, and "
-        "slow uploads that hold more than their share make room for others. -1, which is Kafka's "
-        "default, sets no limit.",
+        doc="Bytes of all requests that are being received or waiting. Beyond this limit, "
+        "only one connection at a time receives a large request; small requests are not "
+        "delayed, and slow uploads that hold more than their share are closed. -1, "
+        "Kafka's default, means no limit.",
     )
     socket_listen_backlog_size: Int = setting(
         1024,
         at_least=1,
-        doc="Connections that may wait to be accepted. Kafka's default of 50 costs a crowd of "
-        "clients that start together a second for the lost SYN.",
+        doc="Connections that may wait to be accepted. With Kafka's default of 50, many "
+        "clients that start together lose a second to dropped SYNs.",
     )
     max_connections: Int = setting(
         INT_MAX,
@@ -81,16 +83,25 @@ class NetworkSettings(Settings):
         "",
         check=ip_overrides_problem,
         dynamic=True,
-        doc="Limits of single addresses that replace `max.connections.per.ip`, as host:count "
-        "pairs.",
+        doc="Limits for individual addresses that replace `max.connections.per.ip`, as "
+        "host:count pairs.",
+    )
+    max_connection_creation_rate: Int = setting(
+        INT_MAX,
+        at_least=0,
+        dynamic=True,
+        doc="New connections per second, averaged like quotas. Beyond this rate, "
+        "connections wait to be accepted. The prefix `listener.name.<name>.` sets a "
+        "further limit for that listener.",
     )
     connections_max_idle_ms: Long = setting(
         600_000,
-        doc="A connection without a request for so long is closed; negative values turn this off.",
+        doc="A connection without a request for this time is closed; negative values turn "
+        "this off.",
     )
     fetch_max_bytes: Int = setting(
         57_671_680,
         at_least=1024,
-        doc="Largest answer to a fetch, whatever the client allows. One batch is always sent "
-        "whole.",
+        doc="Largest response to a fetch, whatever the client allows. One batch is always "
+        "sent whole.",
     )

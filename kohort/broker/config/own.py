@@ -1,6 +1,19 @@
 """Settings that Kafka has not: names begin with ``kohort.``."""
 
+from typing import Final
+
 from kohort.broker.config.settings import Int, List, Long, Settings, String, setting
+
+AUTHENTICATIONS: Final = ("none", "basic", "bearer")
+
+
+def authentication_problem(ways: tuple[str, ...]) -> str | None:
+    """What is wrong with the ways in which visitors of the HTTP port say who they are."""
+    if not ways or not set(ways) <= set(AUTHENTICATIONS):
+        return f"there are {', '.join(AUTHENTICATIONS)}"
+    if "none" in ways and len(ways) > 1:
+        return "none goes with no other"
+    return None
 
 
 class KohortSettings(Settings):
@@ -8,97 +21,120 @@ class KohortSettings(Settings):
 
     kohort_cluster_id: String | None = setting(
         None,
-        doc="Cluster id of a new data directory; unset: a random one. A data directory that has "
-        "another id is refused.",
+        doc="Cluster id of a new data directory; unset: a random one. The broker refuses a "
+        "data directory with another id.",
     )
     kohort_metrics_host: String = setting(
-        "localhost", doc="Address that /metrics is served at; empty for every interface."
+        "localhost", doc="Address at which /metrics is served; empty means every interface."
     )
     kohort_metrics_port: Int = setting(
         9308,
         at_least=-1,
         at_most=65_535,
-        doc="Port of /metrics; 0 takes any free port, -1 turns it off. Where it is not set and "
-        "9308 is taken, the first free one of the 19 above it, which the log names.",
+        doc="Port of /metrics; 0 takes any free port, -1 turns it off. If it is not set and "
+        "9308 is taken, the first free one of the next 19 ports is used and logged.",
+    )
+    kohort_console_host: String = setting(
+        "localhost", doc="Address at which the console is served; empty means every interface."
+    )
+    kohort_console_port: Int = setting(
+        9328,
+        at_least=-1,
+        at_most=65_535,
+        doc="Port of the console, the broker's pages for a browser; 0 takes any free port, "
+        "-1 turns it off. If it is not set and 9328 is taken, the first free one of the "
+        "next 19 ports is used and logged.",
     )
     kohort_http_hosts: List = setting(
         (),
-        doc="Names with a dot by which that port may be asked (the Host header), beside addresses, "
-        "names of this machine, and names that nobody can own, such as `.local` and `.svc`. Others "
-        "are refused, so that no web page reads it through its visitor's browser (DNS rebinding).",
+        doc="Additional names that requests to these two ports may have in their Host "
+        "header. Addresses, this machine's names, names without a dot, and names that "
+        "cannot be registered, such as `.local` and `.svc`, are always allowed. Other "
+        "names are refused, so that a web page cannot read these ports through its "
+        "visitor's browser (DNS rebinding).",
+    )
+    kohort_http_authentication: List = setting(
+        ("none",),
+        check=authentication_problem,
+        doc="How clients of these ports authenticate: `basic` (the users' passwords), "
+        "`bearer` (tokens, by `listener.name.http.sasl.oauthbearer.*`) or both; their "
+        "rights then decide what they see. `none` shows everything to all; with an "
+        "authorizer and an address that other machines can reach, it has to be set.",
     )
     kohort_metrics_partitions_max: Int = setting(
         10_000,
         at_least=0,
-        doc="Partitions with metrics of their own; whole topics beyond that are summed under the "
-        'label value "(other)".',
+        doc="Partitions with metrics of their own; topics beyond this limit are summed "
+        'under the label value "(other)".',
     )
     kohort_metrics_groups_max: Int = setting(
         1_000,
         at_least=0,
-        doc="Consumer groups with metrics of their own; those beyond are summed likewise.",
+        doc="Consumer groups with metrics of their own; groups beyond this limit are summed "
+        "in the same way.",
     )
     kohort_metrics_group_partitions_max: Int = setting(
         10_000,
         at_least=0,
-        doc="Committed offsets with metrics of their own, over all groups; whole groups beyond "
-        "that are summed likewise.",
+        doc="Committed offsets with metrics of their own, over all groups; groups beyond "
+        "this limit are summed in the same way.",
     )
     kohort_groups_max: Int = setting(
         200_000,
         at_least=1,
-        doc="Groups that may be there at once; a request that would make one more gets "
+        doc="Maximum number of groups; a request that would create another one gets "
         "COORDINATOR_NOT_AVAILABLE.",
     )
     kohort_group_metadata_bytes_max: Long = setting(
         128 << 20,
         at_least=1,
-        doc="What the members of one group may tell their assignors, all together, with the names "
-        "that they chose; one who would exceed it gets GROUP_MAX_SIZE_REACHED.",
+        doc="Total size of the assignor metadata and names of all members of one group; a "
+        "member that would exceed it gets GROUP_MAX_SIZE_REACHED.",
     )
     kohort_group_pending_ids_max: Int = setting(
         100_000,
         at_least=1,
-        doc="Member ids of one group that were handed out and are not used yet; beyond it the "
-        "oldest is forgotten, and its owner starts over.",
+        doc="Member ids of one group that were assigned and are not used yet; beyond this "
+        "limit the oldest is dropped, and its owner has to join anew.",
     )
     kohort_group_inbox_max: Int = setting(
         100_000,
         at_least=1,
-        doc="Requests of one group that may wait while what came before them is stored; more get "
-        "COORDINATOR_NOT_AVAILABLE.",
+        doc="Requests of one group that may wait while earlier ones are stored; further "
+        "requests get COORDINATOR_NOT_AVAILABLE.",
     )
     kohort_transactional_ids_max: Int = setting(
         100_000,
         at_least=1,
-        doc="Transactional ids that may be there at once; for one more, the one that was without a "
-        "transaction for longest is forgotten. Where none is, a new one gets "
+        doc="Maximum number of transactional ids; a new one evicts the id that has been "
+        "without a transaction for longest. If all have a transaction, the new one gets "
         "COORDINATOR_NOT_AVAILABLE.",
     )
     kohort_transaction_version: Int = setting(
         2,
         at_least=0,
         at_most=2,
-        doc="Level of the feature `transaction.version` that clients are told. Below 2 they use "
-        "the flow from before KIP-890; the broker serves either.",
+        doc="Level of the feature `transaction.version` that clients get. Below 2 they use "
+        "the flow before KIP-890; the broker supports both.",
     )
     kohort_rebalance_history_size: Int = setting(
         100,
         at_least=1,
         at_most=100_000,
-        doc="Rebalances, those that were avoided included, that are remembered of each group.",
+        doc="Number of rebalances, including avoided ones, that are remembered for each group.",
     )
     kohort_rebalance_history_memory_bytes: Long = setting(
         64 << 20,
         at_least=1 << 20,
-        doc="What they may take in memory over all groups; beyond it the oldest are forgotten of "
-        "groups that were removed, then of those that have been quiet for longest.",
+        doc="Memory for these records over all groups; beyond this limit, the oldest "
+        "records of deleted groups are dropped, then those of the groups that have been "
+        "quiet longest.",
     )
     kohort_rebalance_history_retention_ms: Long = setting(
         30 * 86_400_000,
         at_least=-1,
-        doc="retention.ms of __rebalance_history when it is created; so long the history of a "
-        "group that was removed stays, too.",
+        doc="retention.ms of __rebalance_history when it is created; the history of a "
+        "deleted group is kept for this time, too.",
     )
     kohort_rebalance_history_retention_bytes: Long = setting(
         256 << 20,
@@ -108,38 +144,39 @@ class KohortSettings(Settings):
     kohort_frame_timeout_ms: Int = setting(
         30_000,
         at_least=1,
-        doc="A connection that began a request and does not complete it for so long is closed.",
+        doc="A connection that does not complete a request within this time is closed.",
     )
     kohort_validate_records: String = setting(
         "framing",
         one_of=("header", "framing", "full"),
-        doc="How far produced batches are checked beyond header and CRC. `framing`: compressed "
-        "ones inflate, the first record parses, and the lengths of all fill the batch exactly; "
-        "`full`: every record parses, as in Kafka, at about ten times the cost; `header`: none. "
-        "Compacted topics are always checked in full.",
+        doc="How thoroughly produced batches are checked beyond header and CRC. `framing`: "
+        "compressed batches decompress, the first record parses, and the lengths of all "
+        "records fill the batch exactly; `full`: every record parses, as in Kafka, at "
+        "about ten times the cost; `header`: no further check. Compacted topics are "
+        "always checked in full.",
     )
     kohort_inflated_batch_bytes_max: Int = setting(
         64 << 20,
         at_least=1 << 20,
-        doc="What a compressed batch may inflate to when it is checked; more is refused with "
-        "INVALID_RECORD.",
+        doc="Decompressed size that a batch may have when it is checked; a larger batch is "
+        "refused with INVALID_RECORD.",
     )
     kohort_unsent_max_bytes: Long = setting(
         536_870_912,
         at_least=1,
-        doc="Bytes of all answers that clients do not take as fast as they asked for them. Beyond "
-        "it the connections that have been slow for longest are closed.",
+        doc="Bytes of all responses that clients have not received yet. Beyond this limit, "
+        "the connections that have been slow for longest are closed.",
     )
     kohort_max_partitions: Int = setting(
         20_000,
         at_least=1,
-        doc="Most partitions of all topics together, so that no client can fill the disk with "
-        "empty directories; more are refused with INVALID_PARTITIONS.",
+        doc="Maximum number of partitions of all topics, so that a client cannot fill the "
+        "disk with empty directories; more are refused with INVALID_PARTITIONS.",
     )
     kohort_shutdown_timeout_ms: Int = setting(
         10_000,
         at_least=1,
-        doc="How long requests that wait may take to complete when the broker is stopped.",
+        doc="How long waiting requests may take to complete when the broker stops.",
     )
     kohort_log_level: String = setting(
         "INFO",
@@ -149,6 +186,6 @@ class KohortSettings(Settings):
     kohort_log_format: String = setting(
         "text",
         one_of=("text", "json"),
-        doc="json: each message of the broker's log is a line with one object, which has time "
-        "(UTC), level, logger, message, and exception if there is one.",
+        doc="json: each message of the broker's log is one line with a JSON object, which "
+        "has time (UTC), level, logger, message, and, if there is one, exception.",
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from kohort.broker.config.broker import effective_ms
 from kohort.broker.config.current import BROKER_SETTINGS, SET_FOR_ALL, CurrentConfig, known_setting
-from kohort.broker.config.listeners import PER_LISTENER, PREFIX, own_setting
+from kohort.broker.config.listeners import PER_BROKER, PER_LISTENER, PREFIX, own_setting
 from kohort.broker.config.settings import Value
 from kohort.broker.config.unused import Rule, unused_settings
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -93,7 +93,9 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
             [
                 name
                 for name in changed
-                if rules.get(name) is Rule.PER_BROKER or name.startswith(PREFIX)
+                if rules.get(name) is Rule.PER_BROKER
+                or name in PER_BROKER
+                or name.startswith(PREFIX)
             ],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )

@@ -18,14 +18,14 @@ class TopicSettings(Settings):
 
     auto_create_topics_enable: Boolean = setting(
         True,
-        doc="Create a topic when a client asks for the metadata of one that does not exist and "
-        "allows it.",
+        doc="Create a topic when a client requests the metadata of one that does not exist "
+        "and allows its creation.",
     )
     delete_topic_enable: Boolean = setting(
-        True, doc="Whether topics can be deleted; otherwise TOPIC_DELETION_DISABLED is answered."
+        True, doc="Whether topics can be deleted; otherwise the answer is TOPIC_DELETION_DISABLED."
     )
     num_partitions: Int = setting(
-        1, at_least=1, doc="Partitions of a topic that is created without saying how many."
+        1, at_least=1, doc="Partitions of a topic that is created without a number of partitions."
     )
     default_replication_factor: Int = setting(
         1,
@@ -33,7 +33,9 @@ class TopicSettings(Settings):
         "be satisfied.",
     )
     max_request_partition_size_limit: Int = setting(
-        2000, at_least=1, doc="Most partitions in one answer to DescribeTopicPartitions."
+        2000,
+        at_least=1,
+        doc="Maximum number of partitions in one response to DescribeTopicPartitions.",
     )
 
 
@@ -42,7 +44,7 @@ class LogSettings(Settings):
 
     log_dirs: List | None = setting(
         None,
-        doc="The data directory; overrules `log.dir`. Several directories are not supported.",
+        doc="The data directory; overrides `log.dir`. Several directories are not supported.",
     )
     log_dir: List = setting(
         ("data",),
@@ -75,7 +77,7 @@ class LogSettings(Settings):
         None,
         dynamic=True,
         falls_back_to="log.retention.minutes",
-        doc="Default of the topic config retention.ms; -1 keeps records for ever.",
+        doc="Default of the topic config retention.ms; -1 keeps records forever.",
     )
     log_retention_minutes: Int | None = setting(
         None, falls_back_to="log.retention.hours", doc="As `log.retention.ms`, in minutes."
@@ -85,7 +87,7 @@ class LogSettings(Settings):
         -1, dynamic=True, doc="Default of the topic config retention.bytes; -1 is no limit."
     )
     log_retention_check_interval_ms: Long = setting(
-        300_000, at_least=1, doc="How often logs are looked through for segments to delete."
+        300_000, at_least=1, doc="How often logs are checked for segments to delete."
     )
     log_cleanup_policy: List = setting(
         ("delete",),
@@ -113,17 +115,17 @@ class LogSettings(Settings):
     )
     log_flush_scheduler_interval_ms: Long = setting(
         LONG_MAX,
-        doc="As `log.flush.interval.ms`. In Kafka also how often logs are looked through for one "
-        "to flush; here flush.ms alone decides.",
+        doc="Same as `log.flush.interval.ms`. In Kafka it is also the interval at which "
+        "logs are checked for a flush; here flush.ms alone decides.",
     )
     log_flush_offset_checkpoint_interval_ms: Int = setting(
         60_000,
         at_least=0,
-        doc="How often the offsets up to which logs are known to be on disk are written down: "
-        "what lies before them is not read again after a crash.",
+        doc="How often the recovery points are written to disk. Records before a log's "
+        "recovery point are not verified again after a crash.",
     )
     log_flush_start_offset_checkpoint_interval_ms: Int = setting(
-        60_000, at_least=0, doc="How often the offsets at which logs start are written down."
+        60_000, at_least=0, doc="How often the start offsets of logs are written to disk."
     )
     log_segment_delete_delay_ms: Long = setting(
         60_000, at_least=0, dynamic=True, doc="Default of the topic config file.delete.delay.ms."
@@ -238,13 +240,13 @@ class CleanerSettings(Settings):
 
     log_cleaner_enable: Boolean = setting(
         True,
-        doc="Whether compacted topics are compacted; without it they grow for ever.",
+        doc="Whether compacted topics are compacted; otherwise they grow without limit.",
     )
     log_cleaner_backoff_ms: Long = setting(
         15_000,
         at_least=0,
         dynamic=True,
-        doc="How long compaction rests when it finds nothing to do.",
+        doc="How long compaction pauses when it finds nothing to do.",
     )
     log_cleaner_dedupe_buffer_size: Long = setting(
         134_217_728,
@@ -286,7 +288,7 @@ class ProducerSettings(Settings):
         86_400_000,
         at_least=1,
         dynamic=True,
-        doc="What is known of a producer id is forgotten after so long without a batch from it.",
+        doc="The state of a producer id is deleted after this time without a batch from it.",
     )
     producer_id_expiration_check_interval_ms: Int = setting(
         600_000,

@@ -53,7 +53,7 @@ class TopicConfig(Settings):
         or_exactly=-1,
         falls_back_to="compression.gzip.level",
         honoured=False,
-        doc="Level of gzip where the broker compresses; it does not.",
+        doc="Level of gzip when the broker compresses, which it never does.",
     )
     compression_lz4_level: Int = setting(
         9,
@@ -61,15 +61,14 @@ class TopicConfig(Settings):
         at_most=17,
         falls_back_to="compression.lz4.level",
         honoured=False,
-        doc="Level of lz4 where the broker compresses; it does not.",
+        doc="Level of lz4 when the broker compresses, which it never does.",
     )
     compression_type: String = setting(
         "producer",
         one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         falls_back_to="compression.type",
         honoured=False,
-        doc="Codec that batches are stored with. They are stored as the producer sent them, "
-        "whatever is set here.",
+        doc="Codec of stored batches. Batches are always stored as the producer sent them.",
     )
     compression_zstd_level: Int = setting(
         3,
@@ -77,7 +76,7 @@ class TopicConfig(Settings):
         at_most=22,
         falls_back_to="compression.zstd.level",
         honoured=False,
-        doc="Level of zstd where the broker compresses; it does not.",
+        doc="Level of zstd when the broker compresses, which it never does.",
     )
     delete_retention_ms: Long = setting(
         86_400_000,
@@ -88,7 +87,8 @@ class TopicConfig(Settings):
     errors_deadletterqueue_group_enable: Boolean = setting(
         False,
         honoured=False,
-        doc="Whether share groups may use the topic as dead-letter queue; there are none here.",
+        doc="Whether share groups may use the topic as dead-letter queue; share groups are "
+        "not supported.",
     )
     file_delete_delay_ms: Long = setting(
         60_000,
@@ -100,8 +100,8 @@ class TopicConfig(Settings):
         LONG_MAX,
         at_least=1,
         falls_back_to="log.flush.interval.messages",
-        doc="Records after which a log is forced to disk; with 1 an acks=all answer waits for it. "
-        "The default leaves it to the operating system.",
+        doc="Number of records after which a log is forced to disk; with 1, an acks=all "
+        "response waits for it. The default leaves flushing to the operating system.",
     )
     flush_ms: Long = setting(
         LONG_MAX,
@@ -196,7 +196,7 @@ class TopicConfig(Settings):
         1,
         at_least=1,
         falls_back_to="min.insync.replicas",
-        doc="Replicas that must have an acks=all batch. Never more are asked for than there are "
+        doc="Replicas that must have an acks=all batch; never more than the number of "
         "replicas, here one.",
     )
     preallocate: Boolean = setting(
@@ -225,8 +225,8 @@ class TopicConfig(Settings):
     remote_log_delete_on_disable: Boolean = setting(
         False,
         honoured=False,
-        doc="What becomes of remote segments when tiered storage, which is not supported, is "
-        "turned off.",
+        doc="What happens to remote segments when tiered storage, which is not supported, "
+        "is turned off.",
     )
     remote_storage_enable: Boolean = setting(
         False,
@@ -248,27 +248,27 @@ class TopicConfig(Settings):
         1 << 30,
         at_least=1 << 20,
         falls_back_to="log.segment.bytes",
-        doc="Size at which a new segment is begun.",
+        doc="Size at which a new segment starts.",
     )
     segment_index_bytes: Int = setting(
         10_485_760,
         at_least=4,
         falls_back_to="log.index.size.max.bytes",
-        doc="Largest size of a segment's offset index; a full one begins a new segment.",
+        doc="Largest size of a segment's offset index; a full index starts a new segment.",
     )
     segment_jitter_ms: Long = setting(
         0,
         at_least=0,
         falls_back_to="log.roll.jitter.ms",
         honoured=False,
-        doc="Random part to be taken off segment.ms, so that not all partitions roll together. "
-        "Here each partition rolls at its next append after segment.ms.",
+        doc="Random amount to subtract from segment.ms, so that not all partitions roll "
+        "together. Here each partition rolls at its next append after segment.ms.",
     )
     segment_ms: Long = setting(
         604_800_000,
         at_least=1,
         falls_back_to="log.roll.ms",
-        doc="Age at which a new segment is begun though the old one is not full.",
+        doc="Age at which a new segment starts even if the old one is not full.",
     )
     unclean_leader_election_enable: Boolean = setting(
         False,

@@ -1,1 +1,1 @@
-"""The rebalance history while the broker runs: a ring per group, and its topic."""
+"""The rebalance history: the latest records of each group in memory, and their topic."""

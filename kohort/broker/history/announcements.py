@@ -1,6 +1,6 @@
-"""The broker's own log: one line for each rebalance, as long as there are not too many.
+"""Log lines about rebalances, rate-limited.
 
-Members decide how often a group rebalances, and must not be able to fill the disk with lines.
+Members decide how often a group rebalances, and must not be able to fill the disk with log lines.
 """
 
 import logging
@@ -19,7 +19,7 @@ GROUP_ID_CHARS: Final = 255
 
 
 class RebalanceLog:
-    """Writes them."""
+    """Logs rebalances."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class RebalanceLog:
         self._left_out = 0
 
     def note(self, record: HistoryRecord) -> None:
-        """Say why the group rebalanced, or why not."""
+        """Log why the group rebalanced, or why not."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._interval_ends_ms:
             self._interval_ends_ms = now_ms + INTERVAL_MS

@@ -1,4 +1,4 @@
-"""Rebalances that are complete and wait for their record."""
+"""The queue of complete rebalances that wait for their record."""
 
 import logging
 from collections import deque
@@ -10,16 +10,17 @@ from kohort.broker.core.history.fold import Closed
 logger = logging.getLogger(__name__)
 
 WEIGHT_MAX: Final = 500_000
-"""Members of all that wait; beyond it rebalances go without a record."""
+"""Limit for the members of all waiting rebalances; beyond it rebalances get no record."""
 
 
 SMALL_WEIGHT: Final = 40
-"""Ten members or so: less than half a millisecond, and a request right after finds the record."""
+"""About ten members: less than half a millisecond, so that a request right after finds the
+record."""
 
 
 class Waiting:
-    """One of them; or one that still runs and is to be written down as such; or, without facts,
-    the end of a group.
+    """A complete rebalance; or a running one that is to be recorded as such; or, without facts, the
+    removal of a group.
     """
 
     __slots__ = ("closed", "group_id", "is_running", "until_ms", "weight")
@@ -27,7 +28,7 @@ class Waiting:
     def __init__(
         self, group_id: str, closed: Closed | None, until_ms: int, *, is_running: bool = False
     ) -> None:
-        """`until_ms` (monotonic) is when it was complete, or looked at."""
+        """`until_ms` (monotonic) is when it completed, or was examined."""
         self.is_running = is_running
         self.group_id = group_id
         self.closed = closed
@@ -38,17 +39,17 @@ class Waiting:
 
     @property
     def is_small(self) -> bool:
-        """Is its record made in one go?"""
+        """Whether its record is created without pauses."""
         return self.weight <= SMALL_WEIGHT
 
 
 class ClosingQueue:
-    """First in, first out; what does not fit is dropped, told once and counted."""
+    """First in, first out; rebalances beyond the limit are dropped, logged once and counted."""
 
     def __init__(self) -> None:
         self._queue: deque[Waiting] = deque()
         self.weight = 0
-        """Members of all that wait, and ten more for each."""
+        """Members of all waiting rebalances, plus ten for each."""
         self.dropped_count = 0
 
     def __len__(self) -> int:
@@ -64,7 +65,7 @@ class ClosingQueue:
         self._queue.append(waiting)
 
     def add_end(self, group_id: str) -> None:
-        """Nothing of the group follows. Always fits: there are no more ends than groups."""
+        """Queue the end of a group. Always fits: there are no more ends than groups."""
         self.weight += 10
         self._queue.append(Waiting(group_id, None, 0))
 

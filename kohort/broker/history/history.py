@@ -1,9 +1,9 @@
-"""The rebalance history: watches all groups, keeps the last records of each, and stores them.
+"""The rebalance history: observes all groups, keeps the latest records of each, and stores them.
 
-Within a step of a group, `observe` only files the event. When a rebalance is complete, what is
-known of it waits in a queue for the one task here, which makes the record in slices, tells it to
+Within a step of a group, `observe` only files the event. When a rebalance is complete, its facts
+wait in a queue for this module's one task, which creates the record in slices, passes it to
 listeners and to the log, keeps it, and writes it to the topic together with others. So neither a
-group of five thousand nor a failing disk holds up a group.
+group of five thousand nor a failing disk delays any group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.slices import Slice, run
 
 if TYPE_CHECKING:
-    # A start needs none of these; see `RebalanceHistory._making`.
+    # Not needed at a start; see `RebalanceHistory._making`.
     from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
     from kohort.broker.history.making import Making
 
@@ -43,54 +43,56 @@ SIZE_DEFAULT: Final = 100
 MEMORY_BYTES_DEFAULT: Final = 64 << 20
 
 LOOK_EVERY_MS: Final = 1_000
-"""How often rebalances are looked at that run, or whose record is not complete."""
+"""How often rebalances that run, or whose record is incomplete, are checked."""
 
 LONG_RUNNING_MS: Final = 5_000
-"""A rebalance that has run for so long is written down as running, so that a crash does not make it
-one that never was. Most take a heartbeat interval, 3 s, and need only one record."""
+"""A rebalance that has run this long is recorded as running, so that it is not lost in a crash.
+Most take a heartbeat interval, 3 s, and need only one record."""
 
 ANNOUNCED_AT_ONCE: Final = 20
-"""Rebalances written down as running in one look; others have their turn a little later."""
+"""Rebalances recorded as running in one check; others follow a little later."""
 
 MEMBERS_AS_ONE: Final = 250
-"""Members of a group that count as one more there: what is known of them is copied."""
+"""This many members of a group count as one rebalance more in that limit, because their data is
+copied."""
 
 MORE_AFTER_MS: Final = 100
-"""A little."""
+"""The delay until the next check in that case."""
 
 CLOSE_WAIT_S: Final = 5.0
-"""How long a stop waits for what is still to be written."""
+"""How long stopping waits for records still to be written."""
 
 
 class HistoryLimits(NamedTuple):
-    """How much is kept."""
+    """How much history is kept."""
 
     size: int = SIZE_DEFAULT
-    """Records of a group."""
+    """Records per group."""
     memory_bytes: int = MEMORY_BYTES_DEFAULT
     removed_retention_ms: int = 30 * 86_400_000
-    """How long the records of a removed group stay; negative: as long as there is room."""
+    """How long the records of a removed group are kept; negative: as long as there is room."""
 
 
 class RebalanceHistory:
-    """Watches all groups and keeps the last records of each. An observer of the coordinator."""
+    """Observes all groups and keeps the latest records of each. An observer of the coordinator."""
 
     def __init__(self, limits: HistoryLimits | None = None, clock: Clock | None = None) -> None:
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
         self._piece = Slice(self._clock)
-        """The slice in which records are made now."""
+        """The present slice for creating records."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
         self._folds: dict[str, GroupFold] = {}
         self._under_way: dict[str, bool] = {}
-        """Groups with an open record; True once it was written down as running."""
+        """Groups with a rebalance in progress; True once it was recorded as running."""
         self._queue = ClosingQueue()
         self._recorded: RecordedGenerations | None = None
         """Until the groups are loaded: which of their generations have a record."""
         self._cut_short: dict[str, Entry] = {}
-        """Until then: records of rebalances that ran when the last process ended."""
+        """Until the groups are loaded: records of rebalances that ran when the last process
+        ended."""
         self._entries: list[Entry] = []
-        """To be written."""
+        """Entries to be written to the topic."""
         self._listeners: list[Listener] = []
         self._made: Making | None = None
         self._topic: HistoryLog | None = None
@@ -101,11 +103,11 @@ class RebalanceHistory:
         self._is_making_record = False
         self._is_closing = False
 
-    # Beginning and end.
+    # Starting and stopping.
 
     async def start(self, topic: HistoryLog, executor: Executor | None = None) -> None:
-        """Read what is stored, and from now on write. Before the groups are loaded, as they go on
-        with the numbers of the records.
+        """Read the stored records, and write new ones from now on. To be called before the groups
+        are loaded, as their records continue the numbering.
         """
         self._topic = topic
         self._executor = executor
@@ -117,14 +119,14 @@ class RebalanceHistory:
         self._look_later()
 
     def end_recovery(self) -> None:
-        """All groups are loaded: write down what the last stop left unfinished."""
+        """Record what the last shutdown left unfinished; called when all groups are loaded."""
         self._recorded = None
         self._entries += self._cut_short.values()
         self._cut_short = {}
         self._wake_up()
 
     async def close(self) -> None:
-        """Write down what there is; rebalances under way are unfinished."""
+        """Write all pending records; rebalances in progress are recorded as unfinished."""
         if self._timer is not None:
             self._timer.cancel()
         self.end_recovery()
@@ -134,16 +136,16 @@ class RebalanceHistory:
         self._is_closing = True
         self._wake_up()
         if self._worker is not None:
-            # Not cancelled before: what it is writing would be lost.
+            # Not cancelled before: the records being written would be lost.
             await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
             self._worker.cancel()
             await asyncio.wait([self._worker])
         self._wake = None
 
-    # Watching.
+    # Observing.
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """File an event; a few microseconds."""
+        """File an event; takes a few microseconds."""
         kind = event.__class__
         if kind not in GroupFold.handlers:
             return
@@ -160,7 +162,7 @@ class RebalanceHistory:
         try:
             fold.observe(event, now)
         except Exception:
-            # A mistake of ours must not be one of the group, whose step this is.
+            # An error in the history must not disturb the group, in whose step this runs.
             logger.exception("The history of group %r starts anew", group_id)
             self._under_way.pop(group_id, None)
             self._folds[group_id] = GroupFold(fold.sequence)
@@ -175,12 +177,12 @@ class RebalanceHistory:
             self._queue.add_end(group_id)
             self._wake_up()
         elif kind is GroupRestored and not fold.sequence:
-            # Groups that only keep offsets need nothing here.
+            # Groups that only store offsets need nothing here.
             del self._folds[group_id]
 
     def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
-        """Make the records that the last process did not come to. One that it had written down as
-        running is completed.
+        """Create the records that the last process did not write. A record of a running rebalance
+        is completed.
         """
         missing = recorded.missing(event.generations)
         if not missing:
@@ -206,7 +208,7 @@ class RebalanceHistory:
             self._add_entry(group_id, REBALANCE, sequence, text, stored.generation)
 
     def add_listener(self, listener: Listener) -> None:
-        """Have every record told once, when it is complete; in order, for each group."""
+        """Call `listener` once with every complete record; in order within each group."""
         self._listeners.append(listener)
 
     def _take_closed(self, group_id: str, fold: GroupFold) -> None:
@@ -222,17 +224,17 @@ class RebalanceHistory:
         if self._wake is not None:
             self._wake.set()
 
-    # Asking.
+    # Queries.
 
     def records(self, group_id: str, last: int | None = None) -> list[HistoryRecord]:
-        """The `last` records of a group, oldest first, all that there are by default; a rebalance
-        that runs comes last, with the outcome "running".
+        """Return the `last` records of a group, oldest first, by default all; a rebalance in
+        progress comes last, with the outcome "running".
         """
         parse = self._making.parse_text
         return [parse(text) for text in self.texts(group_id, last)]
 
     def texts(self, group_id: str, last: int | None = None) -> list[bytes]:
-        """The same as `records`, as the JSON that they are kept as: much cheaper."""
+        """Return the same as `records`, as the JSON in which they are stored: much cheaper."""
         open_record = self.open_record(group_id)
         count = self._limits.size + 1 if last is None else max(last, 0)
         newest: list[bytes] = []
@@ -247,15 +249,15 @@ class RebalanceHistory:
         return newest
 
     def kept(self, group_id: str) -> list[Kept]:
-        """The complete records of a group, oldest first; packed, so that a caller who answers
-        others unpacks no more than it needs, bit by bit.
+        """Return the complete records of a group, oldest first; compressed, so that a caller with
+        other work in between decompresses only as much as it needs at a time.
         """
         ring = self._rings.get(group_id)
         return [] if ring is None else list(ring.records)
 
     def open_text_steps(self, group_id: str) -> Steps[bytes] | None:
-        """The same as `open_record`, as JSON and in steps: a group of thousands takes tens of
-        milliseconds. It shows one moment, that of the call.
+        """Return the same as `open_record`, as JSON and in steps: a group of thousands takes tens
+        of milliseconds. It shows the state at the time of the call.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
@@ -264,8 +266,8 @@ class RebalanceHistory:
         return self._making.open_text_steps(group_id, copy_of(fold.open), now_ms)
 
     def open_record(self, group_id: str) -> RebalanceRecord | None:
-        """The rebalance that runs, or has just ended and whose members are still fetching their
-        assignment; as it looks now, with no more than a hundred members.
+        """Return the rebalance in progress, or one that has just ended and whose members are still
+        fetching their assignment; in its present state, with at most a hundred members.
         """
         fold = self._folds.get(group_id)
         if fold is None or fold.open is None:
@@ -273,17 +275,19 @@ class RebalanceHistory:
         return self._snapshot(group_id, fold.open)
 
     def groups(self) -> Iterable[str]:
-        """Ids of all groups that something is known of."""
+        """Ids of all groups with any history."""
         return dict.fromkeys((*self._rings, *self._under_way))
 
     def totals(self, group_id: str) -> tuple[int, int]:
-        """(rebalances, avoided ones) that are known to have been, more than are kept."""
+        """Return the total numbers of (rebalances, avoided rebalances), including records no longer
+        kept.
+        """
         ring = self._rings.get(group_id)
         return (0, 0) if ring is None else (ring.rebalance_count, ring.avoided_count)
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether every rebalance that is complete has its record."""
+        """Whether every complete rebalance has its record."""
         return not self._queue and not self._is_making_record
 
     @property
@@ -292,7 +296,7 @@ class RebalanceHistory:
         return self._queue.weight
 
     def stats(self) -> dict[str, int]:
-        """For metrics, and for people who debug."""
+        """Figures for metrics and debugging."""
         return {
             "groups": len(self._rings),
             "records": self._rings.record_count,
@@ -305,7 +309,7 @@ class RebalanceHistory:
     def _snapshot(self, group_id: str, facts: RebalanceFacts) -> RebalanceRecord:
         return self._making.snapshot(group_id, facts, self._clock.monotonic_ms())
 
-    # Making records.
+    # Creating records.
 
     @property
     def _making(self) -> Making:
@@ -314,17 +318,17 @@ class RebalanceHistory:
         return self._made
 
     async def _go_through(self, steps: Steps[T], *, is_small: bool) -> T:
-        """Take the steps slice by slice, unless that is not worth it."""
+        """Run the steps in slices, unless there are too few."""
         return at_once(steps) if is_small else await run(steps, self._piece)
 
     async def _elsewhere(self, work: Callable[..., T], *args: object) -> T:
-        """Do what takes milliseconds in the executor, if there is one."""
+        """Run slow work in the executor, if there is one."""
         if self._executor is None:
             return work(*args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     def drain(self) -> None:
-        """Make all records that wait, at once and without writing them: for callers that have no
+        """Create all waiting records at once, without writing them: for callers without an event
         loop.
         """
         while self._queue:
@@ -358,7 +362,7 @@ class RebalanceHistory:
         try:
             await self._close_one(waiting)
         except Exception:
-            # A mistake of ours costs one record, not the history.
+            # An internal error loses one record, not the whole history.
             logger.exception("A rebalance of group %r has no record", waiting.group_id)
             self._queue.dropped_count += 1
         finally:
@@ -381,7 +385,7 @@ class RebalanceHistory:
         self._keep(record, text, packed)
 
     def _take_next(self) -> Waiting | None:
-        """Returns what to record next, None for the end of a group, which needs no record."""
+        """Return what to record next, None for the end of a group, which needs no record."""
         waiting = self._queue.take()
         if waiting.closed is not None:
             return waiting
@@ -420,7 +424,7 @@ class RebalanceHistory:
         if entries and self._topic is not None:
             await self._topic.append(entries)
 
-    # Looking at what takes long.
+    # Checking long rebalances.
 
     def _look_later(self, after_ms: int = LOOK_EVERY_MS) -> None:
         if self._timer is None and self._wake is not None and self._under_way:
@@ -449,7 +453,7 @@ class RebalanceHistory:
         self._look_later(MORE_AFTER_MS if is_more else LOOK_EVERY_MS)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
-        """Have it written down that it runs."""
+        """Have the rebalance recorded as running."""
         self._under_way[group_id] = True
         now_ms = self._clock.monotonic_ms()
         self._queue.add(Waiting(group_id, copy_of(facts), now_ms, is_running=True))

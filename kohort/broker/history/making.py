@@ -1,4 +1,4 @@
-"""What makes records, in one place, imported with the first of them: a start needs none of it."""
+"""Creates records. A separate module that is imported with the first record, to speed up starts."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ from kohort.broker.history.closing_queue import Waiting
 from kohort.broker.runtime.clock import Clock
 
 MEMBERS_OF_RUNNING: Final = 100
-"""Members listed of a rebalance that runs, whose record is made on the spot whenever asked for."""
+"""Maximum number of members listed for a rebalance in progress, whose record is created at each
+query."""
 
 
 _WITH_GENERATION: Final = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY})
 
 
 class Making:
-    """Makes the records of all groups; knows what the last one of each has left for the next."""
+    """Creates the records of all groups; remembers what the previous record implies for the
+    next.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.lines = RebalanceLog(clock)
         self._taken: dict[str, TakenPartitions] = {}
-        """Partitions of cooperative groups that stand still after their last rebalance."""
+        """Partitions of cooperative groups that no member reads since their last rebalance."""
 
     def record_steps(self, waiting: Waiting) -> Steps[HistoryRecord]:
-        """The record of what is complete; to be gone through in order, for each group."""
+        """Create the record of a complete rebalance; to be called in order within each group."""
         group_id, closed = waiting.group_id, waiting.closed
         assert closed is not None
         if isinstance(closed, AvoidedFacts):
@@ -56,15 +59,15 @@ class Making:
         return record
 
     def record_of(self, waiting: Waiting) -> HistoryRecord:
-        """The same, at once."""
+        """Create the record without pauses."""
         return at_once(self.record_steps(waiting))
 
     def snapshot(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> RebalanceRecord:
-        """A rebalance as it looks now."""
+        """Create the record of a rebalance in its present state."""
         return at_once(self._snapshot_steps(group_id, facts, now_ms))[0]
 
     def open_text_steps(self, group_id: str, facts: RebalanceFacts, now_ms: int) -> Steps[bytes]:
-        """Its JSON. The facts must not change meanwhile."""
+        """Return that record's JSON. The facts must not change meanwhile."""
         record, _ = yield from self._snapshot_steps(group_id, facts, now_ms)
         text = yield from text_steps(record)
         return text
@@ -79,7 +82,7 @@ class Making:
         )
 
     def forget(self, group_id: str) -> None:
-        """Its next rebalance has nothing to do with those before."""
+        """Forget a group: its next rebalance is unrelated to earlier ones."""
         self._taken.pop(group_id, None)
 
     let_go = staticmethod(let_go)
@@ -88,29 +91,29 @@ class Making:
 
     @staticmethod
     def text_of(record: HistoryRecord) -> bytes:
-        """The JSON of a record, at once."""
+        """Return the JSON of a record, without pauses."""
         return at_once(text_steps(record))
 
     @staticmethod
     def generation_of(record: HistoryRecord) -> int | None:
-        """The one that a rebalance has led to."""
+        """Return the generation that a rebalance resulted in."""
         is_over = isinstance(record, RebalanceRecord) and record.outcome in _WITH_GENERATION
         return record.generation if is_over else None
 
     @staticmethod
     def is_rebalance(record: HistoryRecord) -> bool:
-        """False for one that was avoided."""
+        """Whether it is a rebalance, not an avoided one."""
         return isinstance(record, RebalanceRecord)
 
 
 def recovered_text(stored: GroupRecord, begun: Begun, sequence: int) -> bytes:
-    """The record of a rebalance of which the group's log knows."""
+    """Create the record of a rebalance from the group's log."""
     return Making.text_of(recovered(stored, begun, sequence))
 
 
 def completed_text(text: bytes, stored: GroupRecord, begun: Begun) -> bytes | None:
-    """The record of a rebalance that was written down while it ran, with how it ended; None if it
-    is another one.
+    """Complete the record of a running rebalance with its outcome; None if the record is of another
+    one.
     """
     record = parse_text(text)
     if not isinstance(record, RebalanceRecord) or record.started_at_ms != begun.started_at_ms:
@@ -119,9 +122,10 @@ def completed_text(text: bytes, stored: GroupRecord, begun: Begun) -> bytes | No
 
 
 def unfinished(text: bytes) -> bytes | None:
-    """The record of a rebalance that ran when the broker ended; None for other records.
+    """Return the record of a rebalance that ran when the broker stopped, marked as unfinished; None
+    for other records.
 
-    Raises ValueError for what is not a record.
+    Raises ValueError for an invalid record.
     """
     record = parse_text(text)
     if not isinstance(record, RebalanceRecord):

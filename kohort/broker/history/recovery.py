@@ -1,11 +1,11 @@
-"""Rebalances that are stored in the groups' log and missing in the history: told by a start.
+"""Rebalances that are in the groups' log but missing in the history, found at a start.
 
-A generation is in the group's log before any member hears of its assignment. The history's record
-of it follows when all have it, so whatever kills the process in between leaves a generation without
-a record. A start compares the two while it loads the groups, and writes what is missing.
+A generation is in the group's log before any member gets its assignment. Its history record follows
+when all members have it, so a process that is killed in between leaves a generation without a
+record. A start compares the two while it loads the groups, and writes the missing records.
 
-What it reads of the history is its end. Of a generation that is older than that it cannot tell, and
-leaves it: it has its record, unless thousands of others were written within the seconds between.
+Only the end of the history is read. Generations older than that are ignored: they have their
+records, unless thousands of others were written within the seconds between.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ logger = logging.getLogger(__name__)
 
 
 class RecordedGenerations:
-    """What the end of the history has."""
+    """The generations with records at the end of the history."""
 
     def __init__(self, *, is_whole: bool = False) -> None:
         self.is_whole = is_whole
-        """Nothing was ever written that was not read."""
+        """Whether everything ever written has been read."""
         self._oldest_ms: int | None = None
         self._written_ms: dict[str, dict[int, int]] = {}
 
     def add(self, entry: Entry) -> None:
-        """Note an entry that was read."""
+        """Add an entry that was read."""
         if self._oldest_ms is None:
             self._oldest_ms = entry.wall_ms
         if entry.generation is not None:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
     def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, Begun]]:
-        """Generations of one group that have no record, in their order."""
+        """Return the generations of one group without a record, in order."""
         found: list[tuple[GroupRecord, Begun]] = []
         for stored in generations:
             if stored.begun is None or self._has(stored):
@@ -55,10 +55,10 @@ class RecordedGenerations:
         return found
 
     def _has(self, stored: GroupRecord) -> bool:
-        """Is there a record, or may there be one before what was read?
+        """Whether there is a record, or may be one before the part that was read.
 
-        A group that was deleted counts its generations from 1 again: one that was written before
-        this one was stored is of another life.
+        A deleted group counts its generations from 1 again: a record written before this generation
+        was stored belongs to an earlier group.
         """
         stored_ms = stored.state_timestamp_ms
         written_ms = self._written_ms.get(stored.group_id, {}).get(stored.generation)

@@ -1,7 +1,7 @@
-"""What a start finds in the topic.
+"""Restores the history from its topic at a start.
 
-Texts go into the rings as they are, unread. Only a rebalance that was written down as running, with
-no record after it, is looked into: the broker ended before it did, so it becomes unfinished.
+Texts are put into the rings without being parsed. Only a rebalance recorded as running, with no
+record after it, is parsed: the broker stopped before it ended, so it becomes unfinished.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 async def restore(
     log: HistoryLog, rings: Rings, clock: Monotonic, recorded: RecordedGenerations | None = None
 ) -> list[Entry]:
-    """Fill the rings, and tell what has its record; returns entries to be written, of rebalances
-    that the last stop cut short.
+    """Fill the rings, and record which generations have records; return entries to be written, for
+    rebalances that the last shutdown interrupted.
     """
     running: dict[str, Entry] = {}
-    piece = Slice(clock)  # Nobody is served yet, but probes are answered.
+    piece = Slice(clock)  # No client is served yet, but health probes are answered.
     try:
         for entry in log.read():
             _take(entry, rings, running)

@@ -1,10 +1,10 @@
-"""The last records of every group, in bounded memory.
+"""The latest records of every group, in bounded memory.
 
-Records are kept as the JSON texts that they are stored and shown as, so that a record costs what it
-says: half a kilobyte for a member, less where `pack` has made it smaller. They lie on a shelf of
-their own (`kohort.broker.history.shelf`); what a ring knows of them is small. When all records
-together are too many, the oldest go of the group that has been quiet for longest, removed groups
-before all others.
+Records are kept as the JSON texts in which they are stored and shown, so that a record costs what
+its text takes: half a kilobyte per member, less where `pack` has compressed it. The texts are on a
+separate shelf (`kohort.broker.history.shelf`); a ring itself is small. When all records together
+are too large, the oldest ones are dropped, of the group that has been quiet the longest, removed
+groups first.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Final
 from kohort.broker.history.shelf import Kept, Packed, Shelf
 
 PACKED_FROM_BYTES: Final = 8 * 1024
-"""Smaller texts are kept as they are: nearly all, and to be read at no cost."""
+"""Smaller texts are not compressed: nearly all, and reading them costs nothing."""
 
 RECORD_OVERHEAD_BYTES: Final = 90
-"""Memory for where a record is, and for the shelf's own lists."""
+"""Memory for a record's location, and for the shelf's own lists."""
 GROUP_OVERHEAD_BYTES: Final = 400
-"""A ring with its list, the id, and its places in the two tables."""
+"""A ring with its list, the id, and its entries in the two tables."""
 
 FORGOTTEN_AT_ONCE: Final = 20
-"""Removed groups, of which one is added at a time: with fifty records each a millisecond."""
+"""Removed groups that are forgotten in one call: with fifty records each a millisecond."""
 
 CLEANED_AT_ONCE: Final = 2
-"""Blocks of the shelf, with a few hundred records each."""
+"""Blocks of the shelf that are compacted in one call, with a few hundred records each."""
 
 
 def pack(text: bytes) -> Packed:
-    """Large texts repeat themselves: they shrink to about a tenth. For any thread."""
+    """Compress large texts, which are repetitive: they shrink to about a tenth. For any thread."""
     if len(text) < PACKED_FROM_BYTES:
         return Packed(text, is_compressed=False)
     return Packed(zlib.compress(text, 1), is_compressed=True)
@@ -48,21 +48,21 @@ class Ring:
         self.records: list[Kept] = []
         self.last_sequence = 0
         self.rebalance_count = 0
-        """Rebalances of the group, those that are no longer kept included."""
+        """Rebalances of the group, including records no longer kept."""
         self.avoided_count = 0
 
 
 class Rings:
-    """See the module."""
+    """The rings of all groups."""
 
     def __init__(self, size: int, memory_bytes_max: int) -> None:
-        """`size` is the number of records that are kept of a group."""
+        """`size` is the number of records kept per group."""
         self._size = size
         self._memory_bytes_max = memory_bytes_max
         self._rings: OrderedDict[str, Ring] = OrderedDict()
-        """Rings by group; those that go first stand first."""
+        """Rings by group, in the order in which they will be dropped."""
         self._removed: OrderedDict[str, int] = OrderedDict()
-        """Groups that are gone, and since when (wall time)."""
+        """Removed groups, and since when (wall-clock time)."""
         self._shelf = Shelf()
         self.memory_bytes = 0
 
@@ -77,11 +77,11 @@ class Rings:
         return sum(len(ring.records) for ring in self._rings.values())
 
     def get(self, group_id: str) -> Ring | None:
-        """What is kept of a group; to look at."""
+        """Return the ring of a group, for reading."""
         return self._rings.get(group_id)
 
     def add(self, group_id: str, sequence: int, packed: Packed, *, is_rebalance: bool) -> None:
-        """Append a record, at the cost of others where there is no room."""
+        """Append a record, dropping others if there is no room."""
         ring = self._rings.get(group_id)
         if ring is None:
             ring = self._rings[group_id] = Ring()
@@ -102,7 +102,7 @@ class Rings:
         self._clean_up()
 
     def replace_last(self, group_id: str, packed: Packed) -> None:
-        """Keep another text in the place of the last record of a group, which has one."""
+        """Replace the text of a group's last record, which must exist."""
         ring = self._rings[group_id]
         self._drop(ring.records.pop())
         kept = self._shelf.put(group_id, packed)
@@ -110,14 +110,16 @@ class Rings:
         self.memory_bytes += _size_of_record(kept)
 
     def mark_removed(self, group_id: str, wall_ms: int) -> None:
-        """The group is gone; its records stay for a while, but go before those of others."""
+        """Record that a group was removed; its records are kept for a while, but dropped before
+        others.
+        """
         if group_id in self._rings:
             self._rings.move_to_end(group_id, last=False)
             self._removed[group_id] = wall_ms
 
     def forget_removed(self, before_wall_ms: int) -> None:
-        """Drop what is kept of groups that were removed before that time; so many of them, and the
-        others with the next calls.
+        """Drop some of the groups that were removed before that time; further calls drop the
+        others.
         """
         for group_id, removed_ms in list(islice(self._removed.items(), FORGOTTEN_AT_ONCE)):
             if removed_ms >= before_wall_ms:
@@ -134,7 +136,7 @@ class Rings:
                 self._forget(group_id)
 
     def _clean_up(self) -> None:
-        """One block or two; what is left to do, the next record has done."""
+        """Compact a block or two; further records continue the work."""
         for _ in range(CLEANED_AT_ONCE):
             block = self._shelf.worst()
             if block is None:

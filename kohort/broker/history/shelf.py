@@ -1,11 +1,11 @@
-"""Bytes that stay for long, side by side in blocks of their own.
+"""Long-lived bytes, stored side by side in memory blocks of their own.
 
-Among a million objects that come and go, one that stays keeps the pages it lies on from going back
-to the system: of a record of 7 KB that is up to three times its size. Here records lie one behind
-the other in memory that nothing else is in. A block is only ever written at its end, so a reader
-of a record that was dropped finds it whole; the block goes when nothing refers to a record of
-it any more. When too much of all blocks is dropped records, those of the worst block that are not
-are copied into another one.
+Among a million short-lived objects, one that stays keeps its pages from being returned to the
+system: for a record of 7 KB that is up to three times its size. Here records are stored one after
+another in memory that contains nothing else. A block is only ever written at its end, so a reader
+of a dropped record still finds it intact; a block is freed when nothing refers to its records any
+more. When too much of all blocks consists of dropped records, the live ones of the worst block are
+moved to another block.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from array import array
 from typing import Final, NamedTuple
 
 BLOCK_BYTES: Final = 256 * 1024
-"""Address space of a block; what was never written takes no memory."""
+"""Address space of a block; parts that were never written take no memory."""
 
 BLOCK_RECORDS: Final = 256
-"""Their numbers are those integers that the interpreter has anyway."""
+"""Record numbers up to this are integers that the interpreter caches anyway."""
 
 LARGE_BYTES: Final = BLOCK_BYTES // 4
-"""Records from this size on have a block for themselves, so that none ends half empty."""
+"""Records from this size on get a block of their own, so that no block stays half empty."""
 
 WASTE_DIVISOR: Final = 8
-"""Dropped records may take this part of what the others take, and one block."""
+"""Dropped records may take up to this fraction of the live ones, plus one block."""
 
 _PAGE_BYTES: Final = 4096
 _PLAIN: Final = b"\0"
@@ -34,14 +34,14 @@ _COMPRESSED: Final = b"\1"
 
 
 class Packed(NamedTuple):
-    """A text as it is to be kept."""
+    """A text, possibly compressed."""
 
     data: bytes
     is_compressed: bool
 
 
 class Block:
-    """Records one behind the other, each with a byte before it that tells how it is packed."""
+    """Records one after another, each preceded by a byte that says whether it is compressed."""
 
     __slots__ = ("_data", "_ends", "live_bytes", "owners", "size_bytes", "used_bytes")
 
@@ -53,13 +53,13 @@ class Block:
         self.live_bytes = 0
         """Bytes of records that were not dropped."""
         self.owners: set[str] = set()
-        """Whose records are here, or have been."""
+        """The owners of records that are, or were, in this block."""
 
     def has_room(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.size_bytes and len(self._ends) < BLOCK_RECORDS
 
     def append(self, data: bytes) -> int:
-        """Returns the record's number; `data` with its first byte."""
+        """Append `data`, including its first byte; return the record's number."""
         self._data[self.used_bytes : self.used_bytes + len(data)] = data
         self.used_bytes += len(data)
         self.live_bytes += len(data)
@@ -77,7 +77,7 @@ class Block:
 
 
 class Kept(NamedTuple):
-    """Where a record is."""
+    """The location of a record."""
 
     block: Block
     number: int
@@ -88,13 +88,20 @@ class Kept(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The record's data as it is kept."""
+        """The record's data as stored."""
         return self.block.read(self.number)[1:]
 
     @property
     def text(self) -> bytes:
         data = self.data
         return zlib.decompress(data) if self.is_compressed else data
+
+    def head(self, size_bytes: int) -> bytes:
+        """Return the beginning of the text, of at most that size; no more is decompressed."""
+        data = self.data
+        if self.is_compressed:
+            return zlib.decompressobj().decompress(data, size_bytes)
+        return data[:size_bytes]
 
     @property
     def size_bytes(self) -> int:
@@ -108,21 +115,21 @@ class Shelf:
         self._blocks: set[Block] = set()
         self._current: Block | None = None
         self.used_bytes = 0
-        """Bytes used in all blocks there are, dropped records included."""
+        """Bytes used in all existing blocks, including dropped records."""
         self.live_bytes = 0
 
     def put(self, owner: str, packed: Packed) -> Kept:
-        """Keep it for that owner, which `worst` will name."""
+        """Store a record for an owner, which `worst` will report."""
         return self._put(owner, (_COMPRESSED if packed.is_compressed else _PLAIN) + packed.data)
 
     def move(self, owner: str, kept: Kept) -> Kept:
-        """Drop it, and keep it elsewhere."""
+        """Move a record to another place."""
         moved = self._put(owner, kept.block.read(kept.number))
         self.drop(kept)
         return moved
 
     def drop(self, kept: Kept) -> None:
-        """Once for each that was put."""
+        """Drop a record; to be called once for each."""
         block, size_bytes = kept.block, kept.size_bytes
         block.live_bytes -= size_bytes
         self.live_bytes -= size_bytes
@@ -133,13 +140,15 @@ class Shelf:
                 self._current = None
 
     def worst(self) -> Block | None:
-        """The block that most of was dropped of; None while too little was to clean up."""
+        """Return the block with the most dropped records;
+        None if there is too little to reclaim.
+        """
         waste_bytes = self.used_bytes - self.live_bytes
         if waste_bytes <= self.live_bytes // WASTE_DIVISOR + BLOCK_BYTES:
             return None
         worst = max(self._blocks, key=lambda block: block.used_bytes - block.live_bytes)
         if worst is self._current:
-            self._current = None  # It must not be where its records go.
+            self._current = None  # Its records must not be moved into itself.
         return worst
 
     def _put(self, owner: str, data: bytes) -> Kept:

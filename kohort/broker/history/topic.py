@@ -1,10 +1,10 @@
-"""The internal topic __rebalance_history: where records outlive the process, and others read them.
+"""The internal topic __rebalance_history, in which records outlive the process and are open to
+other readers.
 
-One partition; key is the group id, value the JSON text, and headers say what a reader needs to sort
-records without parsing them: `schema`, `kind` (rebalance, avoided, or running for a rebalance that
-takes long and has not ended), `sequence`, and the `generation` that a rebalance has ended with.
-Nothing that happens here may disturb a group: what cannot be written is lost, counted, and told
-once.
+One partition; the key is the group id, the value the JSON text, and headers allow sorting records
+without parsing them: `schema`, `kind` (rebalance, avoided, or running for a long rebalance that has
+not ended), `sequence`, and the `generation` that a rebalance ended with. No error here may disturb
+a group: records that cannot be written are lost, counted, and logged once.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from kohort.protocol.records.record import Record
 logger = logging.getLogger(__name__)
 
 RESTORE_BYTES: Final = 4 * 1024 * 1024
-"""What a start reads: the newest segments, up to the one with which it is this much."""
+"""How much a start reads: the latest segments up to this total, including the one that exceeds
+it."""
 
 BATCH_BYTES: Final = 256 * 1024
-"""Values that become one batch, unless a single one is larger."""
+"""Size of values per batch, unless a single one is larger."""
 
 COMPRESSED_FROM_BYTES: Final = 8 * 1024
 
 SLOW_FROM_BYTES: Final = 64 * 1024
-"""More than this is compressed in the executor: beyond it the loop would stand still for
+"""Larger batches are compressed in the executor, since that would block the event loop for
 milliseconds."""
 
 RETRY_CREATION_MS: Final = 10_000
-"""After the topic could not be made."""
+"""The wait after the topic could not be created."""
 
 RUNNING: Final = "running"
 
@@ -61,26 +62,26 @@ class Entry(NamedTuple):
 
 
 class HistoryLog(Protocol):
-    """Where entries go."""
+    """The log that entries are written to."""
 
     lost_count: int
     """Entries that could not be written since the start."""
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Write, or lose and count; never raises."""
+        """Write the entries, or count them as lost; never raises."""
         ...
 
     def read(self) -> Iterator[Entry]:
-        """The newest entries, oldest first. Raises KafkaError where the rest cannot be read."""
+        """Yield the latest entries, oldest first. Raises KafkaError if the rest cannot be read."""
         ...
 
     def is_whole(self) -> bool:
-        """Is that all that was ever written?"""
+        """Whether that is everything that was ever written."""
         ...
 
 
 class TopicHistoryLog:
-    """A HistoryLog over the broker's own topics; the topic is made when there is an entry."""
+    """A HistoryLog in one of the broker's own topics, which is created with the first entry."""
 
     def __init__(self, topics: TopicManager, config: BrokerConfig, executor: Executor) -> None:
         self._topics = topics
@@ -174,13 +175,13 @@ def _encode(entries: Sequence[Entry]) -> bytes:
         )
         for entry in entries
     ]
-    # gzip is what every client can read.
+    # gzip is supported by every client.
     codec, level = (CompressionType.GZIP, 1) if is_large else (CompressionType.NONE, None)
     return encode_batch(records, codec=codec, level=level)
 
 
 def _entry_of(record: Record) -> Entry | None:
-    """Returns the entry, None for what this version does not understand, or did not write."""
+    """Return the entry, None for a record of another version or writer."""
     headers = dict(record.headers)
     try:
         if record.key is None or record.value is None or int(headers["schema"] or 0) != SCHEMA:
@@ -198,7 +199,7 @@ def _entry_of(record: Record) -> Entry | None:
 
 
 def _tail_offset(partition: Partition) -> int:
-    """Where the newest segments begin that have `RESTORE_BYTES` together."""
+    """Return where the latest segments begin that together have `RESTORE_BYTES`."""
     segments = partition.log.segments
     size_bytes = 0
     for segment in reversed(segments):

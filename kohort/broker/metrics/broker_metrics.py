@@ -1,6 +1,6 @@
-"""The meters of one broker, and what a scrape needs to know beside them.
+"""The meters of one broker, and the other inputs of a scrape.
 
-Importing this module costs nothing: prometheus-client comes with the first scrape.
+Importing this module is cheap: prometheus-client is imported by the first scrape.
 """
 
 from typing import NamedTuple, Protocol
@@ -22,10 +22,10 @@ from kohort.broker.runtime.slices import Monotonic
 
 
 class BrokerMetrics:
-    """What is counted while the broker runs."""
+    """Meters that count while the broker runs."""
 
     def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
-        """`groups_max` is how many groups have counters of their own."""
+        """`groups_max` is the number of groups with their own counters."""
         self.edge = EdgeMetrics()
         self.rebalances = RebalanceMetrics(groups_max)
         self.transactions = TransactionMetrics()
@@ -33,7 +33,7 @@ class BrokerMetrics:
         self.gc_pauses = GcPauseMeter()
 
     def start(self) -> None:
-        """Start the meters that measure by themselves; to be called on the loop they measure."""
+        """Start the meters that measure by themselves; call this on the loop to be measured."""
         self.loop_lag.start()
         self.gc_pauses.start()
 
@@ -43,7 +43,7 @@ class BrokerMetrics:
 
 
 class MetricsSource(NamedTuple):
-    """The parts of a broker that a scrape looks at, on the event loop."""
+    """The parts of a broker that a scrape reads, on the event loop."""
 
     topics: TopicsSource
     groups: GroupsSource

@@ -1,4 +1,4 @@
-"""Keeps label sets bounded: which get series of their own, and which are summed under one value."""
+"""Bounds on label sets: which get their own series, and which are summed under one value."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ GROUPS: Final = "groups"
 
 
 class SeriesBudget:
-    """Series that may still be given out in one scrape.
+    """Series that may still be allocated in one scrape.
 
-    Asked in the order of creation, so that those with series keep them as others come and go.
+    Asked in the order of creation, so that a label set keeps its series while others come and go.
     """
 
     def __init__(self, limit: int) -> None:
         self._left = limit
 
     def take(self, count: int) -> bool:
-        """Whether there are `count` left, which are taken if so; all or nothing."""
+        """Take `count` series if as many are left, else none; return whether they were taken."""
         if count > self._left:
             return False
         self._left -= count

@@ -1,11 +1,11 @@
-"""Every metric that we define ourselves: name, labels and meaning, each said once.
+"""Every metric that Kohort defines: name, labels and meaning.
 
-Collectors take the names from here, and docs/metrics.md is derived from it. What prometheus-client
-adds about the process (`process_*`, `python_*`) is not listed.
+Collectors take the names from here, and docs/metrics.md is derived from it. The metrics of
+prometheus-client about the process (`process_*`, `python_*`) are not listed.
 
-Three vocabularies, so that dashboards and alerts which people have keep working: kafka_exporter's
-names for topics and groups, the names that Prometheus' JMX exporter gives to Kafka's own meters,
-and ours (`kohort_*`) where neither has a word.
+There are three vocabularies, so that existing dashboards and alerts keep working: kafka_exporter's
+names for topics and groups, the JMX exporter's names for Kafka's own meters, and Kohort's
+(`kohort_*`) where neither has a name.
 """
 
 from typing import Final
@@ -24,7 +24,9 @@ _PARTITION: Final = ("topic", "partition")
 _GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
 
 BROKERS = gauge("kafka_brokers", "Brokers in the cluster; always 1.")
-BROKER_INFO = gauge("kafka_broker_info", "1; the labels say who and where.", "id", "address")
+BROKER_INFO = gauge(
+    "kafka_broker_info", "1; the labels have the broker's id and address.", "id", "address"
+)
 TOPIC_PARTITIONS = gauge("kafka_topic_partitions", "Partitions of the topic.", "topic")
 PARTITION_CURRENT_OFFSET = gauge(
     "kafka_topic_partition_current_offset",
@@ -32,14 +34,14 @@ PARTITION_CURRENT_OFFSET = gauge(
     *_PARTITION,
 )
 PARTITION_OLDEST_OFFSET = gauge(
-    "kafka_topic_partition_oldest_offset", "Offset of the first record there is.", *_PARTITION
+    "kafka_topic_partition_oldest_offset", "Offset of the first record that exists.", *_PARTITION
 )
 PARTITION_LEADER = gauge(
     "kafka_topic_partition_leader", "Id of the leading broker: this one.", *_PARTITION
 )
 PARTITION_LEADER_IS_PREFERRED = gauge(
     "kafka_topic_partition_leader_is_preferred",
-    "1 while the preferred replica leads: always, there being no other.",
+    "1 while the preferred replica leads: always, because there is no other replica.",
     *_PARTITION,
 )
 PARTITION_REPLICAS = gauge(
@@ -52,23 +54,23 @@ PARTITION_IN_SYNC_REPLICA = gauge(
 )
 PARTITION_UNDER_REPLICATED = gauge(
     "kafka_topic_partition_under_replicated_partition",
-    "1 while the partition is offline after an error of its disk.",
+    "1 while the partition is offline after a disk error.",
     *_PARTITION,
 )
 LOG_SIZE = gauge("kafka_log_log_size", "Bytes of the partition's segments.", *_PARTITION)
 LOG_SEGMENTS = gauge("kafka_log_log_numlogsegments", "Segments of the partition.", *_PARTITION)
 UNCLEANABLE_PARTITIONS = gauge(
     "kafka_log_logcleanermanager_uncleanable_partitions_count",
-    "Partitions whose last compaction failed, or that are compacted up to damage only.",
+    "Partitions whose last compaction failed, or that are compacted only up to a damaged batch.",
 )
 COMPACTION_FAILURES = counter(
     "kohort_compaction_failures_total",
-    "Runs of compaction that failed. Unless it was for damage, the next try comes by itself.",
+    "Failed runs of compaction. They are retried automatically unless the cause is damage.",
 )
 LOST_OFFSETS = gauge(
     "kohort_partition_lost_offsets",
-    "Offsets that were found missing when the partition's log was opened, bytes of its .log files"
-    " being gone. Only for partitions that lack some.",
+    "Offsets that were missing when the partition's log was opened, because bytes "
+    "of its .log files were lost. Only for partitions with lost offsets.",
     *_PARTITION,
 )
 TOPIC_APPENDED_BYTES = counter(
@@ -127,45 +129,45 @@ NUM_DELAYED_OPERATIONS = gauge(
     "delayedOperation",
 )
 PURGATORY_HELD_BYTES = gauge(
-    "kohort_purgatory_held_bytes", "Bytes of requests that operations which wait keep in memory."
+    "kohort_purgatory_held_bytes", "Bytes of requests that waiting operations keep in memory."
 )
 
 REQUESTS = counter(
-    "kohort_requests_total", "Requests answered, by api and its version.", "api", "version"
+    "kohort_requests_total", "Requests answered, by API and version.", "api", "version"
 )
 REQUEST_ERRORS = counter(
     "kohort_request_errors_total",
-    "Error codes in answers. An answer about many partitions counts once for each that failed.",
+    "Error codes in responses. A response for several partitions counts once for each that failed.",
     "api",
     "error",
 )
 REQUEST_DURATION = histogram(
     "kohort_request_duration_seconds",
-    "From the whole request to its answer. Waiting is included: for records (Fetch), for other "
-    "members (JoinGroup, SyncGroup), for the disk (Produce).",
+    "Time from the complete request to its response. It includes waits: for records "
+    "(Fetch), for other members (JoinGroup, SyncGroup), for the disk (Produce).",
     "api",
 )
 REQUESTS_REJECTED = counter(
     "kohort_requests_rejected_total",
-    "Requests that could not be answered and ended their connection.",
+    "Invalid requests that closed their connection without a response.",
     "reason",
 )
 ACCESS_DENIED = counter(
     "kohort_access_denied_total",
-    "Rights that a client asked for and had not, by type of resource; one for each resource.",
+    "Denied operations, by type of resource; one for each resource.",
     "api",
     "resource_type",
 )
 REQUESTS_WAITING = gauge(
-    "kohort_requests_waiting", "Requests in flight: taken up and not answered yet."
+    "kohort_requests_waiting", "Requests in flight: started and not answered yet."
 )
 
 REQUEST_BYTES_HELD = gauge(
     "kohort_request_bytes_held",
-    "Memory of requests that are being received or have no answer yet.",
+    "Memory of requests that are being received or are not answered yet.",
 )
 RESPONSE_BYTES_HELD = gauge(
-    "kohort_response_bytes_held", "Answers that clients which read slowly have not taken yet."
+    "kohort_response_bytes_held", "Bytes of responses that slow clients have not read yet."
 )
 
 CONNECTIONS = gauge("kohort_connections", "Client connections open now.")
@@ -176,49 +178,51 @@ CONNECTIONS_REFUSED = counter(
     "reason",
 )
 CONNECTIONS_CLOSED = counter(
-    "kohort_connections_closed_total", "Client connections that ended, and why.", "reason"
+    "kohort_connections_closed_total", "Client connections that ended, by reason.", "reason"
 )
 CERTIFICATE_EXPIRY = gauge(
     "kohort_tls_certificate_expiry_timestamp_seconds",
-    "When the certificate that new connections are shown ends to be good.",
+    "When the certificate for new connections expires, in seconds since 1970.",
     "listener",
 )
 TLS_RELOAD_FAILURES = counter(
     "kohort_tls_reload_failures_total",
-    "Key stores and trust stores that were not taken; the ones before them stay.",
+    "Key stores and trust stores that could not be loaded; the previous ones stay in use.",
     "listener",
 )
 AUTHENTICATIONS = counter(
     "kohort_authentications_total",
-    "Attempts of clients to prove who they are by SASL, and what came of them.",
+    "SASL authentications of clients, by result.",
     "listener",
     "mechanism",
     "result",
 )
 RECEIVED_BYTES = counter("kohort_received_bytes_total", "Bytes received from clients.")
-SENT_BYTES = counter("kohort_sent_bytes_total", "Bytes of answers handed to client sockets.")
+SENT_BYTES = counter("kohort_sent_bytes_total", "Bytes of responses written to client sockets.")
 
 LOOP_LAG = histogram(
     "kohort_event_loop_lag_seconds",
-    "How much later than due the event loop runs a timer, at 20 moments a second: the wait that "
-    "everything else begins with.",
+    "How late the event loop runs a timer, measured 20 times a second: every "
+    "request waits at least this long.",
 )
 LOOP_LAG_MAX = gauge(
     "kohort_event_loop_lag_max_seconds", "The largest lag of the last one to two minutes."
 )
 GC_PAUSE = histogram(
-    "kohort_gc_pause_seconds", "Time that garbage collections stopped everything.", "generation"
+    "kohort_gc_pause_seconds",
+    "Time for which garbage collections stopped the process.",
+    "generation",
 )
-BUILD_INFO = gauge("kohort_build_info", "1; the label says which version runs.", "version")
+BUILD_INFO = gauge("kohort_build_info", "1; the label has the version.", "version")
 FOLDED = gauge(
     "kohort_metrics_folded",
-    f"How many have no series of their own and are summed under {OTHER}: kind is topics, "
-    "partitions or groups.",
+    "Number of topics, partitions or groups (the kind) without series of their own, which are "
+    f"summed under {OTHER}.",
     "kind",
 )
 SCRAPE_SECONDS = gauge(
     "kohort_scrape_seconds",
-    "What the previous scrape took, in small slices between which the broker went on.",
+    "Duration of the previous scrape, which runs in small slices between the broker's work.",
 )
 
 SECTIONS: Final = (
@@ -260,10 +264,11 @@ SECTIONS: Final = (
     ),
     Section(
         "Group coordinator",
-        "Over all groups. Where Kafka has a meter it is under that name; Kafka counts groups once "
-        "a minute, these are exact. There is no queue of events between a request and its group: "
-        "what Kafka's event-queue-time-ms, event-processing-time-ms and event-purgatory-time-ms "
-        "tell is in the times of requests and in the lag of the event loop.",
+        "Over all groups. Metrics that Kafka has, too, have Kafka's names; Kafka counts "
+        "groups once a minute, these counts are exact. There is no event queue between "
+        "a request and its group: instead of Kafka's event-queue-time-ms, "
+        "event-processing-time-ms and event-purgatory-time-ms, use the request times "
+        "and the lag of the event loop.",
         (
             NUM_GROUPS,
             *NUM_GROUPS_BY_STATE.values(),
@@ -275,12 +280,12 @@ SECTIONS: Final = (
     *transactions.SECTIONS,
     Section(
         "Purgatory",
-        "What waits for a condition or a deadline.",
+        "Operations that wait for a condition or a deadline.",
         (PURGATORY_SIZE, NUM_DELAYED_OPERATIONS, PURGATORY_HELD_BYTES),
     ),
     Section(
         "Requests",
-        "By api, under Kafka's names of them.",
+        "By API, with Kafka's API names.",
         (
             REQUESTS,
             REQUEST_ERRORS,
@@ -292,7 +297,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Connections",
-        "Of Kafka clients; those to the port of the metrics are not counted.",
+        "Connections of Kafka clients; connections to the metrics port are not counted.",
         (
             CONNECTIONS,
             CONNECTIONS_OPENED,
@@ -309,7 +314,7 @@ SECTIONS: Final = (
     ),
     Section(
         "The process",
-        "Beside these, prometheus-client adds `process_*` and `python_*`.",
+        "In addition, prometheus-client adds `process_*` and `python_*`.",
         (LOOP_LAG, LOOP_LAG_MAX, GC_PAUSE, BUILD_INFO, FOLDED, SCRAPE_SECONDS),
     ),
 )

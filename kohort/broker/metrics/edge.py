@@ -1,4 +1,4 @@
-"""Collects what the edge and the purgatory have counted."""
+"""Collectors of the counters of the edge and the purgatory."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ class EdgeCollector:
 
 
 class MemoryCollector:
-    """Collector of what requests and answers hold in memory."""
+    """Collector of the memory held by requests and answers."""
 
     def __init__(self, network: NetworkSource) -> None:
         self._network = network
@@ -82,7 +82,7 @@ class MemoryCollector:
 
 
 class PurgatoryCollector:
-    """Collector of what waits, by Kafka's names of the kinds."""
+    """Collector of waiting operations, by Kafka's names of their kinds."""
 
     def __init__(self, purgatory: PurgatorySource) -> None:
         self._purgatory = purgatory

@@ -1,7 +1,7 @@
-"""Finds the error codes in a response, wherever its declaration has them.
+"""Counting the error codes in a response, wherever its declaration has them.
 
-The functions are written once per message class from its schema, as straight-line code: every
-answer passes through one, and one of Metadata may have ten thousand codes.
+The functions are generated once per message class from its schema, as straight-line code, because
+every answer passes through one, and a Metadata answer may have ten thousand codes.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from kohort.protocol.message import schema_of
 from kohort.protocol.schema import MessageSchema
 
 ErrorCounts = dict[int, int]
-"""How often each error code occurred; code 0 is not an error."""
+"""Number of occurrences of each error code; code 0 is not an error."""
 
 Counter = Callable[[object, ErrorCounts], None]
 
@@ -21,7 +21,9 @@ _FIELD = "error_code"
 
 @cache
 def error_counter(message: type) -> Counter | None:
-    """A function that adds the errors in a message to counts; None if it has no place for any."""
+    """Return a function that adds the errors in a message to counts; None if its class has no error
+    codes.
+    """
     lines = _lines(schema_of(message), "m", 1)
     if not lines:
         return None
@@ -33,7 +35,9 @@ def error_counter(message: type) -> Counter | None:
 
 
 def _lines(schema: MessageSchema, name: str, depth: int) -> list[str]:
-    """What counts the codes in the structure of that name; nothing if there is no place for any."""
+    """Generate the lines that count the codes in the structure with that name; none if it has no
+    error codes.
+    """
     indent = "    " * depth
     lines: list[str] = []
     if any(field.name == _FIELD for field in schema.fields):

@@ -1,4 +1,4 @@
-"""The registry of one broker, and the writing of everything in it.
+"""The registry of one broker, and writing everything in it.
 
 Imports prometheus-client, which takes 50 ms and 5 MiB: import this module when it is needed.
 """
@@ -26,7 +26,7 @@ SLICE_MS: Final = 1
 
 
 class Exposition:
-    """Everything that a scrape shows."""
+    """All metrics of a scrape."""
 
     def __init__(
         self, metrics: BrokerMetrics, source: MetricsSource, config: MetricsConfig
@@ -45,7 +45,8 @@ class Exposition:
             group_partitions_max=config.kohort_metrics_group_partitions_max,
         )
         self._scrape = ScrapeCollector()
-        # Ours alone: the global one would show whatever else is imported into the process.
+        # A registry of its own: the global one would include metrics of everything imported into
+        # the process.
         self.registry = CollectorRegistry()
         for collector in (
             ClusterCollector(node_id=source.node_id, address=source.address),
@@ -66,7 +67,7 @@ class Exposition:
         GCCollector(registry=self.registry)
 
     async def write(self, text_format: TextFormat) -> list[bytes]:
-        """The exposition in pieces. Not to be called again before it returns."""
+        """Write the exposition, in pieces. Do not call it again before it returns."""
         began = time.perf_counter()
         piece = Slice(self._clock, SLICE_MS)
         try:

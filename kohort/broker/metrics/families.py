@@ -1,4 +1,4 @@
-"""prometheus-client's metric families, filled from the catalogue and our tallies."""
+"""prometheus-client's metric families, filled from the catalogue and the tallies."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -11,11 +11,11 @@ from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
 
 Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
-"""Makes (labels, value) of each sample, again whenever it is called."""
+"""Yields (labels, value) of each sample, anew on each call."""
 
 
 class Labels(dict[str, str]):
-    """Labels that know how they are written, for those that many samples share."""
+    """Labels with their text form, for labels that many samples share."""
 
     __slots__ = ("text",)
 
@@ -32,11 +32,11 @@ class Family(Metric):
         self._info = info
 
     def add(self, value: float, *labels: str) -> None:
-        """A sample with the values of the catalogue's labels, in their order."""
+        """Add a sample, with values of the catalogue's labels in their order."""
         self.samples.append(Sample(self._info.name, self._labelled(labels), value))
 
     def add_histogram(self, tally: HistogramTally, *labels: str) -> None:
-        """All samples of one histogram."""
+        """Add all samples of one histogram."""
         name, labelled = self.name, self._labelled(labels)
         cumulative = list(accumulate(tally.counts))
         bounds = [*map(str, map(float, tally.bounds)), "+Inf"]
@@ -50,18 +50,18 @@ class Family(Metric):
 
 
 def single(info: MetricInfo, value: float) -> Family:
-    """A metric without labels."""
+    """Make a metric without labels."""
     family = Family(info)
     family.add(value)
     return family
 
 
 class WideFamily(Metric):
-    """A metric with so many samples that they are made only while they are written."""
+    """A metric with so many samples that each is made only when it is written."""
 
     def __init__(self, info: MetricInfo, rows: Rows) -> None:
         super().__init__(_family_name(info), info.doc, info.kind)
-        # All code that writes samples does no more than iterate over them.
+        # Code that writes samples only iterates over them.
         self.samples = cast(list[Sample], _Samples(info.name, rows))
 
 
@@ -77,12 +77,12 @@ class _Samples:
 
 
 def _family_name(info: MetricInfo) -> str:
-    # What prometheus-client calls the name of a counter is without _total.
+    # prometheus-client's name of a counter is without _total.
     return info.name.removesuffix("_total") if info.kind == "counter" else info.name
 
 
 def label_text(labels: Mapping[str, str]) -> str:
-    """Labels as both text formats write them, braces included; empty for none."""
+    """Format labels for both text formats, with the braces; empty for no labels."""
     if not labels:
         return ""
     pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())

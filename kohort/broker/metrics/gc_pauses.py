@@ -1,4 +1,4 @@
-"""How long the garbage collector stops everything, by generation."""
+"""Pauses of the whole process by the garbage collector, by generation."""
 
 import gc
 import time
@@ -16,7 +16,7 @@ class GcPauseMeter:
 
     def __init__(self) -> None:
         self.pauses = [HistogramTally(PAUSE_BOUNDS_S) for _ in range(GENERATIONS)]
-        """By generation, the youngest first."""
+        """Histograms by generation, the youngest first."""
         self._began_at = 0.0
 
     def start(self) -> None:

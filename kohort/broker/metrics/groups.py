@@ -1,4 +1,4 @@
-"""Collects consumer groups: members, states, committed offsets and how far behind they are."""
+"""Collects consumer groups: members, states, committed offsets and lag."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.budget import GROUPS, SeriesBudget
 from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
 from kohort.broker.metrics.metric_info import OTHER
+from kohort.broker.metrics.partitions import high_watermark
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
-from kohort.broker.metrics.topics import high_watermark
 from kohort.broker.runtime.slices import Slice
 
 
 @dataclass(slots=True, eq=False)
 class OffsetSample:
-    """One committed position, or sums of several."""
+    """One committed position, or the sums of several."""
 
     labels: Labels
     offset: int = 0
     lag: int | None = None
-    """Lag, or the sum of several; None where there is no such partition."""
+    """Lag, or the sum of several; None if there is no such partition."""
 
     def add(self, offset: int, lag: int | None) -> None:
         self.offset += offset
@@ -32,17 +32,17 @@ class OffsetSample:
 
 @dataclass(slots=True, eq=False)
 class GroupSample:
-    """One group, or the sums over those that have no series of their own."""
+    """One group, or the sums over groups without their own series."""
 
     labels: Labels
     member_count: int = 0
     state_labels: Labels | None = None
-    """With the state; None for the sums."""
+    """Labels with the state; None for the sums."""
 
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """One look at everything."""
+    """Samples of one refresh."""
 
     groups: list[GroupSample] = field(default_factory=list)
     offsets: list[OffsetSample] = field(default_factory=list)
@@ -56,7 +56,7 @@ class _Seen:
 
 
 class GroupCollector:
-    """Collector of one broker's groups; `refresh` looks, `collect` tells what was seen."""
+    """Collector of one broker's groups; `refresh` takes the samples, `collect` returns them."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class GroupCollector:
 
     @property
     def folded(self) -> dict[str, int]:
-        """How many have no series of their own, by kind."""
+        """Number of label sets without their own series, by kind."""
         return {GROUPS: self._seen.folded}
 
     async def refresh(self, piece: Slice) -> None:
-        """Look at every group, with pauses: no two were seen at quite the same moment."""
+        """Sample every group, with pauses, so that no two are sampled at the same moment."""
         seen = _Seen()
         group_budget = SeriesBudget(self._groups_max)
         offset_budget = SeriesBudget(self._group_partitions_max)
@@ -89,7 +89,7 @@ class GroupCollector:
             seen.offset_count += group.offsets.count
             _count_waiting(group, seen)
             has_series = (
-                # The id that stands for all others must be theirs alone.
+                # The label value of the rest must not be shared with a group.
                 group.group_id != OTHER
                 and group_budget.take(1)
                 and offset_budget.take(group.offsets.count)
@@ -111,7 +111,7 @@ class GroupCollector:
         self._seen = seen
 
     def forget(self) -> None:
-        """Let go of what was seen; until the next look there is nothing to collect."""
+        """Drop the samples; until the next refresh there is nothing to collect."""
         self._seen = _Seen()
 
     def collect(self) -> Iterator[Metric]:
@@ -161,7 +161,8 @@ class GroupCollector:
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
         end = high_watermark(self._topics, topic, partition)
-        # Below zero if the topic was created again, or a client committed what it had not read.
+        # Negative if the topic was created again, or a client committed offsets that do not exist
+        # yet.
         return None if end is None else max(0, end - offset)
 
 

@@ -1,9 +1,8 @@
-"""How late the event loop is: what any event waits for that happens at a random moment.
+"""Lateness of the event loop: the wait of an event that happens at a random moment.
 
-A timer looks every `TICK_S` how much later it runs than it should. A stall that swallows several
-ticks is counted once for each of them, as late as each of them would have been: otherwise one long
-stall would weigh no more than a single late tick, and the 99.9th percentile would not show it
-("coordinated omission").
+A timer measures every `TICK_S` how late it runs. A stall over several ticks is counted once for
+each of them, with the delay that each would have had: otherwise one long stall would weigh no more
+than a single late tick, and the 99.9th percentile would not show it ("coordinated omission").
 
 The timer's own resolution is a millisecond, so the first bucket means "not late".
 """
@@ -21,13 +20,13 @@ TICK_S: Final = 0.05
 LAG_BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 _TICKS_PER_STALL_MAX: Final = 1_200
-"""A minute's worth: a suspended machine has not been busy for the hours that it slept."""
+"""Ticks of a minute: a suspended machine was not busy for the hours of its suspension."""
 
 _MAXIMUM_PERIOD_S: Final = 60.0
 
 
 class LoopLagMeter:
-    """Measures the loop that `start` is called in, until `stop`."""
+    """Measures the loop on which `start` is called, until `stop`."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self.lag = HistogramTally(LAG_BOUNDS_S)
@@ -38,7 +37,7 @@ class LoopLagMeter:
 
     @property
     def recent_maximum_s(self) -> float:
-        """The worst of the last minute or two."""
+        """The maximum of the last one to two minutes."""
         return self._maximum.value_at(self._now())
 
     def start(self) -> None:
@@ -51,7 +50,7 @@ class LoopLagMeter:
             self._timer = None
 
     def observe(self, late_s: float) -> None:
-        """A tick was so late, and those that were due meanwhile with it."""
+        """Count a tick that was this late, and the ticks that were due meanwhile."""
         self._maximum.observe(late_s, self._now())
         for _ in range(_TICKS_PER_STALL_MAX):
             self.lag.observe(late_s)

@@ -1,18 +1,18 @@
-"""How a metric is described; what the catalogue is made of."""
+"""Descriptions of metrics, of which the catalogue consists."""
 
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram", "unknown"]
 
 OTHER: Final = "(other)"
-"""Label value under which everything beyond a limit is summed. No topic can be called so."""
+"""Label value under which everything beyond a limit is summed. No topic can have this name."""
 
 
 class MetricInfo(NamedTuple):
     """One metric family."""
 
     name: str
-    """Name as it is scraped; a counter's ends with _total."""
+    """Name in a scrape; a counter's ends with _total."""
     kind: Kind
     labels: tuple[str, ...]
     doc: str
@@ -40,5 +40,5 @@ def histogram(name: str, doc: str, *labels: str) -> MetricInfo:
 
 
 def unknown(name: str, doc: str, *labels: str) -> MetricInfo:
-    """A count under a name that must not get the _total which counters end with."""
+    """Describe a count whose name must not end with _total like a counter's."""
     return MetricInfo(name, "unknown", labels, doc)

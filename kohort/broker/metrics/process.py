@@ -1,4 +1,4 @@
-"""Collects what is true of the process as a whole, and of the scrape itself."""
+"""Collectors of the process as a whole, and of the scrape itself."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ class ProcessCollector:
 
 
 class ClusterCollector:
-    """Collector of the one broker that there is."""
+    """Collector of the number of brokers, which is one."""
 
     def __init__(self, *, node_id: int, address: str) -> None:
         self._node_id = node_id
@@ -47,11 +47,11 @@ class ClusterCollector:
 
 
 class ScrapeCollector:
-    """Collector of how the scrapes themselves fare."""
+    """Collector of the scrapes themselves."""
 
     def __init__(self) -> None:
         self.folded: dict[str, int] = {}
-        """How many have no series of their own, by kind."""
+        """Number of label sets without their own series, by kind."""
         self.seconds = 0.0
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Collects what the coordinator's groups went through."""
+"""Collectors of the events of the coordinator's groups."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from kohort.broker.metrics.sources import HistorySource
 from kohort.broker.metrics.tally import RecentRate
 
 RATE_PERIOD_S = 30.0
-"""Kafka's own (`metrics.sample.window.ms`)."""
+"""The period of Kafka's own rates (`metrics.sample.window.ms`)."""
 
 CLASSIC = "classic"
 """The only protocol that groups speak so far."""
@@ -23,7 +23,7 @@ Shown = list[tuple[str, GroupCounts]]
 
 
 class RebalanceCollector:
-    """Collector of what happened in groups since the start."""
+    """Collector of the events in groups since the start."""
 
     def __init__(
         self, rebalances: RebalanceMetrics, clock_s: Callable[[], float] = time.monotonic
@@ -85,7 +85,8 @@ class RebalanceCollector:
         yield single(catalogue.RUNNING, len(counts.running))
 
     def _collect_groups(self) -> Iterator[Metric]:
-        # Groups come and go between the pieces that are written, so what is iterated is copied.
+        # Groups come and go between the written pieces, so the collection is copied before
+        # iterating.
         shown = self._rebalances.by_group.shown(int(self._clock_s() * 1000))
         yield WideFamily(catalogue.GROUP_REBALANCES, _rebalance_rows(shown))
         yield _by_label(catalogue.GROUP_AVOIDED, "reason", shown, lambda one: one.avoided)
@@ -101,9 +102,10 @@ class RebalanceCollector:
         )
 
     def _waiting_since(self) -> dict[str, float]:
-        """Wall time in seconds, by group; of those that are too many, the earliest.
+        """Return the start of running rebalances as wall time in seconds, by group; for groups
+        beyond the limit, the earliest.
 
-        Never looks at more than twice as many groups as have counters of their own.
+        Never visits more than twice as many groups as have their own counters.
         """
         running, by_group = self._rebalances.running, self._rebalances.by_group
         since = {
@@ -111,7 +113,7 @@ class RebalanceCollector:
             for group_id in by_group.own()
             if (one := running.get(group_id)) is not None
         }
-        # Those that began first come first.
+        # The earliest come first.
         rest = (one for group_id, one in running.items() if not by_group.has_own(group_id))
         longest = next(rest, None)
         if longest is not None:
@@ -120,7 +122,7 @@ class RebalanceCollector:
 
 
 class HistoryCollector:
-    """Collector of how the history of rebalances fares."""
+    """Collector of the state of the rebalance history."""
 
     def __init__(self, history: HistorySource) -> None:
         self._history = history

@@ -1,4 +1,4 @@
-"""Counts what happens in groups; an observer of the group coordinator and of its history."""
+"""Counters of events in groups; an observer of the group coordinator and of its history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS_MAX_DEFAULT: Final = 1_000
 
 
 class Running:
-    """A group between the beginning of a rebalance and the state Stable or Empty."""
+    """A running rebalance, until the group is Stable or Empty."""
 
     __slots__ = ("began_ms", "is_syncing", "phase_began_ms", "since_wall_ms")
 
@@ -45,39 +45,41 @@ class Running:
 
 
 class RebalanceMetrics:
-    """Numbers since the start. Causes and reasons are from fixed lists, so they can be labels."""
+    """Counters since the start. Causes and reasons are from fixed lists, so they can be labels."""
 
     def __init__(self, groups_max: int = GROUPS_MAX_DEFAULT) -> None:
-        """`groups_max` is how many groups have numbers of their own."""
+        """`groups_max` is the number of groups with their own counters."""
         self.started: Counter[str] = Counter()
-        """By cause."""
+        """Rebalances by cause."""
         self.avoided: Counter[tuple[str, str]] = Counter()
-        """By cause and stated reason."""
+        """Avoided rebalances by cause and stated reason."""
         self.members_removed: Counter[str] = Counter()
-        """By cause."""
+        """Removed members by cause."""
         self.completed_count = 0
         self.offsets_stored = 0
         self.offsets_expired = 0
         self.offsets_deleted = 0
         self.stopped_ms = 0
-        """Summed over members."""
+        """Time that members stopped consuming, summed over them."""
         self.partitions_moved = 0
         self.join_phase = HistogramTally(PHASE_BOUNDS_S)
         self.sync_phase = HistogramTally(PHASE_BOUNDS_S)
         self.whole = HistogramTally(PHASE_BOUNDS_S)
-        """From the first rebalance to Stable or Empty, those that were superseded included."""
+        """Durations from the first rebalance to Stable or Empty, superseded ones included."""
         self.running: dict[str, Running] = {}
-        """By group, oldest first; for no longer than the group is there."""
+        """Running rebalances by group, oldest first; dropped with the group."""
         self.by_group = CountsByGroup(groups_max)
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Count an event; a fraction of a microsecond for those that come with every request."""
+        """Count an event; takes a fraction of a microsecond for events of every request."""
         handler = self._handlers.get(event.__class__)
         if handler is not None:
             handler(self, group_id, event, now)
 
     def on_record(self, record: HistoryRecord) -> None:
-        """Count what only the complete record of a rebalance tells; a listener of the history."""
+        """Count what is known only from the complete record of a rebalance; a listener of the
+        history.
+        """
         from kohort.broker.core.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
 
         if not isinstance(record, RebalanceRecord):
@@ -124,7 +126,7 @@ class RebalanceMetrics:
         running = self.running.get(group_id)
         if running is None:
             return
-        # A group that became empty has waited for joins to the last.
+        # A group that became empty was in its join phase until the end.
         phase = self.sync_phase if running.is_syncing else self.join_phase
         phase.observe((now.ms - running.phase_began_ms) / 1000)
         if event.outcome is not RebalanceEnd.STORE_FAILED:

@@ -1,7 +1,7 @@
-"""Counts requests, connections and bytes: what the edge and the dispatcher tell on every request.
+"""Counters of requests, connections and bytes, updated by the edge and the dispatcher.
 
-An answer costs one call of about half a microsecond, and a walk over its partitions for those that
-have some; see `error_counts`.
+An answer costs one call of about half a microsecond, and a walk over its partitions if it has any;
+see `error_counts`.
 """
 
 from collections.abc import Collection
@@ -11,8 +11,8 @@ from kohort.broker.metrics.error_counts import ErrorCounts, error_counter
 from kohort.broker.metrics.tally import HistogramTally
 
 DURATION_BOUNDS_S: Final = (0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 30.0, 120.0)
-"""Few, because every api has them. The long ones are for what waits: a fetch for records (0.5 s in
-most clients), a join for the other members (minutes)."""
+"""Bounds of the buckets; few, because every api has them. The long ones are for requests that wait:
+a fetch for records (0.5 s in most clients), a join for the other members (minutes)."""
 
 
 class RequestMeter:
@@ -22,12 +22,12 @@ class RequestMeter:
 
     def __init__(self, api: str, version: int) -> None:
         self.api = api
-        """Kafka's name: Produce, OffsetCommit."""
+        """Kafka's name, for example Produce or OffsetCommit."""
         self.version = version
         self.duration = HistogramTally(DURATION_BOUNDS_S)
         """Seconds from the whole request to the answer, waiting included."""
         self.errors: ErrorCounts = {}
-        """By error code, 0 left out; an answer about many partitions counts once for each."""
+        """Errors by code, without 0; an answer about many partitions counts once for each."""
 
 
 class CertificateSource(Protocol):
@@ -42,35 +42,37 @@ class CertificateSource(Protocol):
 
 
 class EdgeMetrics:
-    """What happens at the edge, as plain numbers. Implements `kohort.broker.network.metrics`."""
+    """Counters of the edge, as plain numbers. Implements `kohort.broker.network.metrics`."""
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], RequestMeter] = {}
         self.waiting_count = 0
-        """Requests now that were taken up and not answered."""
+        """Requests that are being executed and not answered yet."""
         self.rejected: dict[str, int] = {}
         """Requests that ended their connection, by reason."""
         self.denied: dict[tuple[str, str], int] = {}
-        """Rights that somebody had not, by api and type of resource."""
+        """Denied requests, by api and type of resource."""
         self.connection_count = 0
-        """Open now."""
+        """Open connections."""
         self.opened_count = 0
         self.closed: dict[str, int] = {}
         self.refused: dict[str, int] = {}
         self.certificates: Collection[CertificateSource] = ()
-        """One for each listener with TLS."""
+        """Certificates of the listeners with TLS."""
         self.authentications: dict[tuple[str, str, str], int] = {}
         self.received_bytes = 0
         self.sent_bytes = 0
 
     def request_meters(self) -> list[RequestMeter]:
-        """Meters in use, by api and version."""
+        """Return the meters in use, by api and version."""
         return [meter for _, meter in sorted(self._meters.items())]
 
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
     ) -> None:
-        """`response` is the message, or None where there is none, or none with errors."""
+        """Count an answer; `response` is the message, or None if there is none, or none with
+        errors.
+        """
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         if response is not None:
@@ -80,7 +82,7 @@ class EdgeMetrics:
                 count_errors(response, meter.errors)
 
     def request_failed(self, api: str, version: int, error_code: int, duration_s: float) -> None:
-        """The request as a whole failed so, whatever the client is told of it."""
+        """Count a request that failed as a whole, whatever the client is answered."""
         meter = self._meters.get((api, version)) or self._new_meter(api, version)
         meter.duration.observe(duration_s)
         meter.errors[error_code] = meter.errors.get(error_code, 0) + 1
@@ -106,7 +108,7 @@ class EdgeMetrics:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def authentication(self, listener: str, mechanism: str, result: str) -> None:
-        """An attempt has come to its end."""
+        """Count a finished attempt to authenticate."""
         key = listener, mechanism, result
         self.authentications[key] = self.authentications.get(key, 0) + 1
 

@@ -1,4 +1,4 @@
-"""What the collectors read of the broker's parts. The real ones satisfy it as they are."""
+"""Protocols of the broker's parts as collectors read them; the real parts satisfy them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from enum import Enum
@@ -50,11 +50,11 @@ class PartitionsSource(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> PartitionSource:
-        """The partition, opened if it was not open."""
+        """Return the partition, opened if it was not open."""
         ...
 
     def peek(self, index: int) -> PartitionSource | None:
-        """The partition if it is open."""
+        """Return the partition if it is open, else None."""
         ...
 
 
@@ -130,28 +130,28 @@ class GroupsSource(Protocol):
 
 
 class TransactionRecordSource(Protocol):
-    """What is durable of a transactional id; see `kohort.broker.core.transaction.records`."""
+    """The durable record of a transactional id; see `kohort.broker.core.transaction.records`."""
 
     @property
     def start_ms(self) -> int: ...
 
 
 class TransactionalIdSource(Protocol):
-    """See `kohort.broker.core.transaction.transactional_id`."""
+    """A transactional id; see `kohort.broker.core.transaction.transactional_id`."""
 
     @property
     def record(self) -> TransactionRecordSource | None: ...
 
 
 class TransactionalIdsSource(Protocol):
-    """See `kohort.broker.transactions.known_ids`."""
+    """The known transactional ids; see `kohort.broker.transactions.known_ids`."""
 
     def __len__(self) -> int: ...
     def open(self) -> Collection[TransactionalIdSource]: ...
 
 
 class TransactionsSource(Protocol):
-    """All that is told of transactional ids; see `kohort.broker.transactions.host`."""
+    """The host of the transactional ids; see `kohort.broker.transactions.host`."""
 
     @property
     def ids(self) -> TransactionalIdsSource: ...
@@ -169,12 +169,12 @@ class HistorySource(Protocol):
     """The rebalance history; see `kohort.broker.history.history`."""
 
     def stats(self) -> Mapping[str, int]:
-        """With records, memory_bytes, waiting, lost and dropped."""
+        """Return a mapping with records, memory_bytes, waiting, lost and dropped."""
         ...
 
 
 class PurgatorySource(Protocol):
-    """See `kohort.broker.core.purgatory`."""
+    """The purgatory; see `kohort.broker.core.purgatory`."""
 
     @property
     def held_bytes(self) -> int: ...

@@ -1,28 +1,28 @@
-"""The smallest parts of counting: a histogram, and the maximum of the last minute."""
+"""Basic meters: a histogram, a recent maximum and a recent rate."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
 
 class HistogramTally:
-    """Counts observations in fixed buckets. 0.2 microseconds each."""
+    """Counts observations in fixed buckets, in 0.2 microseconds each."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
-        """Upper bounds of the buckets, each included in its own, ascending."""
+        """Upper bounds of the buckets, inclusive and ascending."""
         self.counts = [0] * (len(bounds) + 1)
-        """Per bucket, not cumulative; the last one has no bound."""
+        """Counts per bucket, not cumulative; the last one has no bound."""
         self.total = 0.0
-        """Sum of all that was observed."""
+        """Sum of all observations."""
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def add(self, other: "HistogramTally") -> None:
-        """Count all that `other` has counted, with the same bounds."""
+        """Add the counts of `other`, which has the same bounds."""
         self.counts = [
             ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)
         ]
@@ -32,7 +32,7 @@ class HistogramTally:
 class RecentMaximum:
     """The largest value of the last one to two periods.
 
-    Unlike a maximum since the last scrape it is the same for every scraper.
+    Unlike a maximum since the last scrape, it is the same for every scraper.
     """
 
     __slots__ = ("_current", "_period_ends", "_period_s", "_previous")
@@ -44,13 +44,13 @@ class RecentMaximum:
         self._current = 0.0
 
     def observe(self, value: float, now_s: float) -> None:
-        """`now_s` is on any monotonic scale, and the same one as in `value_at`."""
+        """Observe a value; `now_s` is on any monotonic scale, the same one as in `value_at`."""
         if now_s >= self._period_ends:
             self._advance(now_s)
         self._current = max(self._current, value)
 
     def value_at(self, now_s: float) -> float:
-        """0.0 if there was nothing."""
+        """Return the maximum; 0.0 if there was no observation."""
         if now_s >= self._period_ends:
             self._advance(now_s)
         return max(self._current, self._previous)
@@ -63,10 +63,10 @@ class RecentMaximum:
 
 
 class RecentRate:
-    """How fast a counter grew in the last one to two periods, as Kafka's own rates tell it.
+    """Growth rate of a counter in the last one to two periods, like Kafka's own rates.
 
-    Costs the counter nothing: it is looked at when it is asked for. If that was not for longer than
-    that, it is the mean since then.
+    The counter itself pays nothing: the rate is computed on request. If the last request was longer
+    ago, it is the mean since then.
     """
 
     __slots__ = ("_current", "_period_s", "_previous")
@@ -76,7 +76,7 @@ class RecentRate:
         self._previous = self._current = (now_s, count)
 
     def rate_at(self, count: int, now_s: float) -> float:
-        """Per second; `count` is what the counter says now."""
+        """Return the rate per second; `count` is the counter's current value."""
         if now_s - self._current[0] >= self._period_s:
             self._previous, self._current = self._current, (now_s, count)
         began_s, began_count = self._previous

@@ -1,9 +1,9 @@
-"""Writes metrics in Prometheus' text format and in OpenMetrics, in pieces.
+"""Writing metrics in Prometheus' text format and in OpenMetrics, in pieces.
 
-prometheus-client has writers of its own; they take 17 to 28 microseconds a sample and cannot stop
-half-way, which for 10,000 partitions is two seconds without an answer to any client. These take one
-and hand out a piece after every `SAMPLES_PER_PIECE`. Both read the same `Metric` objects, and the
-tests hold one against the other.
+prometheus-client has its own writers; they take 17 to 28 microseconds per sample and cannot pause,
+which for 10,000 partitions is two seconds without an answer to any client. These take one
+microsecond and yield a piece after every `SAMPLES_PER_PIECE`. Both read the same `Metric` objects,
+and the tests compare their output.
 """
 
 import math
@@ -19,14 +19,14 @@ SAMPLES_PER_PIECE: Final = 250
 
 
 class TextFormat(Enum):
-    """The formats, with the content types that announce them."""
+    """The formats, with their content types."""
 
     PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def write(metrics: Iterable[Metric], text_format: TextFormat) -> Iterator[bytes]:
-    """The whole exposition, piece by piece; a piece is a quarter of a millisecond's work."""
+    """Yield the exposition in pieces; each takes a quarter of a millisecond."""
     lines: list[str] = []
     for metric in metrics:
         lines.append(_head(metric, text_format))

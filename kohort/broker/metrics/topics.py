@@ -1,4 +1,4 @@
-"""Collects topics and partitions: offsets, sizes, and what kafka_exporter tells of replicas."""
+"""Collects topics and partitions: offsets, sizes, and kafka_exporter's metrics of replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,14 @@ from kohort.broker.metrics.budget import PARTITIONS, TOPICS, SeriesBudget
 from kohort.broker.metrics.families import Labels, Rows, WideFamily
 from kohort.broker.metrics.families import single as one_sample
 from kohort.broker.metrics.metric_info import OTHER, MetricInfo
-from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
+from kohort.broker.metrics.partitions import open_partition
+from kohort.broker.metrics.sources import PartitionSource, TopicsSource
 from kohort.broker.runtime.slices import Slice
 
 
 @dataclass(slots=True, eq=False)
 class PartitionSample:
-    """What was seen of one partition, or the sums over those that have no series of their own."""
+    """One partition, or the sums over partitions without their own series."""
 
     labels: Labels
     high_watermark: int
@@ -48,7 +49,7 @@ class PartitionSample:
 
 @dataclass(slots=True, eq=False)
 class TopicSample:
-    """One topic, or the sums over those that have no series of their own."""
+    """One topic, or the sums over topics without their own series."""
 
     labels: Labels
     partition_count: int = 0
@@ -57,7 +58,7 @@ class TopicSample:
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """One look at everything."""
+    """Samples of one refresh."""
 
     topics: list[TopicSample] = field(default_factory=list)
     partitions: list[PartitionSample] = field(default_factory=list)
@@ -82,11 +83,11 @@ _OF_PARTITIONS: Final = (
     (catalogue.LOG_SIZE, attrgetter("size_bytes")),
     (catalogue.LOG_SEGMENTS, attrgetter("segment_count")),
 )
-"""Metrics of partitions whose sum still means something."""
+"""Metrics of partitions whose sum is meaningful."""
 
 
 class TopicCollector:
-    """Collector of one broker's topics; `refresh` looks, `collect` tells what was seen."""
+    """Collector of one broker's topics; `refresh` takes the samples, `collect` returns them."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class TopicCollector:
         partitions_max: int,
         late_before_ms: Callable[[], int],
     ) -> None:
-        """`late_before_ms` is when the last batch of a transaction was that is late by now."""
+        """A transaction whose last batch is older than `late_before_ms` is late."""
         self._topics = topics
         self._late_before_ms = late_before_ms
         self._node_id = node_id
@@ -105,11 +106,11 @@ class TopicCollector:
 
     @property
     def folded(self) -> dict[str, int]:
-        """How many have no series of their own, by kind."""
+        """Number of label sets without their own series, by kind."""
         return {TOPICS: self._seen.folded_topics, PARTITIONS: self._seen.folded_partitions}
 
     async def refresh(self, piece: Slice) -> None:
-        """Look at every partition, with pauses: no two were seen at quite the same moment."""
+        """Sample every partition, with pauses, so that no two are sampled at the same moment."""
         seen = _Seen()
         late_before_ms = self._late_before_ms()
         budget = SeriesBudget(self._partitions_max)
@@ -148,7 +149,7 @@ class TopicCollector:
         self._seen = seen
 
     def forget(self) -> None:
-        """Let go of what was seen; until the next look there is nothing to collect."""
+        """Drop the samples; until the next refresh there is nothing to collect."""
         self._seen = _Seen()
 
     def collect(self) -> Iterator[Metric]:
@@ -161,7 +162,7 @@ class TopicCollector:
         yield WideFamily(catalogue.LOST_OFFSETS, _rows(short, attrgetter("lost_offsets")))
         held = [sample for sample in seen.partitions if sample.held_offsets]
         yield WideFamily(transactions.STABLE_LAG, _rows(held, attrgetter("held_offsets")))
-        # A sum of broker ids means nothing, and the last sample may be one.
+        # A sum of broker ids is meaningless, and the last sample may be a sum.
         single = seen.partitions[:-1] if seen.folded_topics else seen.partitions
         yield WideFamily(catalogue.PARTITION_LEADER, _rows(single, lambda _: self._node_id))
         yield WideFamily(catalogue.PARTITION_LEADER_IS_PREFERRED, _rows(single, lambda _: 1))
@@ -173,28 +174,6 @@ def _rows(
     samples: Sequence[TopicSample | PartitionSample], value_of: Callable[[object], float]
 ) -> Rows:
     return lambda: ((sample.labels, value_of(sample)) for sample in samples)
-
-
-def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> PartitionSource | None:
-    """The partition, opened if need be; None if there is nothing in it, or it is gone.
-
-    Partitions that were not used since the start are not open, but what they hold counts. Those
-    of internal topics were opened by the start if they hold anything, and get a directory only when
-    they are used: looking at them must not be a use.
-    """
-    partition = topic.partitions.peek(index)
-    if partition is None and not topic.is_internal and topics.get(topic.name) is topic:
-        partition = topic.partitions[index]
-    return partition
-
-
-def high_watermark(topics: TopicsSource, topic_name: str, index: int) -> int | None:
-    """The high watermark of a partition, None for one that there is not."""
-    topic = topics.get(topic_name)
-    if topic is None or not 0 <= index < len(topic.partitions):
-        return None
-    partition = open_partition(topics, topic, index)
-    return 0 if partition is None else partition.high_watermark
 
 
 def _look_at(topic: str, index: int, partition: PartitionSource | None) -> PartitionSample:
@@ -219,7 +198,7 @@ def _look_at_producers(partition: PartitionSource, seen: _Seen, late_before_ms: 
     if producers is None:
         return
     seen.producer_count += len(producers)
-    # Kafka looks at the first one as well: it holds consumers back.
+    # Kafka also uses the first one, which holds consumers back.
     last_ms = producers.first_open_last_ms
     seen.late_partitions += last_ms is not None and last_ms < late_before_ms
 

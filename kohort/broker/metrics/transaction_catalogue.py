@@ -13,31 +13,33 @@ OPEN = gauge(
 )
 OLDEST_SINCE = gauge(
     "kohort_transactions_oldest_since_seconds",
-    "Since when the oldest of them is open, in seconds since 1970; absent while none is.",
+    "When the oldest open transaction began, in seconds since 1970; absent if there is none.",
 )
 STUCK = gauge(
     "kohort_transactions_stuck",
-    "Transactions that are decided and wait for a partition which cannot take its marker.",
+    "Decided transactions that wait for a partition that cannot take its marker.",
 )
-IDS = gauge("kohort_transactional_ids", "Transactional ids that are known.")
+IDS = gauge("kohort_transactional_ids", "Known transactional ids.")
 IDS_FORGOTTEN = counter(
     "kohort_transactional_ids_forgotten_total",
-    "Transactional ids that were forgotten: expired (`transactional.id.expiration.ms`), or evicted"
-    " to make room (`kohort.transactional.ids.max`).",
+    "Transactional ids that were dropped: expired "
+    "(`transactional.id.expiration.ms`), or evicted to make room "
+    "(`kohort.transactional.ids.max`).",
     "cause",
 )
 STARTED = counter("kohort_transactions_started_total", "Transactions that have begun.")
 ENDED = counter(
     "kohort_transactions_ended_total",
-    "Transactions that have ended in all of their partitions, by result (commit, abort). What ended"
-    " them: client; timeout; fence, another instance of the producer; start, of a broker that had"
-    " stopped after the decision. Newer producers may abort where nothing has begun, which counts.",
+    "Transactions that have ended in all of their partitions, by result (commit, "
+    "abort) and cause: client; timeout; fence (another instance of the producer); "
+    "start (of a broker that had stopped after the decision). Newer producers may "
+    "abort before a transaction has begun; such aborts count, too.",
     "result",
     "cause",
 )
 DURATION = histogram(
     "kohort_transaction_seconds",
-    "From the beginning of transactions to their end, by the wall clock.",
+    "Duration of transactions from beginning to end, by the wall clock.",
     "result",
 )
 SUPERSEDED = counter(
@@ -46,8 +48,9 @@ SUPERSEDED = counter(
 )
 RECONCILED = counter(
     "kohort_transactions_reconciled_total",
-    "Transactions that a start after a crash found open in a partition and ended there, or gave"
-    " back to their id, because the coordinator's log said otherwise.",
+    "Transactions that were open in a partition at a start after a crash although "
+    "the coordinator's log said otherwise, and were ended there or restored to "
+    "their id.",
 )
 APPEND_FAILURES = counter(
     "kohort_transaction_append_failures_total",
@@ -55,8 +58,9 @@ APPEND_FAILURES = counter(
 )
 STABLE_LAG = gauge(
     "kohort_partition_last_stable_offset_lag",
-    "Offsets from the last stable offset to the high watermark, which read_committed consumers wait"
-    " for. Only for partitions where there are some, of those that were used since the start.",
+    "Offsets from the last stable offset to the high watermark, which "
+    "read_committed consumers cannot read yet. Only for partitions used since the "
+    "start where it is not 0.",
     "topic",
     "partition",
 )
@@ -67,12 +71,12 @@ LATE_PARTITIONS = gauge(
 )
 PRODUCER_IDS = gauge(
     f"{_REPLICAS}_produceridcount",
-    "Producers that are remembered, summed over the partitions that were used since the start.",
+    "Producer ids with state, summed over the partitions used since the start.",
 )
 PARTITION_LOAD_MAX = gauge(
     f"{_COORDINATOR}_partition_load_time_max",
-    "How long the start took to read one partition of __transaction_state, in milliseconds: the"
-    " longest.",
+    "Longest time that the start took to read one partition of __transaction_state, "
+    "in milliseconds.",
 )
 PARTITION_LOAD_AVG = gauge(
     f"{_COORDINATOR}_partition_load_time_avg",
@@ -82,9 +86,10 @@ PARTITION_LOAD_AVG = gauge(
 SECTIONS: Final = (
     Section(
         "Transactions",
-        "Whose transaction holds consumers back is told by `/transactions` and"
-        " `kohort transactions why`; see exactly-once.md. There is no queue of markers and no"
-        " verification between brokers, so Kafka's meters of these have no counterpart.",
+        "`/transactions` and `kohort transactions why` show which transaction holds "
+        "consumers back; see exactly-once.md. There is no queue of markers and no "
+        "verification between brokers, so Kafka's metrics for these have no "
+        "counterpart.",
         (
             OPEN,
             OLDEST_SINCE,

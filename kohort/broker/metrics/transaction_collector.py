@@ -1,4 +1,4 @@
-"""Collects what becomes of transactions."""
+"""Collects states and outcomes of transactions."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -22,7 +22,7 @@ FORGOTTEN: Final = ("expired", "evicted")
 
 
 class TransactionCollector:
-    """Collector of the transactional ids; looks when it collects, which takes no time."""
+    """Collector of the transactional ids; reads them when it collects, which is quick."""
 
     def __init__(self, transactions: TransactionsSource, metrics: TransactionMetrics) -> None:
         self._transactions = transactions

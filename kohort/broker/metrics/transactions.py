@@ -1,4 +1,4 @@
-"""Counts what only the ends of transactions tell; the host of the ids counts the rest itself."""
+"""Counters updated at the ends of transactions; the host of the ids counts the rest itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from kohort.broker.metrics.tally import HistogramTally
 from kohort.protocol.records.control import ControlType
 
 DURATION_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
-"""A minute is the usual timeout of a transaction, a quarter of an hour the longest by default."""
+"""Bounds of the buckets: a minute is the usual timeout of a transaction, a quarter of an hour the
+longest by default."""
 
 RESULTS: Final = {ControlType.COMMIT: "commit", ControlType.ABORT: "abort"}
 
@@ -20,5 +21,5 @@ class TransactionMetrics:
         self.durations: Final = {result: HistogramTally(DURATION_BOUNDS_S) for result in RESULTS}
 
     def on_transaction_ended(self, result: ControlType, duration_ms: int) -> None:
-        """All markers of a transaction are written."""
+        """Count a transaction of which all markers are written."""
         self.durations[result].observe(duration_ms / 1_000)

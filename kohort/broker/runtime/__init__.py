@@ -1,1 +1,1 @@
-"""What the broker runs on: time, answers that come later, work in slices, deadlines and memory."""
+"""The runtime of the broker: clocks, deferred results, work in slices, timers and memory."""

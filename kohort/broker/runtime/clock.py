@@ -1,10 +1,10 @@
-"""Time as the broker sees it: two clocks that are never confused.
+"""The broker's two clocks, which must not be confused.
 
-Monotonic time is for deadlines and durations; it never jumps and means nothing outside this
-process. Wall time is for what is stored or shown: commit timestamps, log-append timestamps,
+Monotonic time is for deadlines and durations; it never jumps and has no meaning outside this
+process. Wall-clock time is for what is stored or shown: commit timestamps, log-append timestamps,
 retention. Both are integer milliseconds.
 
-Only shells ask a clock. The cores get `now_ms` as an argument.
+Only shells read a clock. The cores get `now_ms` as an argument.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the shells need to know about time."""
+    """The clock interface for shells."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never decreases."""
@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The system's clocks."""
 
     __slots__ = ()
 

@@ -1,9 +1,9 @@
-"""`Later`, a future whose callbacks are called at once: the one way to answer something later.
+"""`Later`, a future that calls its callbacks immediately: the only mechanism for deferred results.
 
-An asyncio future has its callbacks called in the next iteration of the loop, each by a handle that
-is made for it: half of what it costs to answer one of thousands of requests that wait together. The
-callbacks of a `Later` are called within `give` and `fail`. So they have to be short, and must
-neither raise nor begin other work.
+An asyncio future has its callbacks called in the next loop iteration, each by a handle created for
+it: half of the cost of answering one of thousands of waiting requests. The callbacks of a `Later`
+are called within `give` and `fail`. So they must be short, and must neither raise nor start other
+work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 logger = logging.getLogger(__name__)
 
@@ -19,14 +19,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Tasks = set[asyncio.Task[Any]]
-"""Tasks at work, for code that has to wait for their end."""
+"""Running tasks, for code that has to wait for their end."""
 
 
 class Later(Generic[T]):
-    """A value that is not there yet. It is given, or fails, or is cancelled, once.
+    """A value that is not available yet. It is given, fails, or is cancelled, once.
 
-    After it is cancelled, `give` and `fail` do nothing, so that their caller need not ask whether
-    it was.
+    After it is cancelled, `give` and `fail` do nothing, so that their caller need not check.
     """
 
     __slots__ = ("_callbacks", "_error", "_make", "_source", "_value", "is_done")
@@ -39,7 +38,7 @@ class Later(Generic[T]):
         self._callbacks: tuple[Callable[[Later[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
         self._source: Later[Any] | asyncio.Task[T] | None = None
-        """What the value is made from and nothing else uses, so that it is cancelled with this."""
+        """The source of the value, used by nothing else and therefore cancelled with this."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -47,26 +46,33 @@ class Later(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with, None if it was given. It must be done."""
+        """The error that it failed with, None if it was given. It must be done."""
         assert self.is_done
         return self._error
 
     def result(self) -> T:
-        """The value. Raises what it failed with. It must be done."""
+        """Return the value, or raise the error that it failed with. It must be done."""
         assert self.is_done
         if self._error is not None:
             raise self._error
         value: T = self._value
         return value
 
-    # For givers.
+    # For producers.
 
     def give(self, value: T) -> None:
         """Set the value and call the callbacks. Does nothing if it was cancelled."""
         if self.is_done:
             assert self.is_cancelled, "given twice"
             return
-        self._value = value
+        make = self._make
+        if make is None:
+            self._value = value
+        else:
+            try:
+                self._value = make(value)
+            except Exception as error:  # noqa: BLE001 - what was to be made failed, nothing else.
+                self._error = error
         self._tell()
 
     def fail(self, error: BaseException) -> None:
@@ -77,10 +83,10 @@ class Later(Generic[T]):
         self._error = error
         self._tell()
 
-    # For waiters.
+    # For consumers.
 
     def cancel(self) -> bool:
-        """Give up the value; False if it is done already."""
+        """Cancel it; False if it is done already."""
         if self.is_done:
             return False
         self._error = asyncio.CancelledError()
@@ -91,33 +97,37 @@ class Later(Generic[T]):
         return True
 
     def on_done(self, callback: Callable[[Later[T]], object]) -> None:
-        """Have `callback` called with this when it is done: now, if it is done already."""
+        """Call `callback` with this when it is done: now, if it is done already."""
         if self.is_done:
             callback(self)
         else:
             self._callbacks += (callback,)
 
-    def then(self, make: Callable[[T], R]) -> R | Later[R]:
+    def into(self, make: Callable[[T], R]) -> R | Later[R]:
         """Apply `make` to the value.
 
-        Returns the result itself if the value is there already; this saves making a
-        `Later`. Otherwise returns a `Later` of the result, which fails if this fails or `make`
-        raises. To cancel that one does not cancel this.
+        Returns the result itself if the value is there already. Otherwise a `Later` of it, which
+        fails if this fails or `make` raises: this one itself, unless something waits for the value
+        as it is. So where nothing does, to cancel the result is to cancel this.
 
         Raises: what this failed with, if it is done and has failed; what `make` raises, if the
             value is there.
         """
         if self.is_done:
             return make(self.result())
-        made: Later[R] = Later()
+        if self._make is None and not self._callbacks:
+            made = cast("Later[R]", self)
+            made._make = make
+            return made
+        made = Later()
         made._make = make
         self._callbacks += (made._take_value,)
         return made
 
     def settle(self, make: Callable[[Later[T]], R]) -> Later[R]:
-        """Apply `make` to this itself when it is done: given, failed or cancelled.
+        """Apply `make` to this `Later` itself when it is done: given, failed or cancelled.
 
-        Returns a `Later` of the result. To cancel that one cancels this.
+        Returns a `Later` of the result. Cancelling that one cancels this.
         """
         made: Later[R] = Later()
         made._make = make
@@ -140,15 +150,15 @@ class Later(Generic[T]):
             try:
                 yield from waiting
             except asyncio.CancelledError:
-                # As with a loop's future: work on it for this task alone is to stop.
+                # As with asyncio's futures: cancelling the waiting task cancels this.
                 self.cancel()
                 raise
         return self.result()
 
     @staticmethod
     def of(work: Coroutine[Any, Any, T], tasks: Tasks, *, name: str) -> Later[T]:
-        """What a coroutine returns, run as a task that is among `tasks` while it lives; cancelled
-        with it.
+        """Run a coroutine as a task, kept in `tasks` while it runs; return its result. Cancelling
+        the result cancels the task.
         """
         later: Later[T] = Later()
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -170,18 +180,11 @@ class Later(Generic[T]):
         return later
 
     def _take_value(self, source: Later[Any]) -> None:
-        """Callback of `then`: `source` is done."""
-        if self.is_done:
-            return
-        assert self._make is not None
+        """Callback of `into`: `source` is done."""
         if source._error is not None:
-            self._error = source._error
+            self.fail(source._error)
         else:
-            try:
-                self._value = self._make(source._value)
-            except Exception as error:  # noqa: BLE001 - what was to be made failed, nothing else.
-                self._error = error
-        self._tell()
+            self.give(source._value)
 
     def _take_end(self, source: Later[Any]) -> None:
         """Callback of `settle`: `source` is done."""
@@ -196,7 +199,7 @@ class Later(Generic[T]):
 
     def _tell(self) -> None:
         self.is_done = True
-        # Neither is of use any more, and both may hold much.
+        # Neither is needed any more, and both may hold much memory.
         self._source = self._make = None
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:

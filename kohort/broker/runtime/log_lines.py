@@ -1,4 +1,4 @@
-"""The broker's log as JSON, a line for each message, for collectors that read such lines."""
+"""The broker's log as JSON lines, for log collectors."""
 
 import json
 import logging
@@ -9,7 +9,9 @@ TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One object in a line: time (UTC, ISO 8601), level, logger, message, and exception if any."""
+    """Formats a record as one object per line: time (UTC, ISO 8601), level, logger, message,
+    exception.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC)

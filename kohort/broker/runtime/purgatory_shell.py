@@ -1,9 +1,9 @@
-"""Runs the purgatory on an event loop: one timer for all deadlines, and drains in small turns.
+"""Runs the purgatory on an event loop: one timer for all deadlines, and work in small slices.
 
-Promises: one turn works no longer than a slice, or one batch of entries, before the loop gets to
-its sockets again; no deadline is acted upon before every socket was read once more, so that after
-a pause of the process (a suspended laptop, a long stall) the heartbeats that lie in the buffers
-count before the sessions end.
+Guarantees: one iteration works no longer than a slice, or one batch of entries, before the loop
+handles its sockets again; no deadline expires before every socket has been read once more, so that
+after a pause of the process (a suspended laptop, a long stall) heartbeats in the socket buffers
+count before sessions expire.
 """
 
 import asyncio
@@ -15,21 +15,20 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 
 TURN_MS = 5
-"""Longer than other work may take: who waits in the purgatory is late already."""
+"""Longer than for other work: operations in the purgatory are late already."""
 
 _STEP = 10
-"""Entries between two looks at the clock."""
+"""Entries between two checks of the clock."""
 
 _HOPS_BEFORE_EXPIRY = 3
-"""Loop turns between the timer and the expiry.
+"""Loop iterations between the timer and the expiry.
 
-One may pass before the loop polls its sockets, in the second their data is handed to the protocols,
-and in the third the tasks that a request started make their first step.
-"""
+The first may pass before the loop polls its sockets, in the second their data is passed to the
+protocols, and in the third the tasks that a request started run their first step."""
 
 
 class PurgatoryShell:
-    """The driver of one purgatory. Make it inside the running loop."""
+    """Drives one purgatory. Create it inside the running loop."""
 
     def __init__(self, purgatory: Purgatory, clock: Clock) -> None:
         self._purgatory = purgatory
@@ -37,11 +36,11 @@ class PurgatoryShell:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        """When `_timer` goes off; meaningful while there is one."""
+        """When `_timer` fires; meaningful while there is one."""
         self._drain_turn: asyncio.Handle | None = None
         self._expiry_turn: asyncio.Handle | None = None
         self._is_closed = False
-        # Operations that complete cause answers, which no look at the clock here shows.
+        # Completed operations cause responses, whose cost the clock does not show here.
         self._piece = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _STEP)
         purgatory.attach(self)
 
@@ -51,7 +50,7 @@ class PurgatoryShell:
 
     def wake_at(self, deadline_ms: int) -> None:
         if self._is_closed or self._expiry_turn is not None:
-            return  # The expiry on its way arms the timer again.
+            return  # The expiry in progress re-arms the timer.
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return
@@ -61,7 +60,7 @@ class PurgatoryShell:
         self._timer_ms = deadline_ms
 
     def close(self) -> None:
-        """Complete all operations and stop. What they still wake is worked off as well."""
+        """Complete all operations and stop. Operations triggered by that are completed as well."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -84,9 +83,9 @@ class PurgatoryShell:
             self._expire()
 
     def _expire(self) -> None:
-        """Expire what was due when the turn began, and come back for the rest.
+        """Expire what was due when the iteration began, and schedule the rest.
 
-        One entry may be the end of a join phase with thousands of members, so slices begin small.
+        One entry may be the end of a join phase with thousands of members, so steps begin small.
         """
         purgatory = self._purgatory
         now_ms = self._clock.monotonic_ms()
@@ -96,8 +95,8 @@ class PurgatoryShell:
             return next_ms is not None and next_ms <= now_ms
 
         if not is_due():
-            # What the timer was for has been cancelled. The purgatory believes in the timer until
-            # it is called, and would announce only what is earlier than that.
+            # The entry that the timer was set for has been cancelled. The purgatory relies on the
+            # timer until it is called, and would announce only earlier deadlines.
             purgatory.expire(now_ms, 0)
         sizes = chain((1, 2, 4, 8), repeat(_STEP))
         self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
@@ -117,7 +116,7 @@ class PurgatoryShell:
             self.wake_soon()
 
     def _work(self, is_left: Callable[[], bool], step: Callable[[], object]) -> None:
-        """Take steps until nothing is left or the turn is over."""
+        """Repeat steps until nothing is left or the slice is over."""
         self._piece.begin()
         while is_left():
             step()

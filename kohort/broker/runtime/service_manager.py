@@ -1,4 +1,4 @@
-"""Tells systemd, or whatever speaks its protocol, that the broker is ready or stops (sd_notify)."""
+"""Notifies systemd, or another manager with its protocol, of readiness and stopping (sd_notify)."""
 
 import logging
 import os
@@ -12,12 +12,12 @@ logger = logging.getLogger(__name__)
 
 
 def tell(state: str) -> None:
-    """Does nothing where no one has asked to be told, by NOTIFY_SOCKET; never fails the broker."""
+    """Send a state; does nothing without NOTIFY_SOCKET, and never fails the broker."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
     if address.startswith("@"):
-        # A name in the abstract namespace, which begins with a zero.
+        # A name in the abstract namespace, which begins with a NUL.
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as one:

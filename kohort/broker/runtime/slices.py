@@ -1,12 +1,12 @@
-"""Long work on the event loop, in slices: others have their turns of the loop in between.
+"""Long work on the event loop in slices, with other work in between.
 
-Time decides: a slice is over after its budget of milliseconds, on any machine. Work is cut into
-steps (`kohort.broker.core.steps`) and looks at its slice after each. A slice is over after
-`LOOKS_MAX` looks as well. That ends it where time stands still while work is done: under the
-virtual clock of tests and simulations, where a run therefore goes the same way every time.
+Time decides: a slice is over after its budget of milliseconds, on any machine. Work is divided into
+steps (`kohort.broker.core.steps`) and checks its slice after each. A slice is also over after
+`LOOKS_MAX` checks. That ends it if time stands still while work is done: under the virtual clock of
+tests and simulations, which makes runs reproducible.
 
 There are three ways to use it: `Slice.pause` in a coroutine's own loop, `run` for a generator of
-steps, and `RoundRobin` where many do the same kind of work.
+steps, and `RoundRobin` for many instances of the same kind of work.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SLICE_MS: Final = 2
-"""Budget of a slice: long enough to be worth the switch, short enough that nobody notices. As the
-clock counts whole milliseconds, it lasts between one and two, and what its last step takes."""
+"""Budget of a slice: long enough to be worth the switch, short enough not to be noticed. As the
+clock counts whole milliseconds, a slice lasts between one and two, plus the rest of its last
+step."""
 
 LOOKS_MAX: Final = 1_000
-"""Steps of a slice at most: more than the budget has room for, except where time stands still."""
+"""Maximum steps of a slice: more than fit in the budget, except where time stands still."""
 
 
 class Monotonic(Protocol):
-    """A clock, as far as a slice has to know it."""
+    """The clock interface that a slice needs."""
 
     def monotonic_ms(self) -> int:
         """See `kohort.broker.runtime.clock.Clock`."""
@@ -40,15 +41,15 @@ class Monotonic(Protocol):
 
 
 class Slice:
-    """A stretch of work on the loop, which begins when this is made."""
+    """A period of work on the loop, which begins when this is created."""
 
     __slots__ = ("_budget_ms", "_clock", "_ends_ms", "_looks_left", "_looks_max")
 
     def __init__(
         self, clock: Monotonic, budget_ms: int = SLICE_MS, looks_max: int = LOOKS_MAX
     ) -> None:
-        """Begin the first slice. `looks_max` is to be smaller where steps cause work that comes
-        after them, which no clock shows while they are taken.
+        """Begin the first slice. `looks_max` should be smaller if steps cause later work, whose
+        cost the clock does not show while they run.
         """
         self._clock = clock
         self._budget_ms = budget_ms
@@ -56,24 +57,24 @@ class Slice:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the next slice: others have had their turn."""
+        """Begin the next slice, after other work has run."""
         self._ends_ms = self._clock.monotonic_ms() + self._budget_ms
         self._looks_left = self._looks_max
 
     def is_over(self) -> bool:
-        """Whether others should have their turn; to be asked once after each step."""
+        """Whether to let other work run; to be called once after each step."""
         self._looks_left -= 1
         return self._looks_left <= 0 or self._clock.monotonic_ms() >= self._ends_ms
 
     async def pause(self) -> None:
-        """Let others have their turn if the slice is over, and begin the next one."""
+        """Let other work run if the slice is over, and begin the next one."""
         if self.is_over():
             await asyncio.sleep(0)
             self.begin()
 
 
 async def run(steps: Steps[T], piece: Slice) -> T:
-    """Go through the steps in this slice and as many more as it takes; returns what they make."""
+    """Run all steps, in this slice and as many more as needed; return their result."""
     while True:
         try:
             next(steps)
@@ -84,23 +85,20 @@ async def run(steps: Steps[T], piece: Slice) -> T:
 
 
 Work: TypeAlias = Callable[[Slice], bool | None]
-"""Work that can wait for a few iterations of the loop: it goes on until its slice is over, and
-returns True if there is more. If it raises, it is called again: what it fails at must not come
-again.
-"""
+"""Work that can be spread over loop iterations: it continues until its slice is over, and returns
+True if there is more. If it raises, it is called again, so the failing part must not recur."""
 
 
 class RoundRobin:
-    """A queue of those who do the same kind of work, which have one slice in each iteration of the
-    loop between them.
+    """A queue of work of the same kind, which shares one slice per loop iteration.
 
-    A slice for each of twenty groups in one iteration is together not bounded.
+    Separate slices for each of twenty groups in one iteration would not be bounded together.
     """
 
     def __init__(
         self, clock: Monotonic, budget_ms: int = SLICE_MS, looks_max: int = LOOKS_MAX
     ) -> None:
-        """Make an empty queue; the bounds are those of each slice."""
+        """Create an empty queue; the limits are those of each slice."""
         self._clock = clock
         self._budget_ms = budget_ms
         self._looks_max = looks_max
@@ -109,21 +107,21 @@ class RoundRobin:
 
     @property
     def waiting_count(self) -> int:
-        """How many have more to do."""
+        """How many instances have more to do."""
         return len(self._waiting)
 
     def add(self, work: Work) -> None:
-        """Have it take turns until it has no more to do."""
+        """Give `work` turns until it has no more to do."""
         self._waiting.append(work)
         if self._next is None:
             self._come_back()
 
     def clear(self) -> None:
-        """Forget what is left."""
+        """Drop all remaining work."""
         self._waiting.clear()
 
     def new_slice(self) -> Slice:
-        """Make a slice for a turn that is taken at once, outside the queue."""
+        """Create a slice for work that runs immediately, outside the queue."""
         return Slice(self._clock, self._budget_ms, self._looks_max)
 
     def _come_back(self) -> None:

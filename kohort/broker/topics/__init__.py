@@ -1,1 +1,1 @@
-"""Topics while the broker runs: the shells around storage that know time, tasks and waiters."""
+"""Topics at run time: the shells around storage that handle time, tasks and waiting requests."""

@@ -1,4 +1,4 @@
-"""The topics by name and by id, and the names that new ones may not have."""
+"""The topics by name and by id, and checks for new names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Catalog:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self.get = self._by_name.get
-        """The topic of a name, None if there is none."""
+        """Returns the topic with a name, None if there is none."""
         self.get_by_id = self._by_id.get
-        """The topic with an id (16 bytes), None if there is none."""
+        """Returns the topic with an id (16 bytes), None if there is none."""
         self._by_collision_key: dict[str, set[str]] = {}
         self.partition_count = 0
         """Partitions of all topics together."""
@@ -30,14 +30,14 @@ class Catalog:
         return list(self._by_name.values())
 
     def add(self, topic: Topic) -> None:
-        """From now on the topic exists."""
+        """Add a topic."""
         assert topic.name not in self._by_name, f"{topic.name} exists"
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_collision_key.setdefault(collision_key(topic.name), set()).add(topic.name)
         self.partition_count += len(topic.partitions)
 
     def remove(self, topic: Topic) -> None:
-        """From now on the topic does not exist."""
+        """Remove a topic."""
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         names = self._by_collision_key[collision_key(topic.name)]
         names.discard(topic.name)
@@ -46,7 +46,7 @@ class Catalog:
         self.partition_count -= len(topic.partitions)
 
     def extend(self, topic: Topic, partitions: list[Partition]) -> None:
-        """The topic has more partitions."""
+        """Add partitions to a topic."""
         topic.partitions.extend(partitions)
         self.partition_count += len(partitions)
 

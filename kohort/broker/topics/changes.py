@@ -1,8 +1,8 @@
-"""Changes to the topics: created, given partitions, altered, deleted.
+"""Changes to topics: creation, new partitions, configs, deletion.
 
-The metadata store is changed first, then the files, then what clients see; so whatever a crash
-leaves can be told at the next start: a topic without directories gets them, directories of a
-deleted topic go. Changes wait for each other; reading never waits.
+The metadata store is changed first, then the files, then what clients see; so after a crash the
+next start can complete the change: it creates missing directories of a topic, and removes those of
+a deleted topic. Changes wait for each other; reads never wait.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Alteration = Callable[[Mapping[str, str]], dict[str, str]]
-"""From what is set on a topic or a broker to what is to be set; raises KafkaError."""
+"""Maps the present configs of a topic or a broker to the new ones; raises KafkaError."""
 
 
 def _uninterrupted(
     change: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Let a change come to its end though who asked for it is cancelled: half of it is no state."""
+    """Complete a change even if its caller is cancelled: a partial change would be inconsistent."""
 
     @wraps(change)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -54,13 +54,17 @@ def _uninterrupted(
 
 
 def _look_at_outcome(task: asyncio.Future[Any]) -> None:
-    """A change that fails after its client is gone is told to no other."""
+    """Log the failure of a change whose caller has gone."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.debug("A change of the topics failed: %r", error)
 
 
+def _free_of_charge(partitions: int) -> None:
+    """Used for the broker's own changes, and for clients without quotas."""
+
+
 class PlannedTopic(NamedTuple):
-    """A topic that was created, or that could be."""
+    """A topic that was created, or could be."""
 
     name: str
     topic_id: bytes
@@ -69,7 +73,7 @@ class PlannedTopic(NamedTuple):
 
 
 class TopicChanges:
-    """See the module. For the loop's thread."""
+    """Changes to topics. For the loop's thread."""
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class TopicChanges:
         clock: Clock,
         new_uuid: Callable[[], uuid.UUID],
     ) -> None:
-        """``new_uuid`` makes the ids of topics."""
+        """``new_uuid`` creates the ids of topics."""
         self._catalog = catalog
         self._disk = disk
         self._opener = opener
@@ -92,12 +96,12 @@ class TopicChanges:
         self._new_uuid = new_uuid
         self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
         self._grown_at_ms: dict[str, int] = {}
-        """Topics that were given more partitions in the life of this process, the last one last."""
+        """Topics that got more partitions in this process, the latest one last."""
         self.under_way = asyncio.Lock()
-        """Held while a change is made, and while none may be made."""
+        """Held during a change, and while none may be made."""
 
     def on_topics_deleted(self, listener: Callable[[Sequence[str]], None]) -> None:
-        """Call a function with the names of topics when they are gone for clients."""
+        """Call `listener` with the names of topics after they are deleted for clients."""
         self._deletion_listeners.append(listener)
 
     async def create_topic(
@@ -119,11 +123,19 @@ class TopicChanges:
 
     @_uninterrupted
     async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        wanted: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        charge: Callable[[int], None] = _free_of_charge,
     ) -> list[PlannedTopic | KafkaError]:
-        """Create topics, each on its own; one outcome for each."""
+        """Create topics, each individually; one result for each.
+
+        ``charge`` is called with the number of partitions of each topic that could be created, and
+        raises KafkaError to forbid it.
+        """
         async with self.under_way:
-            outcomes = self._plan(wanted)
+            outcomes = self._plan(wanted, charge)
             planned = [one for one in outcomes if isinstance(one, PlannedTopic)]
             if validate_only or not planned:
                 return outcomes
@@ -137,7 +149,7 @@ class TopicChanges:
     async def create_partitions(
         self, topic: Topic, partition_count: int, *, validate_only: bool = False
     ) -> None:
-        """Give a topic partitions up to a number that was checked. Raises KafkaError."""
+        """Add partitions to a topic up to a validated count. Raises KafkaError."""
         async with self.under_way:
             self._check_alive(topic)
             have = len(topic.partitions)
@@ -160,7 +172,7 @@ class TopicChanges:
             self._grown_at_ms[topic.name] = self._clock.wall_ms()
 
     def grown_since(self, wall_ms: int) -> dict[str, int]:
-        """Topics that have been given more partitions since then, with when they were."""
+        """Return the topics that got more partitions since then, with the time."""
         grown = {}
         for name, at_ms in reversed(self._grown_at_ms.items()):
             if at_ms < wall_ms:
@@ -170,9 +182,9 @@ class TopicChanges:
 
     @_uninterrupted
     async def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic; when this returns it is gone for all clients and for ever.
+        """Delete a topic; when this returns the deletion is visible to all clients and durable.
 
-        Its files are removed later. Raises KafkaError.
+        The files are removed later. Raises KafkaError.
         """
         async with self.under_way:
             self._check_alive(topic)
@@ -190,7 +202,7 @@ class TopicChanges:
     async def alter_topic(
         self, topic: Topic, alteration: Alteration, *, validate_only: bool = False
     ) -> None:
-        """Change what is set on a topic. Raises KafkaError."""
+        """Change the configs of a topic. Raises KafkaError."""
         async with self.under_way:
             self._check_alive(topic)
             overrides = alteration(topic.overrides)
@@ -205,7 +217,7 @@ class TopicChanges:
     async def alter_broker(
         self, broker: str, alteration: Alteration, *, validate_only: bool = False
     ) -> None:
-        """Change what is set at run time for this broker's id, or with "" for all brokers.
+        """Change the dynamic configs of this broker's id, or with "" of all brokers.
 
         Raises KafkaError.
         """
@@ -222,7 +234,7 @@ class TopicChanges:
                 self._apply(topic, config)
 
     def delete_records_before(self, partition: Partition, offset: int) -> int:
-        """Move a partition's start; returns it. `write_checkpoints` makes it durable.
+        """Advance a partition's log start and return it. `write_checkpoints` makes it durable.
 
         Raises KafkaError.
         """
@@ -233,7 +245,9 @@ class TopicChanges:
                 partition.take_offline(str(error))
             raise
 
-    def _plan(self, wanted: Sequence[NewTopic]) -> list[PlannedTopic | KafkaError]:
+    def _plan(
+        self, wanted: Sequence[NewTopic], charge: Callable[[int], None]
+    ) -> list[PlannedTopic | KafkaError]:
         outcomes: list[PlannedTopic | KafkaError] = []
         names: set[str] = set()
         partitions = 0
@@ -245,6 +259,7 @@ class TopicChanges:
                 count = checked_partition_count(new, self._settings.config)
                 self._effective(new.configs)
                 self._check_partitions_max(partitions + count)
+                charge(count)
             except KafkaError as error:
                 outcomes.append(error)
             else:
@@ -255,7 +270,7 @@ class TopicChanges:
         return outcomes
 
     async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:
-        """Store and open new topics; what failed, by name."""
+        """Store and open new topics; return failures by name."""
         created_ms = self._clock.wall_ms()
         records = [
             TopicRecord(
@@ -287,10 +302,10 @@ class TopicChanges:
         return failures
 
     async def _take_back(self, topic: Topic) -> None:
-        """Undo the creation of a topic whose partitions cannot be made.
+        """Undo the creation of a topic whose partitions cannot be created.
 
-        The disk that refused those may refuse this as well. What is stored must not part from what
-        clients see then, or the name could never be used again.
+        The disk that refused those may refuse this as well. Then what is stored must remain
+        consistent with what clients see, or the name could never be used again.
         """
         try:
             await self._disk.run(self._disk.data.store.mark_topic_deleted, topic.topic_id)
@@ -304,10 +319,10 @@ class TopicChanges:
             logger.warning("the remains of %s stay until the next start: %s", topic, error)
 
     async def _remove(self, topic: Topic) -> None:
-        """Clear away the files of a topic that is gone from store and catalog."""
+        """Remove the files of a topic that is no longer in store and catalog."""
         for partition in topic.partitions.opened():
             await partition.wait_flushed()
-        # Before the name can be used again: offsets noted of this topic are wrong for the next.
+        # Before the name can be reused: offsets stored for this topic would be wrong for the next.
         self._disk.data.directories.keep_notes_of({one.name for one in self._catalog.all()})
         await self._disk.write_checkpoints()
         self._disk.remove_later(await self._disk.run(self._disk.data.release_directories, topic))

@@ -1,13 +1,13 @@
-"""Compacts the logs of topics whose cleanup.policy says so, the dirtiest first.
+"""Compacts the logs of topics with a compacting cleanup.policy, the dirtiest first.
 
-Reading and rewriting go on in the executor, a step at a time, so that a stop never waits for more
-than one; looking for work and putting finished segments in place are quick and belong to the loop's
-thread. How far each log is clean is noted in Kafka's cleaner-offset-checkpoint; losing it costs a
-second look at records that are clean already.
+Reading and rewriting run in the executor, a step at a time, so that stopping never waits for more
+than one step; looking for work and putting finished segments in place are quick and run in the
+loop's thread. Kafka's cleaner-offset-checkpoint stores up to where each log is clean; losing it
+only costs examining clean records again.
 
-A log whose compaction fails, because the disk is full or for any other reason of the file system,
-is tried again, later each time; Kafka would leave it alone until the next start, and it would grow.
-Damage is left alone: a log is compacted up to the first segment that holds some.
+A log whose compaction fails, because the disk is full or for another file system error, is retried
+with a growing delay; Kafka would ignore it until the next start, and it would grow. Damage is left
+alone: a log is compacted up to the first damaged segment.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1000
 RETRY_MS_MAX: Final = 600_000
-"""At most this long after a failure a log is tried again; the time doubles up to there."""
+"""The longest delay before a log is retried after a failure; the delay doubles up to this."""
 
 
 class _Failure(NamedTuple):
-    """The last run over a log failed."""
+    """A failed run over a log."""
 
     retry_ms: int
     """How long to leave it alone."""
     retry_at_ms: int
-    """Until then, by the monotonic clock."""
+    """Until when, by the monotonic clock."""
 
 
 class Compactor:
-    """Looks for compacted logs with enough to do; one at a time."""
+    """Looks for logs with enough to compact; one at a time."""
 
     def __init__(
         self,
@@ -71,37 +71,38 @@ class Compactor:
         self._clock = clock
         self._executor = executor
         self._clean_up_to = self._read_checkpoint()
-        """First dirty offset by (topic, partition); 0 for what is not in it."""
+        """First dirty offset by (topic, partition); 0 if missing."""
         self._unchecked = set(self._clean_up_to)
-        """What an earlier process noted, until it is compared with the log."""
+        """Entries of an earlier process that have not been compared with the log yet."""
         self._failures: dict[Partition, _Failure] = {}
         self._damaged: set[Partition] = set()
         self.failure_count = 0
-        """Runs that failed since the start."""
+        """Failed runs since the start."""
 
     @property
     def uncleanable_count(self) -> int:
-        """Partitions whose last run failed, or that are compacted up to damage only."""
+        """Partitions whose last run failed, or that are compacted only up to damage."""
         return sum(
             partition.failure is None and "compact" in partition.config.cleanup_policy
             for partition in self._damaged.union(self._failures)
         )
 
     async def run(self) -> None:
-        """Work until cancelled; rest when there is nothing to do."""
+        """Work until cancelled; sleep when there is nothing to do."""
         settings = self._settings()
         changed = asyncio.Event()
         settings.on_change(changed.set)
         while True:
             changed.clear()
             if not (settings.config.log_cleaner_enable and await self.compact_one()):
-                # A change may be to a shorter rest, and Kafka's cleaners begin at once after one.
+                # A config change may shorten the sleep, and Kafka's cleaners also start right after
+                # one.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(settings.config.log_cleaner_backoff_ms / 1000):
                         await changed.wait()
 
     def forget(self, names: Iterable[str]) -> None:
-        """The topics are deleted; a new one of the same name begins dirty."""
+        """Forget deleted topics; a new one of the same name starts dirty."""
         gone = set(names)
         for key in [key for key in self._clean_up_to if key[0] in gone]:
             del self._clean_up_to[key]
@@ -111,9 +112,9 @@ class Compactor:
         self._damaged = {one for one in self._damaged if one.topic_name not in gone}
 
     async def compact_one(self) -> bool:
-        """Compact the log that needs it most; whether there was one."""
+        """Compact the log that needs it most; return whether there was one."""
         partition = await self._dirtiest()
-        # Planned anew: segments may have gone while the others were looked at.
+        # Planned again: segments may have been deleted while the others were examined.
         plan = None if partition is None else self._plan(partition)
         if partition is None or plan is None:
             return False
@@ -153,7 +154,7 @@ class Compactor:
         log, wall_ms = partition.log, self._clock.wall_ms()
         first_dirty_offset = self._first_dirty_offset(partition)
         try:
-            # The last stable offset may have to be looked for in files, and most logs are clean.
+            # Finding the last stable offset may need files, and most logs are clean.
             plan = plan_compaction(
                 log,
                 first_dirty_offset=first_dirty_offset,
@@ -178,13 +179,13 @@ class Compactor:
         if key in self._unchecked:
             self._unchecked.discard(key)
             if self._clean_up_to.get(key, 0) > partition.log.opened_end_offset:
-                # The log lost its end, or is another one of that name: what has been appended since
-                # was never looked at.
+                # The log lost its end, or is another one of that name: records appended since were
+                # never examined.
                 del self._clean_up_to[key]
         return self._clean_up_to.get(key, 0)
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> int:
-        """Do what is planned; returns up to where the log is clean then.
+        """Carry out the plan; return up to where the log is clean then.
 
         Raises StorageError and CorruptBatchError.
         """
@@ -208,12 +209,12 @@ class Compactor:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            # The thread must be out of it before it can be closed.
+            # The thread must have finished the step before it can be closed.
             await asyncio.wait([step])
             raise
 
     def _note_damage(self, partition: Partition, error: CorruptBatchError) -> None:
-        """The segment is marked; plans end before it from now on."""
+        """Record damage: the segment is marked, and plans end before it from now on."""
         self.failure_count += 1
         self._damaged.add(partition)
         logger.warning("%r is only compacted up to damage: %s", partition, error)

@@ -1,7 +1,7 @@
-"""What a new topic, or a topic's new partitions, must be like; with the answers of a lone Kafka.
+"""Validation of new topics and new partitions, with the answers of a one-broker Kafka cluster.
 
-Pure checks. They raise KafkaError with the code and, in meaning, the message that Kafka answers
-with one broker registered.
+Pure checks. They raise KafkaError with the code and, in substance, the message of Kafka with one
+registered broker.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Kafka's own bound on what one request may create."""
+"""Kafka's own limit on what one request may create."""
 
 Assignment = Sequence[int]
-"""Ids of the brokers that are to hold one partition."""
+"""Ids of the brokers for one partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that is asked for."""
+    """A requested topic."""
 
     name: str
     partition_count: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     assignments: Sequence[tuple[int, Assignment]] = ()
-    """(partition, brokers); empty where the broker is to place them."""
+    """(partition, brokers); empty if the broker is to place them."""
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
 def checked_partition_count(new: NewTopic, broker: BrokerConfig) -> int:
-    """How many partitions the new topic gets. Raises KafkaError."""
+    """Return the partition count of a new topic. Raises KafkaError."""
     if new.assignments:
         return _manual_partition_count(new, broker.node_id)
     factor = new.replication_factor
@@ -84,7 +84,7 @@ def _manual_partition_count(new: NewTopic, node_id: int) -> int:
 def check_expansion(
     name: str, have: int, want: int, assignments: Sequence[Assignment] | None, node_id: int
 ) -> None:
-    """Whether a topic may get ``want`` partitions in all. Raises KafkaError."""
+    """Check that a topic may get ``want`` partitions in total. Raises KafkaError."""
     if want == have:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
     if want < have:

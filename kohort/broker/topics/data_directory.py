@@ -1,4 +1,4 @@
-"""The data directory from start to stop: metadata, partition directories, the mark of a clean stop.
+"""The data directory: metadata, partition directories, the marker of a clean shutdown.
 
 Blocking code. The directory's lock must be held.
 """
@@ -19,6 +19,7 @@ from kohort.broker.storage.checkpoints.clean_shutdown import (
 )
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.layout import KAFKA_FILE
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories, unique_hex
@@ -30,16 +31,16 @@ logger = logging.getLogger(__name__)
 
 
 class DataDirectory:
-    """What is open of a data directory."""
+    """An open data directory."""
 
     def __init__(
         self, store: MetadataStore, directories: PartitionDirectories, *, was_clean: bool
     ) -> None:
-        """Use `open`."""
+        """Use `open` instead."""
         self.store = store
         self.directories = directories
         self.was_clean = was_clean
-        """Whether the last stop was a clean one."""
+        """Whether the last shutdown was clean."""
 
     @classmethod
     def open(
@@ -51,14 +52,17 @@ class DataDirectory:
         *,
         wall_ms: int,
     ) -> Self:
-        """Open the metadata and take the mark of the last stop.
+        """Open the metadata and take the marker of the last shutdown.
 
         ``store`` replaces the database in the directory, for simulations. Raises ConfigError for a
-        directory of another cluster, MetadataError or StorageError.
+        directory of another cluster or of Kafka, MetadataError or StorageError.
         """
         wanted = config.kohort_cluster_id
         try:
             files.make_directory(str(root))
+            if files.exists(f"{root}/{KAFKA_FILE}"):
+                problem = f"{root} is Apache Kafka's; `kohort import-kafka {root}` takes it over"
+                raise ConfigError([problem])
             opened = store or MetadataStore(
                 root,
                 new_cluster_id=wanted or random_cluster_id(),
@@ -75,7 +79,7 @@ class DataDirectory:
         return cls(opened, directories, was_clean=was_clean)
 
     def close(self, *, is_clean: bool) -> None:
-        """Write the checkpoints and, if every log was closed, the mark. Raises StorageError."""
+        """Write the checkpoints and, if every log was closed, the marker. Raises StorageError."""
         try:
             self.directories.write_checkpoints(*self.directories.notes())
             if is_clean:
@@ -89,7 +93,7 @@ class DataDirectory:
     def release_directories(self, topic: Topic) -> list[Path]:
         """Free the directory names of a topic that was marked as deleted.
 
-        Returns the directories that are to be removed. What fails is done at the next start.
+        Returns the directories to remove. Anything that fails is repeated at the next start.
         """
         directories = self.directories
         refuse: list[Path] = []
@@ -118,7 +122,7 @@ class DataDirectory:
         return refuse
 
     def finish_deletions(self, living: set[str]) -> list[Path]:
-        """Finish deletions that were cut short; returns the directories that are to be removed."""
+        """Complete interrupted deletions; return the directories to remove."""
         directories = self.directories
         refuse = directories.deleted()
         for topic in self.store.deleted_topics():
@@ -134,9 +138,9 @@ class DataDirectory:
         return refuse
 
     def to_recover(self, topics: Iterable[Topic]) -> list[tuple[Topic, int]]:
-        """Partitions to be verified before anybody is served; none after a clean stop.
+        """Return the partitions to verify before any client is served; none after a clean shutdown.
 
-        Partitions without a directory need nothing, and are not even made before they are used.
+        Partitions without a directory need no verification, and get one only when they are used.
         """
         existing = self.directories.existing()
         known = {
@@ -152,7 +156,7 @@ class DataDirectory:
 
 
 def close_logs(logs: Iterable[PartitionLog]) -> bool:
-    """Make logs durable; whether that worked for all of them."""
+    """Make logs durable; return whether that worked for all of them."""
     is_clean = True
     for log in logs:
         if log.failed:
@@ -167,5 +171,5 @@ def close_logs(logs: Iterable[PartitionLog]) -> bool:
 
 
 def random_cluster_id() -> str:
-    """A cluster id as Kafka's tools make them: a random UUID in URL-safe base64."""
+    """Create a cluster id as Kafka's tools do: a random UUID in URL-safe base64."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""The data directory as the loop's thread uses it: what blocks runs in the executor."""
+"""The data directory for the loop's thread: blocking work runs in the executor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ CLOSING_THREADS: Final = 4
 
 
 class DataDirectoryShell:
-    """See the module. The metadata store and the directories themselves are in `data`."""
+    """The shell of the data directory. `data` has the metadata store and the directories
+    themselves.
+    """
 
     def __init__(self, data: DataDirectory, catalog: Catalog, executor: Executor) -> None:
         self.data = data
@@ -30,12 +32,12 @@ class DataDirectoryShell:
         self._removals: set[asyncio.Future[None]] = set()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do what blocks in another thread, and return or raise what it does."""
+        """Run blocking work in another thread, and return or raise its result."""
         call = partial(work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     async def write_checkpoints(self) -> None:
-        """Note on disk where logs start, and up to where they need no verification.
+        """Write the checkpoints of log start offsets and recovery points.
 
         Raises StorageError.
         """
@@ -45,7 +47,7 @@ class DataDirectoryShell:
             await self.run(directories.write_checkpoints, *directories.notes())
 
     def remove_later(self, refuse: Sequence[Path]) -> None:
-        """Remove directories that nothing refers to any more; `close` waits for it."""
+        """Remove unused directories in the background; `close` waits for it."""
         if refuse:
             loop = asyncio.get_running_loop()
             removal = loop.run_in_executor(self._executor, self.data.directories.remove, refuse)
@@ -53,16 +55,16 @@ class DataDirectoryShell:
             removal.add_done_callback(self._removals.discard)
 
     async def close(self) -> None:
-        """Make everything durable and mark the stop as a clean one, unless a partition failed.
+        """Make everything durable and mark the shutdown as clean, unless a partition failed.
 
-        Raises StorageError where that is not possible; the next start then verifies the logs.
+        Raises StorageError if that is not possible; the next start then verifies the logs.
         """
         async with self._checkpointing:
             partitions = list(self.opened())
             for partition in partitions:
                 await partition.wait_flushed()
             logs = [partition.log for partition in partitions]
-            # Side by side, because each waits for fsyncs that the file system can put together.
+            # Concurrently, because each waits for fsyncs that the file system can combine.
             closed = await asyncio.gather(
                 *(
                     self.run(close_logs, logs[start::CLOSING_THREADS])
@@ -75,7 +77,7 @@ class DataDirectoryShell:
             await self.run(self.data.close, is_clean=all(closed))
 
     def opened(self) -> Iterator[Partition]:
-        """Partitions that have been opened."""
+        """Yield the partitions that have been opened."""
         for topic in self._catalog.all():
             yield from topic.partitions.opened()
 

@@ -1,7 +1,7 @@
-"""The data directory's partition directories: whose they are, and what becomes of them.
+"""The partition directories in the data directory: to which topic each belongs, and their removal.
 
-Blocking code. A directory belongs to a topic if it bears its name and its partition.metadata the
-topic's id; one with another id is a left-over and is set aside, never served and never overwritten.
+Blocking code. A directory belongs to a topic if it has its name and its partition.metadata has the
+topic's id; one with another id is left over and is set aside, never served and never overwritten.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ Offsets = dict[tuple[str, int], int]
 """An offset, or another number, by (topic, partition)."""
 
 STRAY_SUFFIX: Final = "-stray"
-"""Kafka's ending for the directory of a partition that it knows nothing of."""
+"""Kafka's suffix for the directory of an unknown partition."""
 
 
 class _Found(Enum):
-    """What there is under the name of a partition's directory."""
+    """What exists under the name of a partition's directory."""
 
     NOTHING = auto()
     OURS = auto()
     WITHOUT_ID = auto()
-    """Whose it is cannot be read."""
+    """Its topic id cannot be read."""
     ANOTHER = auto()
-    """It was another topic's."""
+    """It belonged to another topic."""
 
 
 def unique_hex() -> str:
-    """Sets apart the directories of deleted topics of one name."""
+    """Return a suffix that distinguishes directories of deleted topics with the same name."""
     return os.urandom(16).hex()
 
 
 class PartitionDirectories:
-    """The directories of one data directory, and what was noted about them at the last stop."""
+    """The partition directories of one data directory, and the checkpoints of the last shutdown."""
 
     def __init__(self, files: FileSystem, root: Path, *, clean_shutdown: bool) -> None:
         self.files = files
         self.root = root
         self._clean_shutdown = clean_shutdown
         self.has_stale_notes = False
-        """The checkpoints still have notes of deleted topics: they must be written before a name is
-        used again."""
+        """Whether the checkpoints still contain deleted topics: they must be written before a name
+        is reused."""
         self._recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
         self._on_disk = set(self._recovery_points)
-        """The logs that are in the recovery points' checkpoint, as it is on the disk."""
+        """The logs in the recovery point checkpoint, as it is on disk."""
         self._writing = threading.Lock()
         self._start_offsets = self._read_checkpoint(LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY)
         self._sizes = self._read_checkpoint(LOG_SIZE_FILE) if clean_shutdown else {}
@@ -86,13 +86,13 @@ class PartitionDirectories:
     def open_log(
         self, name: str, index: int, topic_id: bytes, config: TopicConfig, *, wall_ms: int
     ) -> PartitionLog:
-        """Open or make the log of a partition. Raises StorageError."""
+        """Open or create the log of a partition. Raises StorageError."""
         directory = self.path(name, index)
         key = (name, index)
         try:
             found = self._set_aside_stray(directory, topic_id)
-            # What was noted of another topic of the name says nothing about this one. A damaged id
-            # is no other topic's: notes are forgotten before a name is used again.
+            # Checkpoints of another topic of the same name do not apply to this one. If the id is
+            # damaged it is the same topic: checkpoints are cleaned before a name is reused.
             believed = found is not _Found.ANOTHER
             log = PartitionLog.open(
                 directory,
@@ -111,8 +111,8 @@ class PartitionDirectories:
             if found is _Found.WITHOUT_ID:
                 self._note_lost_id(directory, topic_id)
             elif found is not _Found.OURS:
-                # The first flush forces it to disk, before any batch, along with the directory's
-                # own name: a disk takes milliseconds for each of a topic's partitions.
+                # The first flush writes it to disk, before any batch, together with the directory's
+                # own name: syncing it for each partition of a topic would take milliseconds.
                 write_topic_id(self.files, str(directory), topic_id, sync=False)
                 log.flush_first(TOPIC_ID_FILE)
         except OSError as error:
@@ -123,17 +123,17 @@ class PartitionDirectories:
         try:
             write_topic_id(self.files, str(directory), topic_id, sync=True)
         except OSError as error:
-            # A full disk must not keep a log from being read; the next start tries again.
+            # A full disk must not prevent reading a log; the next start tries again.
             logger.warning("%s: the topic's id cannot be noted: %s", directory, error)
 
     def leader_epoch(self, name: str, index: int) -> int:
-        """Leader epoch of a partition that is not open; known without a look at its directory."""
+        """Return the leader epoch of an unopened partition, without looking at its directory."""
         if not self._leader_epochs:
             return FIRST_LEADER_EPOCH
         return self._leader_epochs.get((name, index), FIRST_LEADER_EPOCH)
 
     def path(self, name: str, index: int) -> Path:
-        """Where a partition's log is."""
+        """Return the directory of a partition's log."""
         return self.root / partition_directory(name, index)
 
     def exists(self, name: str, index: int) -> bool:
@@ -141,10 +141,11 @@ class PartitionDirectories:
         return self.files.exists(str(self.path(name, index)))
 
     def remains_of(self, topic: TopicRecord, *, is_name_free: bool) -> Iterator[Path]:
-        """Directories of a deleted topic that still bear its name.
+        """Yield directories of a deleted topic that still have its name.
 
         Args:
-            is_name_free: no other topic has it, whose a directory without an id might be.
+            is_name_free: whether no other topic has the name, to which a directory without an id
+                could belong.
         """
         of_topic = {topic.topic_id, None} if is_name_free else {topic.topic_id}
         for index in range(topic.partition_count):
@@ -153,13 +154,13 @@ class PartitionDirectories:
                 yield directory
 
     def sync_names(self) -> None:
-        """Force to disk which directories there are. Raises OSError."""
+        """Flush the directory names to disk. Raises OSError."""
         self.files.sync_directory(str(self.root))
 
     def rename_deleted(self, directories: Iterable[Path]) -> list[Path]:
-        """Free the names of a deleted topic's directories; the new paths are to be removed.
+        """Free the names of a deleted topic's directories; return the new paths, to be removed.
 
-        `sync_names` must come before a name is used again: a power loss would bring the old
+        `sync_names` must come before a name is reused: a power failure would bring the old
         directory back under it.
         """
         renamed = []
@@ -172,7 +173,9 @@ class PartitionDirectories:
         return renamed
 
     def remove(self, directories: Iterable[Path]) -> None:
-        """Remove what was renamed; what cannot be removed now is swept at the next start."""
+        """Remove renamed directories; those that cannot be removed now are removed at the next
+        start.
+        """
         for directory in directories:
             try:
                 self.files.remove_tree(str(directory))
@@ -180,7 +183,7 @@ class PartitionDirectories:
                 logger.warning("%s cannot be removed: %s", directory, error)
 
     def deleted(self) -> list[Path]:
-        """Directories of deleted partitions that an earlier run did not come to remove."""
+        """Return directories of deleted partitions that an earlier process did not remove."""
         entries = self.files.entries(str(self.root))
         return [
             self.root / entry.name
@@ -189,7 +192,7 @@ class PartitionDirectories:
         ]
 
     def existing(self) -> set[tuple[str, int]]:
-        """(topic, partition) of every directory that is named as a partition."""
+        """Return (topic, partition) of every partition directory."""
         parsed = (
             parse_partition_directory(entry.name)
             for entry in self.files.entries(str(self.root))
@@ -200,21 +203,23 @@ class PartitionDirectories:
     def note(
         self, log: PartitionLog, name: str, index: int, leader_epoch: int = FIRST_LEADER_EPOCH
     ) -> None:
-        """What the next checkpoint shall say of a log that is open; for the loop's thread."""
+        """Set the checkpoint values of an open log; for the loop's thread."""
         key = (name, index)
         if leader_epoch > FIRST_LEADER_EPOCH:
             self._leader_epochs[key] = leader_epoch
         self._recovery_points[key] = log.flushed_offset
         self._sizes[key] = log.size_bytes
-        # Kafka leaves out those that the first segment's name tells. Until the directory is synced
-        # a power loss may bring the segments before it back.
+        # Kafka omits those that the first segment's name implies. Until the directory is synced a
+        # power failure may restore the segments before it.
         if log.log_start_offset > 0:
             self._start_offsets[key] = log.log_start_offset
         else:
             self._start_offsets.pop(key, None)
 
     def keep_notes_of(self, names: set[str]) -> None:
-        """Forget the others: notes of a deleted topic are wrong for the next of its name."""
+        """Forget all other topics: checkpoints of a deleted topic are wrong for the next of its
+        name.
+        """
         for notes in (
             self._recovery_points,
             self._start_offsets,
@@ -226,8 +231,8 @@ class PartitionDirectories:
                 self.has_stale_notes = True
 
     def _note_opened(self, key: tuple[str, int], log: PartitionLog, *, was_noted: bool) -> None:
-        """What the next checkpoint shall say of a log of which this one says nothing, or of another
-        log of its name.
+        """Set the checkpoint values of a log that is not in the checkpoint, or there as another log
+        of its name.
         """
         with self._writing:
             if not was_noted:
@@ -236,11 +241,11 @@ class PartitionDirectories:
                 self._recovery_points[key] = log.flushed_offset
 
     def _note_before_roll(self, key: tuple[str, int]) -> None:
-        """Have a log in the checkpoint before it has a second segment. Raises OSError.
+        """Make sure that a log is in the checkpoint before it has a second segment. Raises OSError.
 
-        A power loss may take the end of one segment and leave the next one. A start ends the log
-        there if it was noted: else Kafka's compaction may have left the gap. The checkpoint names
-        all logs that are open, so that the next ones need not wait for the disk.
+        A power failure may lose the end of one segment and keep the next one. A start ends the log
+        there if it is in the checkpoint: otherwise Kafka's compaction may have left the gap. The
+        checkpoint includes all open logs, so that the next ones need not wait for the disk.
         """
         if key in self._on_disk:
             return
@@ -251,14 +256,14 @@ class PartitionDirectories:
             self._on_disk = set(points)
 
     def notes(self) -> tuple[Offsets, Offsets]:
-        """Copies of what was noted, for `write_checkpoints` in another thread."""
+        """Return copies of the checkpoint values, for `write_checkpoints` in another thread."""
         return dict(self._recovery_points), dict(self._start_offsets)
 
     def write_checkpoints(self, recovery_points: Offsets, start_offsets: Offsets) -> None:
         """Replace both checkpoints. Raises StorageError."""
         try:
             with self._writing:
-                # What was noted since then stays noted: a log may have rolled meanwhile.
+                # Values set since then are kept: a log may have rolled meanwhile.
                 points = self._recovery_points | recovery_points
                 write_offsets(self.files, str(self.root), RECOVERY_POINT_FILE, points)
                 for name in (LOG_START_OFFSET_FILE, LOG_START_OFFSET_COPY):
@@ -270,16 +275,16 @@ class PartitionDirectories:
             raise StorageError(f"checkpoints in {self.root} cannot be written: {error}") from error
 
     def write_last_notes(self) -> None:
-        """Note what is true of the logs as long as all of them are closed. Raises OSError."""
+        """Store values that are valid as long as all logs are closed. Raises OSError."""
         write_offsets(self.files, str(self.root), LOG_SIZE_FILE, self._sizes)
         write_offsets(self.files, str(self.root), NEWEST_EPOCH_FILE, self._leader_epochs)
 
     def _read_leader_epochs(self) -> Offsets:
-        """The epochs above the first one of partitions that are not open.
+        """Return the epochs above the first one of partitions that are not open.
 
-        A client does not turn to a leader whose epoch is an earlier one than it knows, so that a
-        partition may not wait until it is asked for. After an unclean stop all are opened; after
-        a clean one of another release, or of Kafka, the partitions' own files are read, once.
+        A client does not accept a leader whose epoch is lower than one it knows, so the epoch must
+        be known before the partition is opened. After an unclean shutdown all are opened; after a
+        clean one of another release, or of Kafka, the partitions' own files are read, once.
         """
         if not self._clean_shutdown or self.files.exists(f"{self.root}/{NEWEST_EPOCH_FILE}"):
             return self._read_checkpoint(NEWEST_EPOCH_FILE)
@@ -294,7 +299,7 @@ class PartitionDirectories:
         return found
 
     def _read_checkpoint(self, name: str, copy: str | None = None) -> Offsets:
-        """What a checkpoint says, or its copy where it is damaged or gone."""
+        """Read a checkpoint, or its copy if it is damaged or missing."""
         if copy is not None and not self.files.exists(f"{self.root}/{name}"):
             return self._read_checkpoint(copy)
         try:
@@ -304,7 +309,9 @@ class PartitionDirectories:
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _Found:
-        """Whose the directory is; one of another topic is renamed and is then not there."""
+        """Determine to which topic a directory belongs; one of another topic is renamed and then
+        does not exist.
+        """
         if not self.files.exists(str(directory)):
             return _Found.NOTHING
         found = self._topic_id(directory)
@@ -319,7 +326,9 @@ class PartitionDirectories:
         return _Found.ANOTHER
 
     def _topic_id(self, directory: Path) -> bytes | None:
-        """The id noted in a directory; None where it is missing or damaged and proves nothing."""
+        """Return the id stored in a directory; None if it is missing or damaged and proves
+        nothing.
+        """
         try:
             return read_topic_id(self.files, str(directory))
         except CorruptFileError as error:

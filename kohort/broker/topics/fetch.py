@@ -1,13 +1,13 @@
-"""Reading several partitions for one Fetch request, at once or when enough has arrived.
+"""Reads several partitions for one Fetch request, at once or when enough data has arrived.
 
-A fetch that finds less than it asked for waits in the purgatory under its partitions. What it still
-lacks is a running number of bytes: an append takes its size off it, so a wake-up costs the same
-however many partitions the request has. Only when the number reaches zero, or time is up, are the
+A fetch that finds less than it requires waits in the purgatory under its partitions. It only keeps
+the number of bytes still missing: an append subtracts its size, so a wake-up costs the same however
+many partitions the request has. Only when the number reaches zero, or time is up, are the
 partitions read again.
 
-What was appended lately, or is known to be verified and in memory, is read on the loop, in a few
-microseconds; everything else may have to come from a disk, or to be verified, and is read by
-another thread. What is large need not be read at all: it is found, and sent from its file.
+Data that was appended recently, or is known to be verified and in the page cache, is read on the
+loop, in a few microseconds; other data may have to come from disk, or be verified, and is read by
+another thread. Large data need not be read at all: it is located, and sent from its file.
 """
 
 from __future__ import annotations
@@ -18,35 +18,39 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
-from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.core.partition.transactions import AbortedTransaction as OfLog
+from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Monotonic, Slice
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import Records
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.fetch import AbortedTransaction
 
 T = TypeVar("T")
 
 TURN_BYTES: Final = 1 << 20
-"""How much one request reads on the loop before others get their turn: a millisecond's worth."""
+"""How much one request reads on the loop before others get their turn: about a millisecond."""
 
 
 @dataclass(slots=True, eq=False)
 class PartitionRead:
-    """What a request wants from one partition, and what it got when last read."""
+    """What a request wants from one partition, and the result of the last read."""
 
     partition_index: int
     partition: Partition | None
     offset: int
     max_bytes: int
     error: ErrorCode = ErrorCode.NONE
-    """Known before reading, for a partition that does not exist; else set by reading."""
+    """Known before reading, for a partition that does not exist; otherwise set by reading."""
     data: Records = b""
     as_range: bool = False
-    """Large data may be given as a range of a file."""
+    """Large data may be returned as a range of a file."""
     committed_only: bool = False
-    """Up to the last stable offset, and no further."""
+    """Read only up to the last stable offset."""
     aborted: list[AbortedTransaction] | None = None
-    """The aborted transactions in the data, if `committed_only`."""
+    """The aborted transactions in the data, if `committed_only`; as protocol structures, because
+    the compiled codec accepts no others."""
     _visible_bytes_seen: int = 0
 
     def read_at_hand(self, bytes_left: int, *, min_one: bool) -> int | None:
@@ -74,7 +78,10 @@ class PartitionRead:
                     committed_only=True,
                 )
                 if data is not None:
-                    self.aborted = partition.reads.aborted_in_read(self.offset, len(data))
+                    aborted = partition.reads.aborted_at_hand(self.offset, len(data))
+                    if aborted is None:
+                        return None
+                    self.aborted = [_told(one) for one in aborted]
         except KafkaError as error:
             self._fail(error)
             return 0
@@ -83,32 +90,35 @@ class PartitionRead:
         self.data = data
         return len(data)
 
-    async def read_aside(self, bytes_left: int, *, min_one: bool) -> int:
-        """The same on another thread."""
+    async def read_aside(self, bytes_left: int, *, min_one: bool, clock: Monotonic) -> int:
+        """Read as `read_at_hand` does, in another thread, and in slices of the loop."""
         partition = self.partition
         assert partition is not None
-        # Read before the first await: what comes after it is for `bytes_since`.
+        # Read before the first await: `bytes_since` covers what arrives later.
         self._visible_bytes_seen = (
             partition.stable_bytes if self.committed_only else partition.visible_bytes
         )
         limit = min(self.max_bytes, bytes_left)
         try:
-            self.data = await partition.reads.aside(
-                self.offset,
-                limit,
-                min_one=min_one,
-                as_range=self.as_range,
-                committed_only=self.committed_only,
-            )
-            if self.committed_only:
-                # At once: what was read is still what the log holds.
-                self.aborted = partition.reads.aborted_in_read(self.offset, len(self.data))
+            if not self.committed_only:
+                self.data = await partition.reads.aside(
+                    self.offset, limit, min_one=min_one, as_range=self.as_range
+                )
+            else:
+                self.data, aborted = await partition.reads.committed_aside(
+                    self.offset, limit, min_one=min_one, as_range=self.as_range, clock=clock
+                )
+                piece = Slice(clock)
+                self.aborted = []
+                for number in range(0, len(aborted), FEW):
+                    self.aborted += [_told(one) for one in aborted[number : number + FEW]]
+                    await piece.pause()
         except KafkaError as error:
             self._fail(error)
         return len(self.data)
 
     def bytes_since(self) -> int:
-        """Bytes that the request may have and that came since the last read or the last call."""
+        """Bytes available to the request that arrived since the last read or the last call."""
         partition = self.partition
         if partition is None:
             return 0
@@ -122,11 +132,15 @@ class PartitionRead:
         self.error, self.data, self.aborted = error.code, b"", None
 
 
+def _told(one: OfLog) -> AbortedTransaction:
+    return AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+
+
 class FetchPass:
     """Reads partitions in the order of the request, until ``max_bytes``.
 
-    The first batch that is found is taken whole even above the limits, so that a consumer always
-    gets ahead.
+    The first batch found is returned whole even above the limits, so that a consumer always makes
+    progress.
     """
 
     __slots__ = ("_done_count", "_max_bytes", "_reads", "total_bytes")
@@ -138,8 +152,8 @@ class FetchPass:
         self.total_bytes = 0
 
     def read_at_hand(self) -> bool:
-        """Read what is quick to read; whether that was all. `finish` does the rest."""
-        # Straight through: this is what every fetch costs.
+        """Read what is quick to read; return whether that was all. `finish` reads the rest."""
+        # Inlined as far as possible: every fetch pays for this.
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
         turn_bytes_max = total + TURN_BYTES
         number = self._done_count
@@ -152,13 +166,15 @@ class FetchPass:
         self.total_bytes, self._done_count = total, number
         return number == len(reads)
 
-    async def finish(self, threads: asyncio.Semaphore) -> None:
-        """Read the rest. `threads` bounds how many requests are at it on other threads."""
+    async def finish(self, threads: asyncio.Semaphore, clock: Monotonic) -> None:
+        """Read the rest. `threads` limits how many requests read in other threads."""
         while not self.read_at_hand():
             read = self._reads[self._done_count]
             async with threads:
                 bytes_left = max(self._max_bytes - self.total_bytes, 0)
-                found = await read.read_aside(bytes_left, min_one=self.total_bytes == 0)
+                found = await read.read_aside(
+                    bytes_left, min_one=self.total_bytes == 0, clock=clock
+                )
             self.total_bytes += found
             self._done_count += 1
 
@@ -188,11 +204,11 @@ class DelayedFetch(DelayedOperation, Generic[T]):
 
     @property
     def keys(self) -> list[Partition]:
-        """What to watch."""
+        """The partitions to watch."""
         return [partition for partition in self._by_partition if partition is not None]
 
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Has enough become visible, or has a partition failed?"""
+        """Whether enough data has become visible, or a partition has failed."""
         changed = self._reads if key is None else [self._by_partition[key]]  # type: ignore[index]
         for read in changed:
             if read.partition is not None and read.partition.failure is not None:
@@ -201,11 +217,11 @@ class DelayedFetch(DelayedOperation, Generic[T]):
         return self._bytes_missing <= 0
 
     def on_complete(self, completion: Completion) -> None:
-        """Have it read again and answered with what there is, whatever the reason."""
+        """Read again and answer with what there is, whatever the reason."""
         del completion
         self._read_again(self._answer)
 
     def on_failed(self, error: Exception) -> None:
-        """Answer ``error``, unless there is an answer already."""
+        """Answer with ``error``, unless there is an answer already."""
         if not self._answer.is_done:
             self._answer.fail(error)

@@ -1,4 +1,4 @@
-"""Indexes of aborted transactions are made good by another thread before they are asked."""
+"""Repairs indexes of aborted transactions in another thread before they are used."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.errors import KafkaError
 
 ATTEMPTS: Final = 3
-"""A rebuilt index is looked at once more; and segments may be compacted meanwhile."""
+"""A rebuilt index is checked once more; and segments may be compacted meanwhile."""
 
 
 async def repair_indexes(log: PartitionLog, offset: int, executor: Executor) -> None:
-    """Return when no index from an offset on takes long to ask.
+    """Return when all indexes from an offset on are quick to query.
 
-    What cannot be read or rebuilt stays as it is: whoever needs it is told.
+    Indexes that cannot be read or rebuilt stay as they are; using them raises the error.
     """
     loop = asyncio.get_running_loop()
     for _ in range(ATTEMPTS):

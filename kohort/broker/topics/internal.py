@@ -1,4 +1,4 @@
-"""Configs with which the broker makes the topics that it writes itself."""
+"""Configs of the topics that the broker creates for itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
 
 
 def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
-    """What is set on an internal topic when it is made; {} for one that we never make."""
+    """Return the configs with which an internal topic is created; {} for one that the broker never
+    creates.
+    """
     if name == CONSUMER_OFFSETS:
         return {
             "cleanup.policy": "compact",

@@ -1,8 +1,8 @@
-"""An internal topic as a log of the broker's own: made when there is something to write.
+"""An internal topic as a log of the broker's own, created when there is something to write.
 
-The topic is made with its first batch, and each of its partitions with the first batch that lies in
-it, so that neither a start nor the first client waits for fifty directories. How durable a batch is
-when that is told depends on the broker's flush settings, as for any other topic.
+The topic is created with its first batch, and each of its partitions with the first batch in it, so
+that neither a start nor the first client waits for fifty directories. How durable a batch is when
+that is reported depends on the broker's flush settings, as for any other topic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kohort.protocol.records.record import Record
 
 
 class InternalLog:
-    """One internal topic; it is never deleted, and never gets other partitions."""
+    """One internal topic; it is never deleted, and its partition count never changes."""
 
     def __init__(
         self, topics: TopicManager, name: str, *, partition_count: int, configs: Mapping[str, str]
@@ -34,12 +34,12 @@ class InternalLog:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has; before there is one, as many as it will get."""
+        """The partition count of the topic, or the one with which it will be created."""
         topic = self._found or self._find()
         return self._planned_count if topic is None else len(topic.partitions)
 
     def leader_epoch(self, partition: int) -> int:
-        """The leader epoch with which batches are appended."""
+        """Return the leader epoch with which batches are appended."""
         topic = self._found or self._find()
         found = None if topic is None else topic.partitions.peek(partition)
         found = found or self.on_disk(partition)
@@ -48,38 +48,41 @@ class InternalLog:
     def append(self, partition: int, batch: SealedBatch, *, wall_ms: int) -> Awaitable[None] | None:
         """Append a batch; None if it is durable already.
 
-        The awaitable ends when the batch is durable, and may be cancelled without an effect on it.
-        Either way KafkaError means that it is not in the log and will not be.
+        The awaitable completes when the batch is durable; cancelling it has no effect on the batch.
+        A KafkaError, raised at once or by the awaitable, means that it is not in the log and never
+        will be.
         """
         topic = self._found or self._find()
         if topic is None:
             return self._create_and_append(partition, batch, wall_ms)
         found = topic.partitions[partition]
         made, header = batch
-        # What the broker writes for a producer has no sequence of its own.
+        # Batches that the broker writes for a producer have no sequence numbers of their own.
         appended = found.append(made, header, wall_ms=wall_ms, is_numbered=False)
         if found.high_watermark >= appended.next_offset:
             return None
         return found.wait_committed(appended.next_offset)
 
     def read(self, partition: int) -> Iterator[Record]:
-        """All durable records, in order. Raises KafkaError: what follows cannot be read."""
+        """Yield all durable records, in order. Raises KafkaError if the rest cannot be read."""
         found = self.on_disk(partition)
         if found is not None:
             yield from read_records(found, found.log.log_start_offset)
 
     def prepare(self) -> Awaitable[None] | None:
-        """Let there be a topic; None if there is one. Raises KafkaError: there is none."""
+        """Create the topic if it does not exist; None if it exists.
+        Raises KafkaError on failure.
+        """
         return None if (self._found or self._find()) is not None else self._prepare()
 
     async def force(self, partition: int) -> None:
-        """Return when all that the partition holds is on the disk. Raises KafkaError."""
+        """Return when everything in the partition is on disk. Raises KafkaError."""
         topic = self._found or self._find()
         if topic is not None:
             await topic.partitions[partition].force()
 
     def on_disk(self, partition: int) -> Partition | None:
-        """A partition that has a directory: a look must not make one."""
+        """Return a partition if it has a directory; looking must not create one."""
         topic = self._found or self._find()
         if topic is None or not self._topics.is_on_disk(self._name, partition):
             return None

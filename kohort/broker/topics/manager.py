@@ -1,8 +1,7 @@
-"""The topics of the broker: opened at the start, found, looked after, closed.
+"""The topics of the broker: opened at the start, found, maintained, closed.
 
-What blocks runs in the executor, apart from opening a partition that was closed cleanly, which
-takes a tenth of a millisecond. A disk that fails one partition takes that partition offline and no
-other.
+Blocking work runs in the executor, except opening a partition that was closed cleanly, which takes
+a tenth of a millisecond. A disk failure in one partition takes only that partition offline.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.upkeep import Upkeep
 
 RECOVERY_THREADS: Final = 4
-"""Side by side, because verifying many small logs is mostly waiting for fsyncs."""
+"""Concurrently, because verifying many small logs is mostly waiting for fsyncs."""
 
 logger = logging.getLogger(__name__)
 
 
 class TopicManager:
-    """See the module. For the loop's thread."""
+    """The broker's topics. For the loop's thread."""
 
     settings: CurrentConfig
-    """The broker's settings as they are now. Like all the rest, there after `start`."""
+    """The broker's current settings. Like all other attributes, available after `start`."""
     cluster_id: str
     compaction: Compactor
     disk: DataDirectoryShell
-    """What lies on the disk: directories, their notes, the metadata store."""
+    """The data on disk: directories, checkpoints, the metadata store."""
     changes: TopicChanges
     _opener: Opener
     _upkeep: Upkeep
@@ -70,7 +69,7 @@ class TopicManager:
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         """``store`` replaces the database in the data directory, for simulations; ``new_uuid``
-        makes the ids of topics.
+        creates the ids of topics.
         """
         self.directory: Path = loaded.config.data_directory.absolute()
         """The data directory."""
@@ -90,7 +89,7 @@ class TopicManager:
         self._new_uuid = new_uuid
 
     async def start(self) -> None:
-        """Open everything in the data directory, whose lock must be held; verify it if need be.
+        """Open everything in the data directory, whose lock must be held; verify it if necessary.
 
         Raises ConfigError, MetadataError or StorageError if the broker cannot start.
         """
@@ -119,7 +118,7 @@ class TopicManager:
         self._upkeep_task.add_done_callback(_log_unless_cancelled)
 
     def _make_parts(self, data: DataDirectory) -> None:
-        """Make the parts that need an open data directory."""
+        """Create the components that need an open data directory."""
         self.disk = DataDirectoryShell(data, self.catalog, self._executor)
         self.cluster_id = data.store.cluster_id
         self.settings = CurrentConfig(
@@ -154,7 +153,9 @@ class TopicManager:
         self._producer_ids = ProducerIds(data.store.allocate_producer_ids)
 
     async def _write_first_checkpoints(self) -> None:
-        """A full disk must not keep records from being read; Upkeep tries again."""
+        """Write the checkpoints. A full disk must not prevent reading records;
+        Upkeep tries again.
+        """
         try:
             await self.disk.write_checkpoints()
         except StorageError as error:
@@ -178,14 +179,14 @@ class TopicManager:
             await self.disk.close()
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """A partition, opened if need be."""
+        """Return a partition, opened if necessary."""
         topic = self.catalog.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
 
     def is_on_disk(self, name: str, index: int) -> bool:
-        """Whether a partition has a directory; a look that makes none."""
+        """Whether a partition has a directory; creates none."""
         return self.disk.data.directories.exists(name, index)
 
     async def wait_flushed(self, timeout_ms: int) -> None:
@@ -197,11 +198,11 @@ class TopicManager:
             await asyncio.wait(flushes, timeout=timeout_ms / 1000)
 
     def next_producer_id(self) -> int:
-        """An id that no producer ever had. Raises StorageError."""
+        """Return an id that no producer ever had. Raises StorageError."""
         return self._producer_ids.next()
 
     async def _recover(self) -> None:
-        """After an unclean stop: verify what there is, before anybody is served."""
+        """After an unclean shutdown: verify all partitions before any client is served."""
         found = await self.disk.run(self.disk.data.to_recover, self.all())
         if found:
             logger.info("the last stop was not clean: verifying %d partitions", len(found))
@@ -214,7 +215,7 @@ def _open_all(partitions: Sequence[tuple[Topic, int]]) -> None:
         partition = topic.partitions[index]  # Opening verifies it.
         if partition.failure is None:
             try:
-                # Its last segment is read for that, which the first append should not wait for.
+                # This reads the last segment, for which the first append should not have to wait.
                 len(partition.log.producers)
             except StorageError as error:
                 logger.warning("%r: %s", partition, error)

@@ -1,4 +1,4 @@
-"""Which topic names are legal, by Kafka's rules and in its words."""
+"""Legal topic names, by Kafka's rules and with its messages."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX: Final = 249
-"""Leaves room for the partition's number and a suffix in the name of its directory."""
+"""Leaves room for the partition number and a suffix in the directory name."""
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 REBALANCE_HISTORY: Final = "__rebalance_history"
@@ -16,7 +16,7 @@ INTERNAL_TOPICS: Final = frozenset(
 )
 """Topics that the broker writes itself; clients may read them."""
 CLUSTER_METADATA: Final = "__cluster_metadata"
-"""The log of Kafka's controllers. There is none here, and no topic may pretend to be it."""
+"""The log of Kafka's controllers. It does not exist here, and no topic may have its name."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -29,7 +29,7 @@ def check_name(name: str) -> None:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a topic name; None for a legal one."""
+    """Return what is wrong with a topic name; None if it is legal."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:
@@ -45,5 +45,7 @@ def name_problem(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that may not stand side by side: in metric names a dot becomes "_"."""
+    """Return a key that is equal for names that may not coexist:
+    in metric names a dot becomes "_".
+    """
     return name.replace(".", "_")

@@ -1,4 +1,4 @@
-"""What a partition has in place of its log when that cannot be opened."""
+"""Replaces a partition's log that cannot be opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kohort.broker.storage.log.log import PartitionLog
 
 @dataclass(slots=True, eq=False)
 class OfflineLog:
-    """Answers what is asked of a log without using it; a partition that is offline asks no more."""
+    """Has the attributes of a log that are used while its partition is offline."""
 
     directory: Path
     config: TopicConfig
@@ -25,17 +25,17 @@ class OfflineLog:
     segments: tuple[object, ...] = ()
     failed: bool = True
     attempts: int = 1
-    """How often the log could not be opened."""
+    """How often opening the log has failed."""
     retry_at_ms: int = 0
-    """Monotonic time from which on it may be tried again."""
+    """Monotonic time from which on it may be retried."""
     is_retrying: bool = False
 
 
 def offline_log(directory: Path, config: TopicConfig, *, retry_at_ms: int) -> PartitionLog:
-    """The stand-in; its partition must be taken offline at once."""
+    """Create the replacement; its partition must be taken offline at once."""
     return cast("PartitionLog", OfflineLog(directory, config, retry_at_ms=retry_at_ms))
 
 
 def is_offline_log(log: object) -> TypeGuard[OfflineLog]:
-    """Whether a partition has only the stand-in."""
+    """Whether a partition has only the replacement."""
     return isinstance(log, OfflineLog)

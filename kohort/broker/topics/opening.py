@@ -1,4 +1,4 @@
-"""Makes topics and their partitions out of what is stored of them."""
+"""Creates topics and their partitions from the stored metadata."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
-"""How soon a partition that could not be opened is tried again: first, and at last."""
+"""How soon opening a partition is retried: the first and the longest delay."""
 
 
 class Opener:
-    """Knows what topics and partitions need to run."""
+    """Creates topics and opens partitions."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Opener:
         self._executor = executor
         self._tail_cache = tail_cache
         self._configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
-        """Most topics set nothing and share one object."""
+        """Most topics have no configs of their own and share one object."""
 
     def effective(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configs of a topic with these overrides. Raises ValueError, saying what is wrong."""
+        """Return the configs of a topic with these overrides. Raises ValueError with the reason."""
         key = frozenset(overrides.items())
         config = self._configs.get(key)
         if config is None:
@@ -64,7 +64,9 @@ class Opener:
         return config
 
     def effective_or_default(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configs of a topic; those of the broker alone if the two contradict each other."""
+        """Return the configs of a topic; only the broker's defaults if the combination is
+        invalid.
+        """
         try:
             return self.effective(overrides)
         except ValueError as error:
@@ -72,11 +74,11 @@ class Opener:
             return self.effective({})
 
     def forget_configs(self) -> None:
-        """The broker's settings have changed, and what follows from them."""
+        """Drop cached configs, because the broker's settings have changed."""
         self._configs.clear()
 
     def topic(self, record: TopicRecord) -> Topic:
-        """A topic, none of whose partitions is open yet."""
+        """Create a topic, without opening its partitions."""
         overrides = usable_overrides(record.name, record.configs)
         config = self.effective_or_default(record.name, overrides)
         partitions = PartitionList(
@@ -89,14 +91,14 @@ class Opener:
         return topic
 
     def open_many(self, topic: Topic, indexes: range) -> list[Partition]:
-        """Open several; perhaps on another thread."""
+        """Open several partitions; possibly in another thread."""
         return [self.open(topic, index) for index in indexes]
 
     def open(self, topic: Topic, index: int) -> Partition:
         """Open one partition; if the disk fails, it is offline and answers KAFKA_STORAGE_ERROR.
 
-        Then it is tried again when it is asked for, after a while: what failed may have passed, as
-        a shortage of descriptors does.
+        In that case it is retried later when it is requested: the cause may have been temporary,
+        such as a lack of file descriptors.
         """
         try:
             return self._partition(topic, index, self._open_log(topic, index))
@@ -105,13 +107,15 @@ class Opener:
             path = self._directories.path(topic.name, index)
             log = offline_log(path, topic.config, retry_at_ms=retry_at_ms)
             partition = self._partition(topic, index, log)
-            # Set, not told: nothing waits for a new partition, and this may be another thread.
+            # Set directly: no request waits for a new partition, and this may be another thread.
             logger.error("%r is offline: %s", partition, error)  # noqa: TRY400 - it says it all.
             partition.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return partition
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
-        """Raises StorageError, whatever it is: other partitions must not suffer from it."""
+        """Open a log; every error becomes StorageError,
+        so that other partitions are not affected.
+        """
         try:
             return self._directories.open_log(
                 topic.name, index, topic.topic_id, topic.config, wall_ms=self._clock.wall_ms()
@@ -135,7 +139,7 @@ class Opener:
         )
 
     def _reopen_if_due(self, topic: Topic, partition: Partition) -> None:
-        """A partition that is offline is asked for. For the loop's thread."""
+        """Retry an offline partition that is requested. For the loop's thread."""
         log = partition.log
         if (
             not is_offline_log(log)
@@ -144,7 +148,7 @@ class Opener:
         ):
             return
         log.is_retrying = True
-        # On another thread, because verifying a log takes long.
+        # In another thread, because verifying a log may take long.
         opening = asyncio.get_running_loop().run_in_executor(
             self._executor, self._open_log, topic, partition.index
         )
@@ -184,7 +188,7 @@ class Opener:
 
 
 def usable_overrides(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
-    """What is stored for a topic, without what another release may have left there."""
+    """Return a topic's stored configs, without invalid ones that another release may have left."""
     usable = {}
     for name, text in stored.items():
         try:

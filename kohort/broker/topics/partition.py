@@ -1,22 +1,22 @@
-"""One partition while the broker runs: its log, what consumers may see of it, what waits for it.
+"""One partition at run time: its log, the offsets visible to consumers, and the waiting requests.
 
 The log itself is blocking file code (:mod:`kohort.broker.storage.log.log`). This shell decides when
-its writes are forced to disk and keeps the high watermark behind that decision:
+its writes are flushed to disk and keeps the high watermark behind that:
 
-- Appends go to the page cache on the loop thread. Where the configuration asks for no fsync
-  (Kafka's default), they are visible at once.
-- Where `flush.messages` is reached, an fsync is started in the executor, and the high watermark
+- Appends go to the page cache in the loop's thread. If the configuration requires no fsync (Kafka's
+  default), they are visible at once.
+- When `flush.messages` is reached, an fsync is started in the executor, and the high watermark
   waits for it; so neither an acks=all producer nor any consumer learns of a record that a power
-  loss could still take back. Appends that arrive meanwhile share the next fsync (group commit).
-- A segment that is full is forced to disk in any case, so that the recovery point follows and a
-  start after a crash has no more to verify than the last segment.
+  failure could still lose. Appends that arrive meanwhile share the next fsync (group commit).
+- A full segment is flushed in any case, so that the recovery point advances and a start after a
+  crash has to verify only the last segment.
 
 Consumers of committed records read up to the last stable offset, which is the high watermark unless
 a transaction holds it back (:mod:`kohort.broker.core.partition.transactions`). Both are kept, and
-move together.
+advance together.
 
-A failed write is undone and refused, and the next one may succeed. A failed fsync, or an undo that
-fails, takes the partition offline until the next start: what the disk holds is then unknown, and
+A failed write is undone and refused, and the next one may succeed. A failed fsync, or a failed
+undo, takes the partition offline until the next start: the content of the disk is then unknown, and
 acknowledging anything on top of it would be a guess.
 """
 
@@ -29,6 +29,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from kohort.broker.config import TopicConfig
+from kohort.broker.config.settings import LONG_MAX
 from kohort.broker.core.partition.producers import ProducerSnapshot, UnendedTransactionError
 from kohort.broker.core.partition.transactions import OpenTransaction, StableOffset
 from kohort.broker.core.purgatory import Purgatory
@@ -45,19 +46,19 @@ logger = logging.getLogger(__name__)
 REFUSALS_TOLD_EVERY_MS = 10_000
 
 FIRST_LEADER_EPOCH = 0
-"""There is one broker, and it has led every partition from the start; but for those that are a
-cluster's, whose last epoch goes on here."""
+"""With one broker, every partition has had the same leader from the start; one taken over from a
+Kafka cluster continues from the cluster's last epoch."""
 
 
 class Appended(NamedTuple):
-    """Where a batch went. ``next_offset`` is what the high watermark must reach for acks=all."""
+    """Offsets of an appended batch. The high watermark must reach ``next_offset`` for acks=all."""
 
     base_offset: int
     next_offset: int
     appended_ms: int
-    """By the wall clock; in the past for a batch that was there already."""
+    """Wall time; in the past for a batch that was already in the log."""
     is_duplicate: bool = False
-    """An idempotent producer's retry of a batch that is in the log already."""
+    """Whether this is an idempotent producer's retry of a batch that is already in the log."""
 
 
 class Partition:
@@ -75,31 +76,33 @@ class Partition:
         tail_cache: TailCache,
         leader_epoch: int = FIRST_LEADER_EPOCH,
     ) -> None:
-        """``leader_epoch`` is what clients may have been told before; it never goes back."""
+        """``leader_epoch`` is the highest that clients may have seen; it never decreases."""
         self.topic_name = topic_name
         self.index = index
         self.log = log
         self.config = config
-        """In force now; replaced when the topic is altered, along with the log's."""
+        """The config in force; replaced together with the log's when the topic is altered."""
         self.leader_epoch = max(leader_epoch, log.newest_epoch)
-        """Which every batch gets (KIP-101), and clients compare with theirs (KIP-320)."""
+        """The epoch written to every batch (KIP-101), and compared with that of clients
+        (KIP-320)."""
         self.high_watermark = log.log_end_offset
         self.visible_bytes = 0
-        """Bytes that became visible since the start; only differences mean anything."""
+        """Bytes that became visible since the start; only differences are meaningful."""
         self.failure: KafkaError | None = None
-        """What every request is answered once the partition is offline or deleted."""
+        """The answer to every request once the partition is offline or deleted."""
         self._purgatory = purgatory
         self._executor = executor
         self.reads = PartitionReads(self, log, executor, tail_cache)
         self._behind_watermark: deque[tuple[int, int]] = deque()
-        """(next offset, bytes) of appended batches that wait for the watermark."""
+        """(next offset, bytes) of appended batches above the watermark."""
         self._stable: StableOffset | None = None
-        """Known once it was asked for, or something was appended."""
+        """The offset; None until it is first requested, or something is appended."""
         self._flush: asyncio.Task[None] | None = None
         self._is_watermark_held = False
-        """An fsync that the configuration asks for is under way; one for upkeep holds nothing."""
+        """Whether an fsync required by the configuration is running; one for upkeep does not hold
+        the watermark."""
         self._refusal_told_ms = -REFUSALS_TOLD_EVERY_MS
-        """Wall time of the last line about an append that was refused or undone."""
+        """Wall time of the last log line about an append that was refused or undone."""
         self._committed: dict[asyncio.Future[None], int] = {}
         """Futures of internal writers, with the offset that the watermark must reach."""
 
@@ -107,13 +110,15 @@ class Partition:
         return f"Partition({self.topic_name}-{self.index})"
 
     def check_online(self) -> None:
-        """Raise what the partition's requests are answered if it is offline or deleted."""
+        """Raise `failure` if the partition is offline or deleted."""
         if self.failure is not None:
             raise _anew(self.failure)
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """The offset below which every transaction is decided. Raises KafkaError:
+        KAFKA_STORAGE_ERROR.
+        """
         stable = self._stable or self._load_stable_offset()
         if stable.offset == self.high_watermark:
             return stable.offset
@@ -121,20 +126,25 @@ class Partition:
 
     @property
     def stable_bytes(self) -> int:
-        """`visible_bytes` below the last stable offset. Raises as that does."""
+        """`visible_bytes` below the last stable offset. Raises the same errors."""
         stable = self._stable or self._load_stable_offset()
         return self.visible_bytes - stable.unstable_bytes
 
     @property
     def held_offsets(self) -> int:
-        """Visible offsets that consumers of committed records wait for.
+        """Number of visible offsets at or above the last stable offset.
 
-        0 as well as long as nothing has asked for the last stable offset since the start.
+        Also 0 until the last stable offset is first requested after the start.
         """
         stable = self._stable
         if stable is None or stable.offset == self.high_watermark:
             return 0
         return self.high_watermark - max(stable.offset, self.log.log_start_offset)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether appended records may have to be on the disk before they are visible."""
+        return self._is_watermark_held or self.config.flush_messages < LONG_MAX
 
     def append(
         self,
@@ -147,16 +157,16 @@ class Partition:
     ) -> Appended:
         """Append a validated batch of records; its bytes are not kept.
 
-        A transactional one opens its producer's transaction here, unless it is open.
+        A transactional batch opens its producer's transaction in this partition, unless it is open.
 
         Args:
             is_first_of_epoch_zero: for batches of transactions of version 2, see
                 :meth:`ProducerState.check`.
-            is_numbered: see there as well.
+            is_numbered: see there.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, or what the rules of idempotence and of transactions
-                say about the batch.
+            KafkaError: KAFKA_STORAGE_ERROR, or the error by which the rules of idempotence and of
+                transactions refuse the batch.
         """
         if self.failure is not None:
             self.check_online()
@@ -205,7 +215,8 @@ class Partition:
         transaction_version: int,
         wall_ms: int,
     ) -> Appended:
-        """End a producer's transaction here, if one is open; else the marker changes nothing.
+        """End a producer's transaction in this partition; without an open one, the marker changes
+        nothing.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; INVALID_PRODUCER_EPOCH or
@@ -228,31 +239,29 @@ class Partition:
         return self.append(batch, header, wall_ms=wall_ms)
 
     def producers_seen(self) -> list[ProducerSnapshot]:
-        """Every producer that is remembered. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return the state of every known producer. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         self.check_online()
         return self.log.producers.snapshot()
 
     def open_transactions(self, at_most: int | None = None) -> list[OpenTransaction]:
-        """Every transaction that no marker has ended here, or the first so many, by first offset;
-        raises as above.
-        """
+        """Return the first `at_most` open transactions, by first offset; raises as above."""
         self.check_online()
         return self.log.producers.open_transactions(at_most)
 
     @property
     def open_transaction_count(self) -> int:
-        """How many these are; raises as above."""
+        """Number of open transactions; raises as above."""
         self.check_online()
         return len(self.log.producers.spans.open)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch that an offset was written in, -1 if that is not known."""
+        """Return the leader epoch in which an offset was written, -1 if unknown."""
         if self.leader_epoch == FIRST_LEADER_EPOCH or offset >= self.log.log_end_offset:
             return self.leader_epoch
         return self.log.epoch_at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """(largest epoch <= the one asked for, where it ends for consumers); None if there is none.
+        """Return (largest epoch <= `epoch`, its end offset for consumers); None if there is none.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -279,14 +288,14 @@ class Partition:
             self._committed.pop(done, None)
 
     def start_flush(self) -> None:
-        """Force everything appended so far, and what is appended meanwhile, to disk."""
+        """Start forcing all records to disk, with those appended until the fsync begins."""
         if self._flush is None and self.failure is None:
             loop = asyncio.get_running_loop()
             self._flush = loop.create_task(self._flush_until_clean(), name=f"flush {self!r}")
 
     @property
     def flush(self) -> asyncio.Task[None] | None:
-        """The flush that is running."""
+        """The running flush, if any."""
         return self._flush
 
     async def wait_flushed(self) -> None:
@@ -295,7 +304,7 @@ class Partition:
             await asyncio.wait([self._flush])
 
     async def force(self) -> None:
-        """Return when all that has been appended is on the disk, whatever is configured.
+        """Return when everything appended is on the disk, regardless of the configuration.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the partition went offline first.
@@ -305,18 +314,18 @@ class Partition:
             self.check_online()
             if self.log.flushed_offset >= wanted:
                 return
-            # One that runs may have begun before the last append.
+            # A running flush may have begun before the last append.
             self.start_flush()
             await self.wait_flushed()
 
     def take_offline(self, reason: str) -> None:
-        """The disk cannot be trusted: refuse everything until the next start."""
+        """Refuse all requests until the next start, because the disk cannot be trusted."""
         if self.failure is None:
             logger.error("%r is offline: %s", self, reason)
             self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def mark_deleted(self) -> None:
-        """The topic is being deleted: requests that wait for the partition are told so."""
+        """Fail the requests that wait for the partition, because its topic is being deleted."""
         self._fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     def _fail(self, failure: KafkaError) -> None:
@@ -331,7 +340,7 @@ class Partition:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                # What this very turn of the loop still appends shares the fsync.
+                # Appends later in this turn of the loop share the fsync.
                 await asyncio.sleep(0)
                 await loop.run_in_executor(self._executor, self.log.flush)
                 if not self._is_flush_due():
@@ -341,7 +350,7 @@ class Partition:
             self._flush = None
             self.take_offline(str(error))
         except Exception as error:
-            # Not a state we foresaw: the disk may hold anything, so stop acknowledging.
+            # An unforeseen error: the content of the disk is unknown, so stop acknowledging.
             self._flush = None
             logger.exception("flush of %r", self)
             self.take_offline(f"flush failed: {error}")
@@ -370,7 +379,7 @@ class Partition:
             self._purgatory.check_and_complete(self)
 
     def _load_stable_offset(self) -> StableOffset:
-        """From the log's files, if nothing has been appended yet."""
+        """Compute it from the log's files, if nothing has been appended yet."""
         self.check_online()
         stable = self._stable = StableOffset(self.log.producers.spans, self.high_watermark)
         return stable
@@ -392,16 +401,16 @@ class Partition:
             self._tell_refusal("append to %r was undone: %s", error, wall_ms)
 
     def _tell_refusal(self, what: str, error: KafkaError, wall_ms: int) -> None:
-        # Clients try again at once and for long; the log must not fill the disk that is full.
+        # Clients retry at once and for long; log lines must not fill a disk that is already full.
         if abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
             self._refusal_told_ms = wall_ms
             logger.warning(what, self, error)
 
 
 def _anew(failure: KafkaError) -> KafkaError:
-    """The same to be raised once more.
+    """Return a copy of the error, to be raised again.
 
-    An exception remembers every place where it was raised, with all that was alive there; one that
-    is raised for every request would keep every request.
+    An exception keeps the frames it was raised in, and their local variables; raising the same one
+    for every request would keep every request in memory.
     """
     return KafkaError(failure.code, failure.message)

@@ -1,8 +1,8 @@
 """The partitions of a topic, each opened when it is first used.
 
-After a clean stop nothing of a partition has to be looked at before it is asked for, so a
-broker with thousands of them starts as fast as an empty one; and the fifty partitions of
-__consumer_offsets get a directory only when a group comes to live in them.
+After a clean stop, no file of a partition has to be read before its first use, so a broker with
+thousands of partitions starts as fast as an empty one; and each of the fifty partitions of
+__consumer_offsets gets a directory only when a group is stored in it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class PartitionList(Sequence[Partition]):
         on_offline: Callable[[Partition], None] = lambda _: None,
         unopened_epoch: Callable[[int], int] = lambda _: FIRST_LEADER_EPOCH,
     ) -> None:
-        """``on_offline`` is told whenever a partition that is offline is asked for, and
-        ``unopened_epoch`` tells the leader epoch of one that is not open.
+        """``on_offline`` is called on each request for an offline partition; ``unopened_epoch``
+        returns the leader epoch of a partition that is not open.
         """
         self.revision = 0
-        """Changes with what clients are told of the partitions, beside who is online."""
+        """Changes whenever the metadata of the partitions changes, except for their being
+        online."""
         self._open_partition = open_partition
         self._on_offline = on_offline
         self._unopened_epoch = unopened_epoch
@@ -54,16 +55,16 @@ class PartitionList(Sequence[Partition]):
         return partition
 
     def peek(self, index: int) -> Partition | None:
-        """A partition if it is open already."""
+        """Return a partition if it is open, else None."""
         return self._partitions[index]
 
     def leader_epoch(self, index: int) -> int:
-        """What clients are told is the leader epoch of a partition; opens none."""
+        """Return the leader epoch of a partition for metadata, without opening it."""
         partition = self._partitions[index]
         return self._unopened_epoch(index) if partition is None else partition.leader_epoch
 
     def leader_epochs(self) -> list[int]:
-        """`leader_epoch` of all."""
+        """Return `leader_epoch` of every partition."""
         unopened_epoch = self._unopened_epoch
         return [
             unopened_epoch(index) if partition is None else partition.leader_epoch
@@ -71,13 +72,13 @@ class PartitionList(Sequence[Partition]):
         ]
 
     def opened(self) -> Iterator[Partition]:
-        """Partitions that are open, by index."""
+        """Yield the open partitions, by index."""
         return (partition for partition in self._partitions if partition is not None)
 
     def is_online(self, index: int) -> bool:
-        """Whether requests for a partition are served; one that was not used yet is.
+        """Whether requests for a partition are served; True for one that has not been used yet.
 
-        Clients turn away from one that is not, so this question counts as asking for it.
+        Clients stop sending requests for an offline partition, so this call counts as a request.
         """
         partition = self._partitions[index]
         if partition is None or partition.failure is None:
@@ -86,18 +87,20 @@ class PartitionList(Sequence[Partition]):
         return False
 
     def are_online(self) -> bool:
-        """Whether `is_online` holds for all of them; counts as asking for none."""
+        """Whether `is_online` holds for all partitions; does not count as a request for any."""
         for partition in self._partitions:
             if partition is not None and partition.failure is not None:
                 return False
         return True
 
     def open_all(self) -> bool:
-        """Open all, perhaps on another thread, before anybody uses them; whether that worked."""
+        """Open all partitions, on any thread, before their first use; return whether that
+        succeeded.
+        """
         return all(partition.failure is None for partition in self[:])
 
     def replace(self, partition: Partition) -> None:
-        """Put a partition in the place of the one with its index."""
+        """Replace the partition with the same index."""
         self._partitions[partition.index] = partition
         self.revision += 1
 

@@ -1,8 +1,8 @@
 """The reads of one partition: records, and offsets by time.
 
-Consumers see what is below the high watermark, or below the last stable offset if they want
-committed records only; the partition keeps both. What is decided before the first await of a read
-stays so, however long another thread takes over it.
+Consumers see records below the high watermark, or below the last stable offset if they read
+committed records only; the partition keeps both. The limits are taken before the first await of a
+read and stay fixed, however long another thread takes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
+from kohort.broker.runtime.slices import Monotonic, Slice, run
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.broker.topics.index_repair import repair_indexes
@@ -22,23 +23,34 @@ if TYPE_CHECKING:
     from kohort.broker.core.partition.transactions import AbortedTransaction
     from kohort.broker.storage.file_range import FileRange
     from kohort.broker.storage.log.log import PartitionLog
-    from kohort.broker.topics.partition import Partition
+    from kohort.broker.storage.log.transactions import AbortedSearch
 
 T = TypeVar("T")
 Records: TypeAlias = "bytes | memoryview | FileRange"
-"""Whole batches, read or to be sent from their file."""
+"""Whole batches, in memory or as a range of a file to be sent from."""
 
 ASIDE_ATTEMPTS: Final = 3
-"""Attempts at a read on another thread, under which segments may be deleted or compacted."""
+"""Attempts at a read on another thread, because segments may be deleted or compacted meanwhile."""
+
+
+class Visible(Protocol):
+    """The part of a partition that reads need: its visible offsets."""
+
+    high_watermark: int
+    failure: KafkaError | None
+
+    @property
+    def last_stable_offset(self) -> int: ...
+    def check_online(self) -> None: ...
 
 
 class PartitionReads:
-    """What may be read of a partition, on the loop or on another thread."""
+    """Reads of a partition, on the loop or on another thread."""
 
     def __init__(
-        self, partition: Partition, log: PartitionLog, executor: Executor, tail_cache: TailCache
+        self, partition: Visible, log: PartitionLog, executor: Executor, tail_cache: TailCache
     ) -> None:
-        """`partition` says what is visible; this changes nothing in it."""
+        """`partition` gives the visible offsets; it is not changed."""
         self._partition = partition
         self._log = log
         self._executor = executor
@@ -47,11 +59,11 @@ class PartitionReads:
     def read(
         self, offset: int, max_bytes: int, *, min_one: bool, committed_only: bool = False
     ) -> bytes | memoryview:
-        """Whole batches from ``offset`` up to the high watermark, b"" where there is none.
+        """Return whole batches from ``offset`` up to the high watermark, b"" if there are none.
 
         Args:
-            max_bytes: the answer is no longer, unless ``min_one`` and the first batch is.
-            committed_only: up to the last stable offset only; what was aborted is in it.
+            max_bytes: limit of the result, exceeded only by the first batch if ``min_one``.
+            committed_only: read up to the last stable offset only; aborted records are included.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
@@ -70,10 +82,10 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records | None:
-        """Returns what `read` returns if that is quick; None if `aside` should do it.
+        """Return the result of `read` if that is quick; None if `aside` should be used.
 
         Args:
-            as_range: what is large may be given as a range of a file, to be sent from there.
+            as_range: whether a large result may be a range of a file, to be sent from there.
         """
         partition = self._partition
         limit = self._committed_end(offset) if committed_only else partition.high_watermark
@@ -85,7 +97,7 @@ class PartitionReads:
                 offset, max_bytes, up_to_offset=limit, min_one=min_one, as_range=as_range
             )
             if isinstance(data, bytes):
-                # A range is as quick to find once more.
+                # A range need not be cached: finding it again is as quick.
                 key = self._read_key(offset, max_bytes, limit, min_one=min_one)
                 self._tail_cache.put(key, data)
         return data
@@ -99,7 +111,7 @@ class PartitionReads:
         as_range: bool = False,
         committed_only: bool = False,
     ) -> Records:
-        """Read like `at_hand`, on another thread; what is visible is decided before the first
+        """Read like `at_hand`, on another thread; the visible offsets are taken before the first
         await.
         """
         partition = self._partition
@@ -119,25 +131,56 @@ class PartitionReads:
                 if isinstance(found, bytes):
                     self._tail_cache.put(key, found)
                 return found
-        # Segments went away under it each time, or there is a wide gap.
+        # Segments were removed during each attempt, or there is a wide gap.
         return self.read(offset, max_bytes, min_one=min_one, committed_only=committed_only)
 
-    def aborted_in_read(self, offset: int, byte_count: int) -> list[AbortedTransaction]:
-        """The aborted transactions in what a committed read from `offset` on has given in this turn
-        of the loop.
+    async def committed_aside(
+        self, offset: int, max_bytes: int, *, min_one: bool, as_range: bool, clock: Monotonic
+    ) -> tuple[Records, list[AbortedTransaction]]:
+        """Read like `aside`; return the aborted transactions in the result as well."""
+        for _ in range(ASIDE_ATTEMPTS):
+            data = await self.aside(
+                offset, max_bytes, min_one=min_one, as_range=as_range, committed_only=True
+            )
+            # No await from here on: the log still contains what was read.
+            search = self._search(offset, len(data))
+            try:
+                found = await run(search.steps(), Slice(clock))
+            except KafkaError:
+                self._partition.check_online()
+                if not search.is_void:
+                    raise
+                continue
+            if not search.is_void:
+                return data, found
+        data = self.read(offset, max_bytes, min_one=min_one, committed_only=True)
+        return data, self.aborted_in_read(offset, len(data))
 
-        Exactly those that have a record in it; Kafka tells some of what lies behind it as well.
+    def aborted_in_read(self, offset: int, byte_count: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions in the result of a committed read from `offset` in this
+        turn of the loop.
+
+        Only transactions with a record in the result; Kafka also returns some that come after it.
         """
+        return self._search(offset, byte_count).at_once() if byte_count else []
+
+    def aborted_at_hand(self, offset: int, byte_count: int) -> list[AbortedTransaction] | None:
+        """Return the same if that is quick; None if `committed_aside` should be used."""
         if not byte_count:
             return []
+        search = self._search(offset, byte_count)
+        return search.at_once() if search.is_short() else None
+
+    def _search(self, offset: int, byte_count: int) -> AbortedSearch:
         return self._log.aborted.in_read(
             offset, byte_count, up_to_offset=self._partition.last_stable_offset
         )
 
     async def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first visible record that is not older than ``timestamp``.
+        """Return (offset, timestamp) of the first visible record that is not older than
+        ``timestamp``.
 
-        Looked up on another thread. Raises KafkaError as `read`.
+        The search runs on another thread. Raises KafkaError like `read`.
         """
         found = await self._look_up(lambda: self._log.detached_offset_for_timestamp(timestamp))
         if found is None or found.offset >= self._partition.high_watermark:
@@ -145,18 +188,20 @@ class PartitionReads:
         return found.offset, found.timestamp
 
     async def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the youngest record, None for an empty log; as above."""
+        """Return (offset, timestamp) of the record with the highest timestamp, None for an empty
+        log; otherwise as above.
+        """
         found = await self._look_up(self._log.detached_max_timestamp)
         return None if found is None else (found.offset, found.timestamp)
 
     def _committed_end(self, offset: int) -> int:
-        """Up to where a read of committed records from an offset on goes."""
+        """Return the end offset of a committed read from an offset."""
         return self._log.aborted.limit_of_read(offset, self._partition.last_stable_offset)
 
     def _known(
         self, offset: int, max_bytes: int, limit: int, *, min_one: bool
     ) -> bytes | memoryview | None:
-        """What `read` returns up to the offset `limit`, if that is known without reading."""
+        """Return the result of `read` up to the offset `limit`, if it is known without reading."""
         if self._partition.failure is not None:
             self._partition.check_online()
         if not self._log.log_start_offset <= offset <= self._partition.high_watermark:
@@ -166,7 +211,7 @@ class PartitionReads:
         return self._tail_cache.get(self._read_key(offset, max_bytes, limit, min_one=min_one))
 
     def _read_key(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> Hashable:
-        """Everything that determines what a read returns, now."""
+        """Return everything that determines the result of a read at this moment."""
         return self, self._log.rewrite_count, offset, max_bytes, limit, min_one
 
     def _read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> bytes:
@@ -175,7 +220,7 @@ class PartitionReads:
         return data
 
     async def _run(self, asked: Detached[T]) -> tuple[bool, T | None]:
-        """Have another thread answer; whether the answer can be believed, and what it is."""
+        """Run it on another thread; return whether the result is valid, and the result."""
         loop = asyncio.get_running_loop()
         try:
             answer = await loop.run_in_executor(self._executor, asked.run)

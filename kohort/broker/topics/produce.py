@@ -1,4 +1,4 @@
-"""Waiting until what a Produce request appended is as durable as its partitions promise."""
+"""Waiting until the batches of a Produce request are as durable as their partitions require."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class PendingAppend:
-    """A batch in the log that its producer has not been told of."""
+    """A batch in the log that is not acknowledged yet."""
 
     partition: Partition
     next_offset: int
-    """What the high watermark must reach."""
+    """The offset that the high watermark must reach."""
     tell: Callable[[ErrorCode], None]
-    """Puts the outcome into the response; called only if it is not NONE."""
+    """Puts the error into the response; called only if it is not NONE."""
 
     @property
     def is_decided(self) -> bool:
-        """Whether waiting longer cannot change the outcome."""
+        """Whether the outcome is final."""
         partition = self.partition
         return partition.failure is not None or partition.high_watermark >= self.next_offset
 
@@ -46,7 +46,7 @@ class DelayedProduce(DelayedOperation, Generic[T]):
         answer: Later[T],
         owner: Hashable,
     ) -> None:
-        """`response` is what `answer` is given when all is decided; `pending` change it."""
+        """`answer` gets `response` when all is decided; `pending` put their errors into it."""
         super().__init__(owner=owner, held_bytes=200 * len(pending))
         self._pending = pending
         self._response = response
@@ -54,16 +54,16 @@ class DelayedProduce(DelayedOperation, Generic[T]):
 
     @property
     def keys(self) -> list[Partition]:
-        """What to watch."""
+        """Partitions to watch."""
         return [append.partition for append in self._pending]
 
     def try_complete(self, key: Hashable | None = None) -> bool:
-        """Is every partition decided?"""
+        """Return whether every partition is decided."""
         del key
         return all(append.is_decided for append in self._pending)
 
     def on_complete(self, completion: Completion) -> None:
-        """Answer; partitions that are not decided by now have timed out."""
+        """Answer; partitions that are still undecided have timed out."""
         del completion
         for append in self._pending:
             if append.partition.failure is not None:
@@ -73,6 +73,6 @@ class DelayedProduce(DelayedOperation, Generic[T]):
         self._answer.give(self._response)
 
     def on_failed(self, error: Exception) -> None:
-        """Answer ``error``, unless there is an answer already."""
+        """Answer with ``error``, unless it is already answered."""
         if not self._answer.is_done:
             self._answer.fail(error)

@@ -1,4 +1,4 @@
-"""Producer ids, handed out from blocks, so that only one in a thousand costs a write to disk."""
+"""Producer ids, allocated from blocks, so that only one in a thousand costs a write to disk."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 BLOCK_SIZE: Final = 1000
-"""Ids in a block, as Kafka's controller gives them to its brokers."""
+"""Ids in a block, as Kafka's controller allocates them to brokers."""
 
 
 class ProducerIds:
-    """Gives every id once. What is left of a block when the broker ends is never used."""
+    """Allocates every id once. The rest of a block is never used after the broker stops."""
 
     def __init__(self, allocate: Callable[[int], range]) -> None:
         self._allocate = allocate
         self._block: Iterator[int] = iter(())
 
     def next(self) -> int:
-        """A fresh id. Raises StorageError if a block is needed and cannot be stored."""
+        """Return a new id. Raises StorageError if a new block is needed and cannot be stored."""
         for producer_id in self._block:
             return producer_id
         self._block = iter(self._allocate(BLOCK_SIZE))

@@ -1,9 +1,9 @@
-"""The metadata made out of the partition directories, when both databases are damaged or gone.
+"""Rebuilding the metadata from the partition directories, if both databases are damaged or gone.
 
-A directory's name proves the topic and that it has at least so many partitions, and its
-partition.metadata the topic's id. Nothing proves a config, so that a topic whose configs are lost
-gets such that delete nothing: to apply a retention that its owner never chose could not be taken
-back. Everything that is not proved is named in the log, because it has to be set again.
+A directory's name proves that the topic exists and has at least so many partitions; its
+partition.metadata proves the topic's id. Nothing proves a config, so a topic whose configs are lost
+gets configs that delete nothing: records deleted by a retention that its owner never chose could
+not be restored. Everything unproved is listed in the log, because it has to be set again.
 
 Blocking code. See docs/adr/0009.
 """
@@ -24,7 +24,12 @@ from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import LOG_SUFFIX, parse_partition_directory, partition_directory
 from kohort.broker.storage.metadata.database import Content, TopicRecord
-from kohort.broker.storage.metadata.store import BROKER_CONFIGS, CLUSTER_ID, NEXT_PRODUCER_ID
+from kohort.broker.storage.metadata.store import (
+    ACCESS_LOSS,
+    BROKER_CONFIGS,
+    CLUSTER_ID,
+    NEXT_PRODUCER_ID,
+)
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.names import (
     CLUSTER_METADATA,
@@ -40,18 +45,18 @@ CAREFUL_CONFIGS: Final = {
     "retention.bytes": "-1",
     "retention.ms": "-1",
 }
-"""Configs of a topic whose own are lost: nothing is deleted, and nothing is compacted."""
-
-KAFKA_FILE: Final = "meta.properties"
-"""Kafka formats its directories with this file."""
+"""Configs of a topic whose own configs are lost: nothing is deleted or compacted."""
 
 _PRODUCER_IDS_A_SECOND: Final = 1 << 20
-"""More than are ever given out; and the product with the time stays below 2**53, where clients that
-keep ids as floating point numbers begin to confuse them."""
+"""More than are ever allocated; and multiplied by the time it stays below 2**53, beyond which
+clients that keep ids as floating point numbers would confuse them."""
+
+LOSS_DIGITS: Final = 12
+"""Digits in the id of a loss of access rules, which people have to copy."""
 
 
 class Rebuilding:
-    """What a data directory proves; `rebuild` is for MetadataStore."""
+    """The metadata that a data directory proves; MetadataStore calls `rebuild`."""
 
     def __init__(
         self,
@@ -62,7 +67,7 @@ class Rebuilding:
         wall_ms: int,
         new_id: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
     ) -> None:
-        """``new_id`` makes ids for topics whose own cannot be read."""
+        """``new_id`` makes ids for topics whose id cannot be read."""
         self._files = files
         self._root = root
         self._config = config
@@ -70,12 +75,7 @@ class Rebuilding:
         self._new_id = new_id
 
     def rebuild(self, salvaged: Content, *, was_damaged: bool) -> Content:
-        """Complete what was salvaged of the databases. Raises OSError.
-
-        A directory without databases is rebuilt as well, unless Kafka made it: then it is not ours.
-        """
-        if not was_damaged and self._files.exists(f"{self._root}/{KAFKA_FILE}"):
-            return salvaged
+        """Complete the content salvaged from the databases. Raises OSError."""
         found = self._partitions()
         topics = []
         for topic in salvaged.topics:
@@ -90,11 +90,15 @@ class Rebuilding:
             int(salvaged.properties.get(NEXT_PRODUCER_ID, "0")),
             self._wall_ms // 1000 * _PRODUCER_IDS_A_SECOND,
         )
-        properties = salvaged.properties | {NEXT_PRODUCER_ID: str(first_id)}
+        properties = salvaged.properties | {
+            NEXT_PRODUCER_ID: str(first_id),
+            # A deny rule may be lost, and a removed rule may be back.
+            ACCESS_LOSS: self._new_id().hex()[:LOSS_DIGITS],
+        }
         return Content([*topics, *proven], properties)
 
     def _partitions(self) -> dict[str, list[int]]:
-        """By topic: the partitions that have directories."""
+        """Return the partitions that have directories, by topic."""
         found: dict[str, list[int]] = {}
         for entry in self._files.entries(str(self._root)):
             parsed = parse_partition_directory(entry.name) if entry.is_directory else None
@@ -106,16 +110,16 @@ class Rebuilding:
         return found
 
     def _is_partition(self, directory: str) -> bool:
-        """Whether a directory of such a name, "backup-20260101" perhaps, holds a log."""
+        """Whether a directory with such a name (it may be "backup-20260101") contains a log."""
         names = [entry.name for entry in self._files.entries(f"{self._root}/{directory}")]
         return FILE_NAME in names or any(name.endswith(LOG_SUFFIX) for name in names)
 
     def _proven(self, name: str, indexes: Sequence[int]) -> TopicRecord:
-        """What is known of a topic by its directories alone."""
+        """Return what the directories of a topic prove."""
         count = max(indexes) + 1
         if name == CONSUMER_OFFSETS:
-            # Its partitions get directories when groups come to live in them, and a group's place
-            # follows from how many there are.
+            # Its partitions get directories when groups are stored in them, and a group's partition
+            # depends on their number.
             count = max(count, self._config.offsets_topic_num_partitions)
         ids = Counter(filter(None, (self._topic_id(name, index) for index in indexes)))
         if not ids:
@@ -158,6 +162,10 @@ class Rebuilding:
         logger.error(
             "lost: what was set for brokers at run time, but for what is left of %s",
             shown or "none",
+        )
+        logger.error(
+            "lost, perhaps: users, access rules and limits of clients; some that were removed may"
+            " be back"
         )
 
 

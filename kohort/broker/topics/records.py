@@ -1,4 +1,4 @@
-"""The records of a partition, for what the broker itself keeps in topics."""
+"""Reading the records of a partition, for data that the broker itself keeps in topics."""
 
 from bisect import bisect
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import Buffer
 
 READ_BYTES: Final = 1 << 20
-"""Read at a time."""
+"""Size of one read."""
 
 
 def read_records(partition: Partition, offset: int) -> Iterator[Record]:
-    """All records from `offset` on that are there for readers, control records left out.
+    """Yield all visible records from `offset` on, except control records.
 
-    For topics that this broker does not write in transactions. A Kafka's files may have some: a
-    record counts where it lies if its transaction was committed later on, and not if it was aborted
-    or is open.
+    For topics that this broker does not write in transactions. Files written by Kafka may have
+    some: a transactional record is yielded at its own place if its transaction was committed, and
+    skipped if it was aborted or is open.
 
     Raises:
-        KafkaError: what follows cannot be read.
+        KafkaError: the rest cannot be read.
     """
     ends: _TransactionEnds | None = None
     for header, batch in read_batches(partition, offset):
@@ -42,16 +42,17 @@ def read_records(partition: Partition, offset: int) -> Iterator[Record]:
 
 
 class _TransactionEnds:
-    """How the transactions of a partition ended, by producer: two lists in step, as bisect needs.
+    """Outcomes of the transactions of a partition, by producer: two parallel lists, as bisect
+    needs.
 
-    Only made when there is a transaction, because it reads the log ahead to its end.
+    Made only if there is a transaction, because it reads the log to its end.
     """
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self._offsets: dict[int, list[int]] = {}
         self._committed: dict[int, list[bool]] = {}
         for header, batch in read_batches(partition, offset):
-            # Compaction leaves empty ones, which end nothing.
+            # Compaction leaves empty control batches, which end nothing.
             if not header.is_control or not header.record_count:
                 continue
             try:
@@ -64,14 +65,14 @@ class _TransactionEnds:
                 self._committed.setdefault(header.producer_id, []).append(is_commit)
 
     def is_committed(self, header: BatchHeader) -> bool:
-        """Whether the next marker of that producer is a commit."""
+        """Whether the producer's next marker is a commit."""
         offsets = self._offsets.get(header.producer_id, [])
         place = bisect(offsets, header.base_offset)
         return place < len(offsets) and self._committed[header.producer_id][place]
 
 
 def read_batches(partition: Partition, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
-    """All batches in order, up to the high watermark. Raises KafkaError: what follows cannot be
+    """Yield all batches in order, up to the high watermark. Raises KafkaError if the rest cannot be
     read.
     """
     offset = max(offset, partition.log.log_start_offset)

@@ -1,8 +1,8 @@
-"""What was read last, so that many consumers at the tail of one partition share one read.
+"""Cache of recent reads, so that many consumers at the end of one partition share one read.
 
 An append wakes every fetch parked at the end of its partition, and all of them ask for the same
-bytes within one turn of the loop. Keyed by everything that determines the answer, so an entry is
-never stale, only unused; bounded in bytes over all partitions.
+bytes within one turn of the loop. The key contains everything that determines the result, so an
+entry is never stale, only unused; the total size is bounded over all partitions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Hashable
 
 TAIL_CACHE_BYTES = 16 * 1024 * 1024
 ENTRY_BYTES_MAX = 1024 * 1024
-"""A larger read is a consumer catching up, which hardly ever has company at the same offset."""
+"""Larger reads are of consumers that catch up, and are hardly ever shared."""
 
 
 class TailCache:
@@ -24,14 +24,14 @@ class TailCache:
         self.held_bytes = 0
 
     def get(self, key: Hashable) -> bytes | memoryview | None:
-        """The result kept under ``key``, or None."""
+        """Return the result stored under ``key``, or None."""
         found = self._entries.get(key)
         if found is not None:
             self._entries.move_to_end(key)
         return found
 
     def put(self, key: Hashable, data: bytes | memoryview) -> None:
-        """Keep ``data`` under ``key`` unless it is empty or too large to be shared."""
+        """Store ``data`` under ``key`` unless it is empty or too large."""
         if not 0 < len(data) <= ENTRY_BYTES_MAX or key in self._entries:
             return
         self._entries[key] = data

@@ -12,17 +12,17 @@ from kohort.broker.topics.partition_list import PartitionList
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """A topic and its partitions; the TopicManager alone changes it."""
+    """A topic and its partitions; changed only by the TopicManager."""
 
     name: str
     topic_id: bytes
-    """16 bytes; another topic of the same name has another id."""
+    """16 bytes; a topic that is deleted and created again gets a new id."""
     partitions: PartitionList
     """By index, without gaps."""
     overrides: Mapping[str, str]
-    """What is set on the topic itself, by config name."""
+    """Configs set on the topic itself, by name."""
     config: TopicConfig
-    """What applies now: the overrides over the broker's settings."""
+    """The configs in force: the broker's settings with the overrides applied."""
     is_internal: bool = field(init=False)
     """Whether only the broker itself may write to it."""
 

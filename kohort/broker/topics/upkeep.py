@@ -1,9 +1,8 @@
-"""What has to be done to logs from time to time: retention, compaction, flush.ms, checkpoints,
-expiry.
+"""Periodic work on logs: retention, compaction, flush.ms, checkpoints, expiry.
 
-Each kind of work is a task of its own. Whatever touches a log that may be appended to runs on the
-loop's thread, slice by slice; fsyncs and the removal of files run in the executor. A
-partition that fails is taken offline and does not keep the others from their turn.
+Each kind of work is a task of its own. Work on a log that may be appended to runs on the loop's
+thread, in slices; fsyncs and the removal of files run in the executor. A partition that fails is
+taken offline and does not hold up the others.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from kohort.broker.topics.topic import Topic
 logger = logging.getLogger(__name__)
 
 FIRST_RETENTION_MS: Final = 30_000
-"""Kafka's log.initial.task.delay.ms: a broker that starts has better things to do."""
+"""Kafka's log.initial.task.delay.ms: a broker that starts has more urgent work."""
 FILE_REMOVAL_INTERVAL_MS: Final = 30_000
-"""How late, at most, the files of deleted segments go after file.delete.delay.ms."""
+"""Maximum delay after file.delete.delay.ms before the files of deleted segments are removed."""
 FLUSH_TICK_MS_MIN: Final = 5
 FLUSH_TICK_MS_MAX: Final = 1000
 CHECKPOINT_INTERVAL_MS_MIN: Final = 1000
 
 
 class Upkeep:
-    """Looks after the logs of all topics until it is cancelled."""
+    """Maintains the logs of all topics until it is cancelled."""
 
     def __init__(
         self,
@@ -53,10 +52,10 @@ class Upkeep:
         self._executor = executor
         self._configs_changed = asyncio.Event()
         self._unflushed_since: dict[Partition, int] = {}
-        """Monotonic time at which records were first seen that are not on the disk."""
+        """Monotonic time at which unflushed records were first seen."""
 
     def note_configs_changed(self) -> None:
-        """A topic came or its configs changed: flush.ms may now be set somewhere."""
+        """Note that a topic was created or its configs changed: flush.ms may be set now."""
         self._configs_changed.set()
 
     async def run(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -70,7 +69,7 @@ class Upkeep:
             group.create_task(self._expire_producers(), name="expiry of producers")
 
     def enforce_retention(self, partition: Partition) -> None:
-        """Delete what the topic's configs say is too old or too much."""
+        """Delete segments beyond the topic's retention time or size."""
         _guarded(
             partition,
             lambda: partition.log.enforce_retention(
@@ -79,7 +78,7 @@ class Upkeep:
         )
 
     def forget(self, partition: Partition) -> None:
-        """The partition is deleted."""
+        """Drop the state of a deleted partition."""
         self._unflushed_since.pop(partition, None)
 
     async def _retain(self) -> None:
@@ -96,7 +95,7 @@ class Upkeep:
 
     def _expire_producers_of(self, partition: Partition) -> None:
         if partition.log.log_end_offset == 0:
-            return  # Nothing was ever written here, and asking would read files.
+            return  # Nothing was ever written here, and opening it would read files.
         expiration_ms = self._settings.config.producer_id_expiration_ms
         _guarded(
             partition,
@@ -145,7 +144,7 @@ class Upkeep:
             try:
                 await self._write_checkpoints()
             except StorageError as error:
-                # The older checkpoint stays: it costs a longer recovery, no records.
+                # The older checkpoint stays: recovery takes longer, but no records are lost.
                 logger.warning("%s", error)
 
     async def _remove_files(self) -> None:
@@ -175,7 +174,7 @@ def _remove_deleted_files(logs: list[PartitionLog], wall_ms: int) -> None:
 
 
 def _guarded(partition: Partition, work: Callable[[], object]) -> None:
-    """Do work on one partition's log; what goes wrong stays there."""
+    """Do work on one partition's log; contain its failures."""
     try:
         work()
     except StorageError as error:

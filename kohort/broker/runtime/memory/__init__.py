@@ -1,11 +1,12 @@
-"""Memory of the process: how garbage is collected, and how what is free goes back to the system.
+"""The process's memory: garbage collection, and returning free memory to the system.
 
-- No look of the garbage collector takes longer because more lives (`collector`).
-- What large requests took goes back once there are no more of them (`trim`).
-- What many thousand members took is given back while they go and when they have gone (`keeper`), as
-  far as it is the C library's: blocks of more than 512 bytes. Smaller ones are CPython's own, which
-  keeps a piece of a megabyte for as long as one object in it lives. Under `PYTHONMALLOC=malloc`,
-  which CPython takes from the environment as it starts, the C library has all of it.
+- Garbage collections do not take longer as more objects live (`collector`).
+- Memory of large requests is returned once there are no more of them (`trim`).
+- Memory of many thousands of members is returned while they leave and after they have left
+  (`keeper`), as far as the C library manages it: blocks of more than 512 bytes. Smaller ones are
+  managed by CPython, which keeps an arena of a megabyte for as long as one object in it lives. With
+  `PYTHONMALLOC=malloc`, which CPython reads from the environment when it starts, the C library
+  manages all of it.
 
-Nothing here changes what allocates memory; CPython does not support that once it runs.
+Nothing here replaces the memory allocator; CPython does not support that at run time.
 """

@@ -1,17 +1,17 @@
-"""The garbage collector, in steps that are short however much lives.
+"""Incremental garbage collection, with pauses that are short however many objects live.
 
-CPython's collector walks all objects of an age in one go, and the oldest age is everything: with
-100,000 members one look at it stops the loop for a quarter of a second. Nearly all of what is old
-stays, and requests leave no cycles behind. So what has survived a look at the middle age is set
-aside (`gc.freeze`) and not looked at again: no look has more than what has come lately, some ten
-thousand objects, and nothing is looked at more than twice. What is set aside is freed as ever when
-nothing refers to it; only a cycle among those objects has to wait for `collect_all`, which is for
-moments when little lives.
+CPython's collector traverses all objects of a generation at once, and the oldest generation is
+everything: with 100,000 members one collection stops the loop for a quarter of a second. Nearly all
+old objects stay alive, and requests create no cycles. So objects that have survived a collection of
+the middle generation are frozen (`gc.freeze`) and not traversed again: no collection has more than
+the recent objects, some ten thousand, and no object is traversed more than twice. Frozen objects
+are freed as usual when nothing refers to them; only a cycle among them has to wait for
+`collect_all`, which is for times when few objects live.
 
-When thousands of members come or go, the interpreter's own count of what is young is of no use: it
-counts what is made less what is freed, so while old objects go as fast as new ones come, hundreds
-of thousands of young ones gather unseen. `TurnCollector` counts what is there, and looks at it
-between two turns of the loop instead of in the middle of one.
+When thousands of members join or leave, the interpreter's own count of young objects is useless: it
+counts allocations minus deallocations, so while old objects go as fast as new ones come, hundreds
+of thousands of young ones accumulate unnoticed. `TurnCollector` counts the actual objects, and
+collects them between two loop iterations instead of in the middle of one.
 """
 
 import gc
@@ -20,30 +20,33 @@ from contextlib import contextmanager
 from typing import Final
 
 THRESHOLDS: Final = (5_000, 1, 10)
-"""Young objects between two collections, and collections of one age between two of the next."""
+"""Young objects between two collections, and collections of one generation between two of the
+next."""
 
 CROWD_THRESHOLDS: Final = (50_000, 1, 10)
-"""More than a turn makes: while `TurnCollector` looks, the interpreter seldom has to."""
+"""More than one loop iteration creates: while `TurnCollector` collects, the interpreter seldom has
+to."""
 
 YOUNG_WORTH_A_LOOK: Final = 1_000
-"""Fewer are left to the next look."""
+"""Fewer than this are left to the next call."""
 
 YOUNG_BEFORE_SET_ASIDE: Final = 2_500
-"""After looks at so many, those that have survived are looked at once more and set aside."""
+"""After this many objects were traversed, the survivors are traversed once more and frozen."""
 
 YOUNGEST: Final = 0
 MIDDLE: Final = 1
 
 _DEFAULTS: Final = (700, 10, 10)
-"""CPython's."""
+"""CPython's defaults."""
 
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """For imports, and for the start of a broker: what they make stays, and is set aside unseen.
+    """A context without collections, for imports and the start of a broker, whose objects stay and
+    are frozen untraversed.
 
-    Imports make some 50,000 objects, and sixty looks at them on the way take a twentieth of a
-    start. 0.8 MiB of what is set aside is of no use, such as classes that a decorator replaced.
+    Imports create some 50,000 objects, and sixty collections during them take a twentieth of the
+    start. 0.8 MiB of the frozen objects is garbage, such as classes that a decorator replaced.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -56,7 +59,9 @@ def nothing_collected() -> Iterator[None]:
 
 
 def collect_in_steps() -> None:
-    """For the whole process, from now on. What there is now is set aside unseen."""
+    """Switch the whole process to incremental collection.
+    Existing objects are frozen untraversed.
+    """
     if _set_aside not in gc.callbacks:
         gc.callbacks.append(_set_aside)
     gc.freeze()
@@ -64,7 +69,7 @@ def collect_in_steps() -> None:
 
 
 def collect_as_usual() -> None:
-    """Undo `collect_in_steps`; for programs that run brokers within a longer life."""
+    """Undo `collect_in_steps`; for programs that run brokers only part of the time."""
     if _set_aside in gc.callbacks:
         gc.callbacks.remove(_set_aside)
     gc.set_threshold(*_DEFAULTS)
@@ -72,16 +77,18 @@ def collect_as_usual() -> None:
 
 
 class TurnCollector:
-    """For a time with very many objects, while `collect_in_steps` is in force."""
+    """Collects explicitly at times with very many objects,
+    while `collect_in_steps` is in effect.
+    """
 
     def __init__(self) -> None:
         gc.set_threshold(*CROWD_THRESHOLDS)
         self._seen = 0
-        """Young objects that were looked at since some were set aside."""
+        """Young objects traversed since objects were last frozen."""
 
     def look(self) -> int:
-        """Look at what is young now, if it is worth it; returns at how many objects. To be called
-        many times a second: as often as the loop can make some thousand objects.
+        """Collect young objects if there are enough; return how many were traversed. To be called
+        many times a second: as often as the loop can create some thousand objects.
         """
         count = len(gc.get_objects(generation=YOUNGEST))
         if count < YOUNG_WORTH_A_LOOK:
@@ -95,19 +102,19 @@ class TurnCollector:
         return count
 
     def stop(self) -> None:
-        """The interpreter counts again."""
+        """Let the interpreter trigger collections again."""
         gc.set_threshold(*THRESHOLDS)
 
 
 def collect_recent() -> None:
-    """Look at what was not set aside yet, and empty the interpreter's lists of spare objects."""
+    """Collect objects that are not frozen, and clear the interpreter's free lists."""
     gc.collect()
 
 
 def collect_all() -> None:
-    """Look at everything: some 15 ms for an idle broker's objects, more with each that lives."""
+    """Collect everything: some 15 ms for an idle broker's objects, more with each that lives."""
     gc.unfreeze()
-    gc.collect()  # Sets aside what is left of them.
+    gc.collect()  # Freezes the survivors.
 
 
 def _set_aside(phase: str, info: dict[str, int]) -> None:

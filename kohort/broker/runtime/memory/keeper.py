@@ -1,8 +1,8 @@
-"""The keeper of a process's memory: what very many members took is given back when they go.
+"""Returns the memory of very many members to the system when they leave.
 
-It looks a few times a second how many operations and deadlines wait: that is one number, and every
-live member and every parked request has one of them. What those leave behind that go is another:
-members whose rebalance the history has still to describe.
+It checks a few times a second how many operations and deadlines are waiting: every live member and
+every parked request has one of them. A second figure is what members that have left still leave
+behind: those whose rebalance the history has yet to describe.
 """
 
 import asyncio
@@ -22,58 +22,61 @@ LOOK_EVERY_S: Final = 0.25
 """Thousands of members can join in a second."""
 
 COLLECT_EVERY_S: Final = 0.01
-"""While there are many: about as much as one turn may take."""
+"""Used while there are many: about as much as one iteration may take."""
 
 MANY: Final = 3_000
-"""From so many on it is worth looking at what they leave behind."""
+"""The count from which it is worth checking what they leave behind."""
 
 GONE_BELOW: Final = 4
-"""Most are gone when there are so many times fewer than there were."""
+"""Most have left when the count has shrunk by this factor."""
 
 GIVEN_BACK_PER_GONE: Final = 7_500
-"""While many go: to give a page back takes a microsecond, and all of a hundred thousand members'
-in one go a tenth of a second. To look for pages takes ten milliseconds each time."""
+"""Used while many leave: returning a page takes a microsecond, and all of a hundred thousand
+members' at once a tenth of a second. Searching for pages takes ten milliseconds each time."""
 
 GIVEN_BACK_AFTER_LOOKS: Final = (12, 60, 240, 2_800)
-"""When hardly any more have gone. Groups without a member last until the next sweep."""
+"""Checks after hardly any more have left. Groups without members last until the next sweep."""
 
 COLLECT_ALL_EVERY_LOOKS: Final = 14_400
-"""An hour. Cycles among old objects are few, if there are any, and found when little lives,"""
+"""An hour. Cycles among old objects are rare, and searched for when few objects live,"""
 
 COLLECT_ALL_ANYWAY_LOOKS: Final = 24 * COLLECT_ALL_EVERY_LOOKS
-"""or once a day, for a quarter of a second with 100,000 members: what is not bounded is a leak."""
+"""or once a day, for a quarter of a second with 100,000 members: otherwise leaks would be
+unbounded."""
 
 
 class MemoryKeeper:
-    """For the one broker of a process, from `start` to `stop`, on the loop's thread."""
+    """Manages the memory of a process with one broker, from `start` to `stop`, on the loop's
+    thread.
+    """
 
     def __init__(
         self, waiting_count: Callable[[], int], left_count: Callable[[], int] = lambda: 0
     ) -> None:
-        """`waiting_count` tells how much waits just now, `left_count` what else has to go before
-        the memory of those that have gone is free.
+        """`waiting_count` returns the number of waiting operations and deadlines, `left_count` what
+        else has to go before the memory of members that have left is free.
         """
         self._waiting_count = waiting_count
         self._left_count = left_count
         self._most = 0
         self._left = 0
-        """How many of the most were left when they were last seen to go."""
+        """What was left of the maximum when the count was last seen to shrink."""
         self._high = 0
-        """The most of both since some memory was given back."""
+        """The maximum of the sum since memory was last returned."""
         self._looks_since_gone = 0
         self._looks_since_collected = 0
         self._timer: asyncio.TimerHandle | None = None
         self._collector: TurnCollector | None = None
-        """While there are many, and until their memory was given back."""
+        """Set while there are many, and until their memory has been returned."""
         self._collect_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Collect garbage in steps, and look from now on."""
+        """Start incremental collection and periodic checks."""
         collect_in_steps()
         self._look_later()
 
     def stop(self) -> None:
-        """Collect garbage as before."""
+        """Restore normal garbage collection."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -81,7 +84,7 @@ class MemoryKeeper:
         collect_as_usual()
 
     def look(self) -> None:
-        """Do what is to be done now."""
+        """Perform a check."""
         count = self._waiting_count()
         here = count + self._left_count()
         self._high = max(self._high, here)

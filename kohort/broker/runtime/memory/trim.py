@@ -1,11 +1,11 @@
-"""The C library's free memory, given back to the system.
+"""Returns the C library's free memory to the system.
 
-glibc serves large blocks from mappings of their own, which go back to the system when they are
-freed. But it learns from each one that is freed: the next of that size comes from the heap, and the
-heap's end is not given back until twice as much is free there. After a few requests of 30 MB, 64 MB
-stay with the process for good, whatever it does. Fixed limits switch that learning off.
+glibc allocates large blocks by mappings of their own, which go back to the system when they are
+freed. But it adapts with each one that is freed: the next of that size comes from the heap, and the
+end of the heap is returned only when twice as much is free there. After a few requests of 30 MB, 64
+MB stay with the process for good. Fixed limits switch that adaptation off.
 
-Other C libraries are left as they are.
+Other C libraries are left alone.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ M_MMAP_THRESHOLD: Final = -3
 """From glibc's malloc.h."""
 
 LIMIT_BYTES: Final = 4 * 1024 * 1024
-"""Above an ordinary batch: a mapping for each of those would cost more than the copy into it."""
+"""Above an ordinary batch: a mapping for each of those would cost more than copying it."""
 
 
 def limit_retained_memory() -> None:
-    """For the whole process, from now on; what the start needed is given back at once."""
+    """Set the limits for the whole process; memory that the start needed is returned at once."""
     with contextlib.suppress(AttributeError, OSError):
         library = _library()
         for option in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
@@ -33,8 +33,8 @@ def limit_retained_memory() -> None:
 
 
 def give_back_free_memory() -> None:
-    """Give the system all pages without an object in them that the C library has. To look for them
-    takes ten milliseconds when very much was used, and a microsecond more for each.
+    """Return all of the C library's free pages to the system. Searching for them takes ten
+    milliseconds after heavy use, and returning each takes a microsecond.
     """
     with contextlib.suppress(AttributeError, OSError):
         _library().malloc_trim(0)

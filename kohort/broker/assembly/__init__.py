@@ -1,0 +1,1 @@
+"""Parts of the broker made from its settings or from two rooms, for :mod:`kohort.broker.app`."""

@@ -1,0 +1,126 @@
+"""The addresses that a broker listens on, and those that it tells clients."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from itertools import chain
+from typing import Final, NamedTuple
+
+from kohort.broker.config import BrokerConfig, Endpoint
+from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.endpoints import EVERY_INTERFACE, parse_ip_overrides
+from kohort.broker.environment import Environment
+from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.listening import (
+    close_all,
+    connections_within,
+    raise_descriptor_limit,
+    senders_within,
+)
+from kohort.broker.storage.filesystem import OPEN_FILES_MAX
+
+logger = logging.getLogger(__name__)
+
+FEW_CONNECTIONS: Final = 1_000
+"""Where the operating system allows fewer, the operator should know."""
+
+
+class AddressError(Exception):
+    """A listener's address cannot be taken; the text says which."""
+
+
+class Addresses:
+    """The addresses of all listeners, taken but not listened on yet."""
+
+    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
+        """Take none so far; see `bind`."""
+        self._config = config
+        self._environment = environment
+        self.sockets: dict[str, list[socket.socket]] = {}
+        """By the listener's name."""
+        self.bound: list[Endpoint] = []
+        """With the ports that they really have, in the order of the setting."""
+
+    def bind(self) -> None:
+        """Take them all. Raises AddressError."""
+        for endpoint in self._config.listener_endpoints:
+            try:
+                sockets = self._environment.bind(
+                    endpoint.host,
+                    endpoint.port,
+                    send_buffer_bytes=self._config.socket_send_buffer_bytes,
+                    receive_buffer_bytes=self._config.socket_receive_buffer_bytes,
+                )
+            except OSError as error:
+                raise AddressError(f"listener {endpoint} cannot be opened: {error}") from error
+            self.sockets[endpoint.listener] = sockets
+            port = sockets[0].getsockname()[1]
+            self.bound.append(Endpoint(endpoint.listener, endpoint.host, port))
+
+    def close(self) -> None:
+        """Give back what no server listens on."""
+        close_all(chain(*self.sockets.values()))
+
+    def advertised(self, bound: Endpoint) -> Endpoint:
+        """What clients are told to connect to who came by that listener.
+
+        A listener that is not advertised leads to the first that is.
+        """
+        advertised = self._config.advertised_endpoints
+        matching = [one for one in advertised if one.listener == bound.listener]
+        chosen = (matching or advertised)[0]
+        host = socket.gethostname() if chosen.host in EVERY_INTERFACE else chosen.host
+        return Endpoint(chosen.listener, host, chosen.port or bound.port)
+
+
+class DescriptorShares(NamedTuple):
+    """How the files that this process may open are shared out."""
+
+    connections: int
+    senders: int
+    """Connections that may have a second descriptor, by which they are sent files."""
+
+
+def descriptor_shares(config: BrokerConfig) -> DescriptorShares:
+    """Raise the limit on open files as far as it goes, and share them out."""
+    descriptors = raise_descriptor_limit()
+    possible = connections_within(descriptors, OPEN_FILES_MAX)
+    if possible < min(config.max_connections, FEW_CONNECTIONS):
+        logger.warning(
+            "At most %d connections, because this process may open %d files (ulimit -n)",
+            possible,
+            descriptors,
+        )
+    return DescriptorShares(possible, senders_within(descriptors))
+
+
+def network_limits(settings: CurrentConfig, connections_max: int) -> NetworkLimits:
+    """What the settings say now; `connections_max` is what is possible at all."""
+    config = settings.config
+    return NetworkLimits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        max_connections=min(config.max_connections, connections_max),
+        max_connections_of_listeners={
+            one.listener: settings.of_listener(one.listener).max_connections
+            for one in config.listener_endpoints
+        },
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=parse_ip_overrides(
+            config.max_connections_per_ip_overrides
+        ),
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        max_connection_creation_rates={
+            one.listener: settings.of_listener(one.listener).max_connection_creation_rate
+            for one in config.listener_endpoints
+        },
+        quota_window_num=config.quota_window_num,
+        quota_window_ms=config.quota_window_size_seconds * 1_000,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
+        kohort_authentication_timeout_ms=config.kohort_authentication_timeout_ms,
+        kohort_unauthenticated_connections_max=config.kohort_unauthenticated_connections_max,
+    )

@@ -1,0 +1,126 @@
+"""The coordinators of groups and of transactions, as the settings want them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
+from kohort.broker.coordinator.host import GroupHost, GroupObserver
+from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.transaction.requests import TransactionConfig
+from kohort.broker.environment import Environment
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.topics.internal import internal_topic_configs
+from kohort.broker.topics.internal_log import InternalLog
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import TRANSACTION_STATE
+from kohort.broker.topics.partition import Partition
+from kohort.broker.transactions.host import TransactionHost, TransactionsConfig
+from kohort.broker.transactions.log import TopicTransactionLog
+from kohort.broker.transactions.markers import PartitionMarkers
+from kohort.broker.transactions.reconciling import find_epochs, find_open
+from kohort.broker.transactions.transactions import Transactions
+
+
+def make_groups(
+    config: BrokerConfig,
+    environment: Environment,
+    topics: TopicManager,
+    purgatory: Purgatory,
+    observers: Sequence[GroupObserver],
+) -> GroupCoordinator:
+    """The coordinator of groups, which has not read its log yet."""
+
+    def partition_count(name: str) -> int | None:
+        topic = topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    def topic_id(name: str) -> bytes | None:
+        topic = topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    group_config = GroupConfig(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_size=config.group_max_size,
+        offset_metadata_max_units=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        pending_ids_max=config.kohort_group_pending_ids_max,
+        metadata_bytes_max=config.kohort_group_metadata_bytes_max,
+    )
+    host = GroupHost(
+        CoordinatorConfig(
+            group_config,
+            commit_timeout_ms=config.offsets_commit_timeout_ms,
+            sweep_interval_ms=config.offsets_retention_check_interval_ms,
+            groups_max=config.kohort_groups_max,
+            inbox_max=config.kohort_group_inbox_max,
+        ),
+        log=TopicOffsetsLog(topics, config),
+        purgatory=purgatory,
+        clock=environment.clock,
+        new_group=partial(
+            ClassicGroup,
+            config=group_config,
+            new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
+            partition_count=partition_count,
+            grown_since=topics.changes.grown_since,
+        ),
+        topic_id=topic_id,
+        observers=observers,
+    )
+    topics.changes.on_topics_deleted(host.forget_topics)
+    return GroupCoordinator(host)
+
+
+def make_transactions(
+    config: BrokerConfig,
+    clock: Clock,
+    topics: TopicManager,
+    groups: GroupCoordinator,
+    purgatory: Purgatory,
+) -> Transactions:
+    """The coordinator of transactions, which has not read its log yet."""
+    log = InternalLog(
+        topics,
+        TRANSACTION_STATE,
+        partition_count=config.transaction_state_log_num_partitions,
+        configs=internal_topic_configs(TRANSACTION_STATE, config),
+    )
+    host = TransactionHost(
+        TransactionsConfig(
+            TransactionConfig(
+                max_timeout_ms=config.transaction_max_timeout_ms,
+                id_expiration_ms=config.transactional_id_expiration_ms,
+            ),
+            ids_max=config.kohort_transactional_ids_max,
+            timeout_check_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            expiry_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        ),
+        log=TopicTransactionLog(log),
+        markers=PartitionMarkers(topics.partition, groups, clock),
+        purgatory=purgatory,
+        clock=clock,
+        new_producer_id=topics.next_producer_id,
+    )
+    settings = topics.settings
+    return Transactions(
+        host, verifies=lambda: settings.config.transaction_partition_verification_enable
+    )
+
+
+async def load_transactions(host: TransactionHost, topics: TopicManager) -> None:
+    """Load transactional ids, and complete what was decided."""
+    # All partitions are open after an unclean stop; after a clean one nothing was lost.
+    was_clean = topics.disk.data.was_clean
+
+    def opened() -> list[Partition]:
+        return [] if was_clean else list(topics.disk.opened())
+
+    await host.start(lambda: find_open(opened()), lambda: find_epochs(opened()))
