@@ -1,7 +1,7 @@
 """Kohort's own consumer: pure rules in `kohort.client.core`, sockets and threads around them.
 
-Loggers are `kohort.client.<module>`, so that `logging.getLogger("kohort")` is all of them.
+Loggers are named `kohort.client.<module>`, so `logging.getLogger("kohort")` controls all of them.
 
-Users import it from `kohort`, never from here. `consumer` is what they see, `engine` what goes on
-behind it, `group` the consumer's place in its group, `fetcher` what reads ahead.
+Users import from `kohort`, never from here. `consumer` is the public interface, `engine` the
+implementation behind it, `group` the group membership, `fetcher` the read-ahead.
 """

@@ -1,21 +1,21 @@
-"""What time it is, in whole milliseconds, on the clocks that a consumer goes by."""
+"""The clocks of a consumer, in whole milliseconds."""
 
 import asyncio
 import time
 
 
 def loop_ms() -> int:
-    """On the running loop's clock, which is that of plans: what is asked again, and when."""
+    """The running loop's clock, used for scheduling: retries, backoffs and refreshes."""
     return int(asyncio.get_running_loop().time() * 1000)
 
 
 def monotonic_ms() -> int:
-    """On the process's clock, for what other threads see as well: membership and heartbeats, and
-    what is told of them.
+    """The process's monotonic clock, for what is shared with other threads: membership, heartbeats
+    and their statistics.
     """
     return time.monotonic_ns() // 1_000_000
 
 
 def wall_ms() -> int:
-    """Since the epoch, for what is compared with the times of records."""
+    """Wall-clock time since the epoch, comparable with record timestamps."""
     return time.time_ns() // 1_000_000

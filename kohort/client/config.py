@@ -1,7 +1,7 @@
-"""Settings of a consumer, under the names that Kafka has for them, written as aiokafka writes them.
+"""Settings of a consumer, under Kafka's names, written in aiokafka's style.
 
-They are checked when the consumer is made, not when they are first used: what is refused says which
-setting it is and what to do.
+They are checked when the consumer is created, not when they are first used; an error names the
+setting and says what to do.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from kohort.client.net.security import SecurityConfig
 from kohort.protocol.join_reason import JoinReason
 
 Strategy: TypeAlias = str | type[Assignor] | Assignor
-"""An assignor by its name, as a class, or made already."""
+"""An assignor: its name, its class, or an instance."""
 
 _INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""What a topic's name may be too."""
+"""The same characters and length as a topic name."""
 
 _FIRST_REASONS: Final[Mapping[str, JoinReason]] = {
     "restart": JoinReason.RESTART,
@@ -42,7 +42,7 @@ _FIRST_REASONS: Final[Mapping[str, JoinReason]] = {
 
 
 class OtherSettings(TypedDict, total=False):
-    """The keyword arguments of `Consumer` but for those that say what keys and values are."""
+    """The keyword arguments of `Consumer`, except the two deserialisers."""
 
     bootstrap_servers: str | Iterable[str]
     client_id: str
@@ -95,89 +95,94 @@ class Settings(OtherSettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """All settings of one consumer. Times are milliseconds, sizes bytes.
+    """All settings of one consumer. Times are in milliseconds, sizes in bytes.
 
     Raises:
-        ConfigError: one of them cannot be used, or two do not go together.
+        ConfigError: a setting has an unusable value, or two settings contradict each other.
     """
 
     bootstrap_servers: str | Iterable[str] = "localhost:9092"
-    """Where to ask for the cluster: `host:port`, several of them in a list or with commas."""
+    """Brokers to contact first: `host:port`, several of them as a list or separated by commas."""
     client_id: str = "kohort"
-    """What metrics, and the broker's logs and quotas, know this consumer by. A `Consumer` that is
-    given none is numbered within its process: kohort-1, kohort-2 and so on."""
+    """Identifies this consumer in metrics, and in the broker's logs and quotas. A `Consumer`
+    created without one is numbered within its process: kohort-1, kohort-2 and so on."""
     group_id: str | None = None
-    """The group that shares the topics. None: no group, for `assign` without stored positions."""
+    """The consumer group. None: no group, for `assign` without stored positions."""
     group_instance_id: str | None = None
-    """A name that outlives a restart makes a static member (KIP-345)."""
+    """An id that survives a restart; it makes this a static member (KIP-345)."""
     client_rack: str | None = None
-    """Where this consumer is, as the brokers' broker.rack: leaders that have a
-    replica.selector.class name a follower there to be read from (KIP-392), and members may be
-    given partitions by it."""
+    """The location of this consumer, in terms of the brokers' broker.rack. Leaders with a
+    replica.selector.class direct it to a follower in the same rack (KIP-392), and assignors may
+    take it into account."""
 
     key_deserializer: Callable[[Any], Any] | None = None
     value_deserializer: Callable[[Any], Any] | None = None
-    """What makes keys and values of bytes, or of None. Either may be a coroutine function, as one
-    that asks a schema registry: each partition has one record in it at a time."""
+    """Functions that turn bytes, or None, into keys and values. Either may be a coroutine function,
+    for example one that asks a schema registry: it is called for one record per partition at a
+    time."""
 
     auto_offset_reset: str = "latest"
-    """Where to begin without a committed position: earliest, latest, none (raise), or
-    by_duration:<ISO 8601>, as by_duration:PT1H for the last hour (KIP-1106)."""
+    """Where to start without a committed position: earliest, latest, none (raise), or
+    by_duration:<ISO 8601>, such as by_duration:PT1H for the last hour (KIP-1106)."""
     isolation_level: str = "read_uncommitted"
-    """read_committed leaves out what open and aborted transactions wrote (KIP-98)."""
+    """read_committed skips records of open and aborted transactions (KIP-98)."""
     enable_auto_commit: bool = True
-    """Commit the positions of what was returned, while polling, before a rebalance and on close."""
+    """Commit the positions of returned records: while polling, before a rebalance and on close."""
     enable_auto_offset_store: bool = True
-    """Whether what was returned counts as processed when more is asked for. If not, only what
-    `store_offsets` was told of is committed, as with librdkafka's setting of this name."""
+    """Whether returned records count as processed at the next poll. If not, only the offsets passed
+    to `store_offsets` are committed, as with librdkafka's setting of this name."""
     auto_commit_interval_ms: int = 5_000
     commit_unassigned: bool = False
-    """Whether a member may commit positions in partitions that the group has not given to it. The
-    broker takes them, and another member's are overwritten."""
+    """Whether a member may commit positions of partitions that the group has not assigned to it.
+    The broker accepts such commits, and they overwrite those of the owner."""
 
     partition_assignment_strategy: Strategy | Sequence[Strategy] = ("range", "cooperative-sticky")
-    """In order of preference. A group rebalances cooperatively if all that its members list can."""
+    """In order of preference. A group rebalances cooperatively if every assignor that its members
+    list supports it."""
     session_timeout_ms: int = 45_000
-    """How long the broker waits for a heartbeat before it gives a member up."""
+    """How long the broker waits for a heartbeat before it removes a member."""
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """How long there may be between two polls; also the group's patience in a rebalance."""
+    """The longest time between two polls; also how long the group waits for a member to rejoin in a
+    rebalance."""
     max_poll_records: int = 500
-    """What one poll returns at most."""
+    """The largest number of records that one poll returns."""
     join_reason: str | JoinReason = JoinReason.RESTART
-    """What the first join of this process states: restart, or upgrade for a new version."""
+    """The reason sent with the first join of this process: restart, or upgrade for a new
+    version."""
 
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 50 << 20
     max_partition_fetch_bytes: int = 1 << 20
     prefetch_bytes_limit: int = 50 << 20
-    """What is read ahead of the polls at most, as it was sent; and what is kept decompressed of
-    batches that are partly read."""
+    """How much is read ahead of the polls, in bytes as received; also the limit for decompressed
+    batches that have been read in part."""
     inflated_bytes_limit: int = 64 << 20
-    """What one batch may grow to when it is decompressed."""
+    """The largest size of one batch after decompression."""
     check_crcs: bool = True
 
     exclude_internal_topics: bool = True
-    """Whether patterns leave out the topics that belong to the broker."""
+    """Whether pattern subscriptions skip the broker's internal topics."""
     allow_auto_create_topics: bool = False
-    """Whether asking for a missing topic may create it, if the broker agrees. Java: yes."""
+    """Whether a metadata request for a missing topic may create it, if the broker allows that. The
+    Java consumer's default is yes."""
     missing_topic_timeout_ms: int | None = 15_000
-    """How long a topic that was subscribed to by name, or an assigned partition, may be missing
-    before polls raise UnknownTopicError. None: wait for it for ever, as Java does."""
+    """How long a topic subscribed to by name, or an assigned partition, may be missing before polls
+    raise UnknownTopicError. None: wait for ever, as the Java consumer does."""
 
     request_timeout_ms: int = 30_000
-    """For one answer; a join is given the rebalance's time in addition."""
+    """For a single response; a join additionally gets the rebalance timeout."""
     default_api_timeout_ms: int = 60_000
-    """For calls that try again, as commit, position and committed, all their attempts together."""
+    """For calls that retry, such as commit, position and committed: all attempts together."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     connections_max_idle_ms: int = 540_000
-    """Connections that were not used for so long are closed, since a firewall or NAT on the way may
-    have forgotten them without a word. -1: never."""
+    """Connections idle for this long are closed, since a firewall or NAT on the path may have
+    dropped them silently. -1: never."""
 
     security_protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
@@ -193,14 +198,14 @@ class ConsumerConfig:
             raise ConfigError(
                 f"isolation_level must be {' or '.join(_ISOLATION)}, not {self.isolation_level!r}"
             )
-        # Each of these refuses what it cannot use.
+        # Each of these raises ConfigError for a value that it cannot use.
         _ = self.cluster, self.reset_policy, self.assignors(), self.first_reason
 
-    # The parts, for code that works with them.
+    # The settings, grouped for the components that use them.
 
     @property
     def cluster(self) -> ClusterConfig:
-        """For connections and metadata."""
+        """Settings for connections and metadata."""
         return ClusterConfig(
             bootstrap=parse_bootstrap(self.bootstrap_servers),
             connection=self.connection,
@@ -211,7 +216,7 @@ class ConsumerConfig:
 
     @property
     def connection(self) -> ConnectionConfig:
-        """What all connections have in common."""
+        """Settings that all connections share."""
         return ConnectionConfig(
             client_id=self.client_id,
             software_version=_software_version(),
@@ -228,17 +233,17 @@ class ConsumerConfig:
 
     @property
     def isolation(self) -> IsolationLevel:
-        """What brokers are told of `isolation_level`."""
+        """The `isolation_level` as the protocol's value."""
         return _ISOLATION[self.isolation_level]
 
     @property
     def reset_policy(self) -> ResetPolicy:
-        """What `auto_offset_reset` means."""
+        """The parsed `auto_offset_reset`."""
         return ResetPolicy.parse(self.auto_offset_reset)
 
     @property
     def membership(self) -> MembershipConfig:
-        """What the group is told."""
+        """The settings that are sent to the group coordinator."""
         assert self.group_id is not None
         return MembershipConfig(
             group_id=self.group_id,
@@ -251,7 +256,7 @@ class ConsumerConfig:
 
     @property
     def heartbeat(self) -> HeartbeatConfig:
-        """For the heartbeat thread's rules."""
+        """Settings of the heartbeat thread."""
         return HeartbeatConfig(
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=self.heartbeat_interval_ms,
@@ -261,7 +266,11 @@ class ConsumerConfig:
 
     @property
     def first_reason(self) -> JoinReason:
-        """Reason that the first join gives."""
+        """The reason that the first join states.
+
+        Raises:
+            ConfigError: join_reason is none that a consumer may state.
+        """
         given = self.join_reason
         if isinstance(given, str):
             given = _FIRST_REASONS.get(given.lower(), JoinReason.UNKNOWN)
@@ -271,11 +280,16 @@ class ConsumerConfig:
 
     @property
     def commits_by_itself(self) -> bool:
-        """Whether there is a group to commit to, and the wish to."""
+        """Whether auto commit is on and there is a group to commit to."""
         return self.enable_auto_commit and self.group_id is not None
 
     def assignors(self) -> list[Assignor]:
-        """New ones by name and class, in order of preference."""
+        """Create the assignors, in order of preference.
+
+        Raises:
+            ConfigError: an assignor is unknown or listed twice, or they have no rebalance mode in
+                common.
+        """
         given = self.partition_assignment_strategy
         listed = [given] if isinstance(given, (str, type, Assignor)) else list(given)
         made = [_assignor(one) for one in listed]
@@ -343,10 +357,10 @@ class ConsumerConfig:
 
 
 def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
-    """The settings of a call.
+    """Create the config from keyword arguments.
 
     Raises:
-        ConfigError: one of them does not exist, or as `ConsumerConfig`.
+        ConfigError: a setting does not exist, or as `ConsumerConfig`.
     """
     known = Settings.__annotations__
     for name in settings:
@@ -359,12 +373,12 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
 
 @functools.cache
 def _software_version() -> str:
-    """Told to brokers (KIP-511), which show it to operators that look for old clients."""
+    """The version reported to brokers (KIP-511), where operators look for outdated clients."""
     try:
         version = importlib.metadata.version("kohort")
     except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # From a directory of sources that was not installed.
-    # Letters and digits at the ends, dots and hyphens between: brokers refuse anything else.
+        return "unknown"  # Run from a source directory that was not installed.
+    # Brokers accept only letters and digits at the ends, with dots and hyphens in between.
     return version.replace("+", "-")
 
 

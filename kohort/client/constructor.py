@@ -1,5 +1,5 @@
-"""The constructor of `Consumer`, from which type checkers know what keys and values are: what the
-deserialisers return, or what comes of awaiting that.
+"""The constructor of `Consumer`, overloaded so that type checkers infer the types of keys and
+values from the deserialisers: their return type, or the result type of their coroutine.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 from kohort.client.config import OtherSettings, Settings
 
 if TYPE_CHECKING:
-    # Of type checkers alone. Who says `Consumer` without the two means any.
+    # Only type checkers see this. A plain `Consumer` without parameters means `Consumer[Any, Any]`.
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=Any)
@@ -19,13 +19,12 @@ else:
     from kohort.client.core.records import K, V
 
 Raw: TypeAlias = Any
-"""Keys or values without a deserialiser: bytes, or None. Most topics never have None, so users need
-not ask for it.
-"""
+"""A key or value without a deserialiser: bytes or None. Typed as Any, since most topics never
+contain None and users should not have to check for it."""
 
 
 class TypedConstructor(Generic[K, V]):
-    """`K` and `V` are what keys and values become."""
+    """`K` and `V` are the types of deserialised keys and values."""
 
     @overload
     def __init__(
@@ -112,7 +111,7 @@ class TypedConstructor(Generic[K, V]):
     def __init__(self, *topics: str, **settings: Unpack[Settings]) -> None: ...
 
     def __init__(self, *topics: str, **settings: Unpack[Settings]) -> None:
-        """`topics` are subscribed to, if there are any.
+        """Create a consumer, subscribed to `topics` if any are given.
 
         Raises:
             ConfigError: a setting cannot be used (see `ConsumerConfig`).

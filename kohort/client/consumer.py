@@ -1,7 +1,7 @@
 """The consumer: reads topics, alone or as a member of a group, on one asyncio loop.
 
-Names are aiokafka's where they do the same job. Everything here may be used from the loop that
-started the consumer, and from no other thread.
+Methods have aiokafka's names where they do the same job. Use a consumer only from the event loop
+that started it, never from another thread.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ _numbers: Final = itertools.count(1)
 
 
 class Consumer(TypedConstructor[K, V], Runs[K, V]):
-    """Reads records. To be closed: use it with `async with`, or call `start` and `stop`.
+    """Reads records. It must be closed: use `async with`, or call `start` and `stop`.
 
-    Type checkers know the types of keys and values by what the deserialisers return:
-    `Consumer("orders", value_deserializer=Order.parse)` is a `Consumer[Any, Order]`.
+    Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
+    value_deserializer=Order.parse)` is a `Consumer[Any, Order]`.
 
-    A consumer is polled by one task at a time; `async for`, `poll`, `getone` and `getmany` all
-    poll. Others may commit, seek, pause and ask meanwhile.
+    Only one task may poll at a time; `async for`, `poll`, `getone` and `getmany` all poll. Other
+    tasks may commit, seek, pause and query meanwhile.
     """
 
     def _set_up(self, topics: tuple[str, ...], settings: Settings) -> None:
         if settings.get("client_id") is None:
-            # Told apart by their metrics, and by the member ids that brokers make of it.
+            # Distinguishes the metrics of several consumers, and the member ids that brokers derive
+            # from it.
             settings = {**settings, "client_id": f"kohort-{next(_numbers)}"}
         self.config: ConsumerConfig = config_from(settings)
         self._subscription = Subscription(has_group=self.config.group_id is not None)
@@ -72,14 +73,14 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         if topics:
             self.subscribe(topics)
 
-    # Beginning and end.
+    # Starting and stopping.
 
     async def start(self) -> None:
-        """Connect. The group is joined by the first poll.
+        """Connect to the cluster. The first poll joins the group.
 
         Raises:
-            BrokerUnreachableError: no broker answers at bootstrap_servers.
-            AuthenticationError: the broker does not let us in.
+            BrokerUnreachableError: no broker of bootstrap_servers answers.
+            AuthenticationError: the broker rejects the credentials.
         """
         if self._is_closed:
             raise ConsumerClosedError("a closed consumer cannot be started again; make a new one")
@@ -89,7 +90,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             self._starting = asyncio.create_task(self._start(), name="start a consumer")
         starting = self._starting
         try:
-            # Who calls twice waits for the same.
+            # A second concurrent call waits for the same start.
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             if starting.cancelled() and self._is_closed:
@@ -100,7 +101,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             self._starting = None
 
     async def _ready_config(self) -> ConsumerConfig:
-        """With the authorities that the system trusts, read once for all connections."""
+        """Load the system's trusted certificate authorities once, for all connections to share."""
         config = self.config
         if config.ssl_context is None and config.security_protocol.endswith("SSL"):
             context = await aside(ssl.create_default_context, "read the system's authorities")
@@ -114,19 +115,21 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         self._engine = engine
 
     async def stop(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
-        """Commit (with auto commit), tell the listener, leave the group, disconnect.
+        """Commit (with auto commit), notify the listener, leave the group, disconnect.
 
-        Calls of other tasks that wait for the cluster end with a ConsumerClosedError, `async for`
-        simply ends. One that is cancelled ends at once all the same, with what is not done left.
+        Calls of other tasks that are waiting for the cluster end with a ConsumerClosedError; `async
+        for` simply ends. If `stop` itself is cancelled it releases everything at once and skips the
+        steps that are still outstanding.
 
         Args:
-            timeout: seconds that all of it may take. A callback that has not returned by four
-                fifths of them is cancelled, and a warning names it.
-            leave: whether to tell the group (KIP-1092). None: a dynamic member does, so that others
-                get its partitions at once; a static one does not, since it means to come back.
+            timeout: seconds for all steps together. A callback that has not returned after four
+                fifths of it is cancelled, and a warning names it.
+            leave: whether to tell the group (KIP-1092). By default (None) a dynamic member does, so
+                that its partitions are reassigned at once; a static member does not, since it is
+                expected to return.
 
         Raises:
-            whatever the listener raises, once everything has ended.
+            Exception: whatever the listener raises, after everything has been closed.
         """
         await self._stop(timeout, leave=leave, commits_all=True)
 
@@ -148,7 +151,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
     async def _end_run_first(
         self, engine: Engine, timeout_s: float, *, leave: bool | None
     ) -> float:
-        """Let handlers end; how much of the time is left then."""
+        """Let running handlers finish. Returns the seconds that remain of `timeout_s`."""
         deadline_s = time.monotonic() + timeout_s
         try:
             await self._end_run(timeout_s)
@@ -169,7 +172,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After an error, what was returned last may not have been processed.
+        # After an error, the records returned last may not have been processed.
         await self._stop(CLOSE_TIMEOUT_S, leave=None, commits_all=error is None)
 
     # Reading.
@@ -179,17 +182,18 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         timeout: float = 0.0,  # noqa: ASYNC109 - Java's parameter, and its meaning.
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Records by partition, in order within each; {} if there are none within `timeout`.
+        """Return records by partition, in order within each; {} if none arrive within `timeout`.
 
         Args:
-            timeout: seconds to wait for the first record. Rebalances, positions and connections
-                are waited for within it; callbacks take the time that they take. Cancelling a poll
-                loses nothing: a callback goes on, and the next poll waits for it.
-            max_records: at most; max_poll_records by default.
+            timeout: seconds to wait for the first record. Rebalances, position lookups and
+                connecting take place within it; the time that callbacks take comes on top.
+                Cancelling a poll loses nothing: a running callback continues, and the next poll
+                waits for it.
+            max_records: upper bound; defaults to max_poll_records.
 
         Raises:
-            ConsumerError: the group cannot go on with this member, or a partition cannot be read.
-            whatever the listener raised.
+            ConsumerError: the group rejected this member, or a partition cannot be read.
+            Exception: whatever the listener raised.
         """
         engine = self._running()
         count = self._count(max_records)
@@ -201,9 +205,9 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         timeout_ms: int = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Returns records like `poll`, of these partitions only if there are any.
+        """Return records as `poll` does, only of these partitions if any are given.
 
-        Tasks that each read partitions of their own get the records of theirs alone.
+        Several tasks may each read their own partitions; each gets only the records of its own.
         """
         engine = self._running()
         count = self._count(max_records)
@@ -212,8 +216,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return await engine.poll_only(partitions, timeout_ms / 1000, count)
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """The next record, however long it takes to come; of these partitions only if there are
-        any, also if other tasks read others. Raises as `poll`.
+        """Return the next record, waiting as long as it takes; only of these partitions if any are
+        given, even while other tasks read others. Raises as `poll`.
         """
         if not partitions:
             return await self._next()
@@ -221,7 +225,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return next(iter(found.values()))[0]
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Records one by one, until another task stops the consumer. Raises as `poll`."""
+        """Iterate over records until another task stops the consumer. Raises as `poll`."""
         if self._is_closed:
             raise ConsumerClosedError("this consumer is closed")
         if self._engine is not None:
@@ -245,7 +249,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         assert found is not None
         return found
 
-    # What to read.
+    # Subscription and assignment.
 
     def subscribe(
         self,
@@ -253,18 +257,20 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics with the other members of the group; in place of those before.
+        """Share these topics with the other members of the group; replaces any earlier
+        subscription.
 
-        Without a group_id they are read whole, each from where auto_offset_reset says, and
-        partitions that are added to them later from their beginning.
+        Without a group_id the consumer reads all partitions of the topics itself, from where
+        auto_offset_reset says; partitions added later are read from their beginning.
 
         Args:
-            pattern: instead of names: all topics whose whole name matches, future ones included.
-            listener: told about rebalances. One for aiokafka will do.
+            pattern: instead of names, a regular expression; all topics whose whole name matches are
+                read, including ones created later.
+            listener: notified of rebalances. A listener written for aiokafka works too.
 
         Raises:
-            IllegalStateError: partitions were assigned by hand, or there is a listener and no
-                group_id, so that there are no rebalances.
+            IllegalStateError: partitions were assigned manually, or a listener was given without a
+                group_id, when there are no rebalances.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
         for name in names:
@@ -286,11 +292,11 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             self._engine.subscribed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, even if others do. No group shares them out; with a
-        group_id its committed positions are used.
+        """Read exactly these partitions, even if other consumers read them too. There is no group
+        assignment; with a group_id, the group's committed offsets are used.
 
         Raises:
-            IllegalStateError: topics are subscribed to; unsubscribe first.
+            IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
         """
         self._check_may_subscribe()
         self._subscription.assign(TopicPartition(*one) for one in partitions)
@@ -298,21 +304,22 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             self._engine.subscribed()
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these as well, beside what was assigned by hand, which goes on as it was.
+        """Read these partitions in addition to those already assigned manually, whose positions are
+        kept.
 
         Raises:
-            IllegalStateError: topics are subscribed to; unsubscribe first.
+            IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
         """
         self._check_may_subscribe()
         added = (TopicPartition(*one) for one in partitions)
         self.assign({*self._assigned_by_hand(), *added})
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no longer; the others go on as they were. With auto commit, what was processed
-        of them is committed.
+        """Stop reading these partitions; the others continue unchanged. With auto commit, the
+        offsets processed in them are committed.
 
         Raises:
-            IllegalStateError: one of them is not assigned, or topics are subscribed to.
+            IllegalStateError: a partition is not assigned, or the consumer is subscribed to topics.
         """
         self._check_may_subscribe()
         gone = {TopicPartition(*one) for one in partitions}
@@ -322,14 +329,14 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         self.assign(assigned - gone)
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group. Raises what the listener raises."""
+        """Stop reading, and leave the group. Raises whatever the listener raises."""
         if self._engine is None:
             self._subscription.unsubscribe()
         else:
             await self._running().unsubscribe(CLOSE_TIMEOUT_S)
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to; of a pattern those that match now."""
+        """The subscribed topics; for a pattern, those that match at present."""
         return self._subscription.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -337,17 +344,18 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return self._subscription.assigned
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
-        """Have the group rebalance (KIP-568): the next poll joins again. Sends nothing by itself.
+        """Make the group rebalance (KIP-568): the next poll rejoins. Sends nothing by itself.
 
-        A rebalance that is under way takes the wish with it: look at the assignment afterwards, and
-        call again if what has changed was not taken into account.
+        A rebalance that is already under way absorbs the request: check the assignment afterwards,
+        and call again if it does not reflect what changed.
 
         Args:
-            reason: for the broker's log and history (KIP-800); the latest of several calls counts.
-            state_changed: what has changed is what the assignor goes by (its user data).
+            reason: recorded in the broker's log and history (KIP-800); of several calls the last
+                one counts.
+            state_changed: whether the assignor's input (its user data) has changed.
 
         Raises:
-            IllegalStateError: there is no subscription by a group.
+            IllegalStateError: there is no group subscription.
         """
         engine = self._running()
         if engine.member is None:
@@ -356,8 +364,9 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         engine.wake()
 
     def group_metadata(self) -> GroupMetadata:
-        """For a transactional producer that commits this consumer's positions: aiokafka's takes
-        its `group_id`, confluent-kafka's its `for_librdkafka()`. To be asked for at each commit.
+        """The metadata with which a transactional producer commits this consumer's positions:
+        aiokafka's producer takes its `group_id`, confluent-kafka's its `for_librdkafka()`. Get a
+        fresh one for each commit.
 
         Raises:
             IllegalStateError: there is no group_id.
@@ -380,7 +389,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
 
         Raises:
             IllegalStateError: the partition is not assigned.
-            OperationTimedOutError: it could not be found out within default_api_timeout_ms.
+            OperationTimedOutError: the offset could not be determined within
+                default_api_timeout_ms.
         """
         engine = self._running()
         found = engine.positions.position(partition)
@@ -389,10 +399,10 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return found
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from there.
+        """Continue reading from this offset.
 
         Raises:
-            TypeError, ValueError: there can be no such offset.
+            TypeError, ValueError: the offset is not valid.
             IllegalStateError: the partition is not assigned.
         """
         engine = self._running()
@@ -403,26 +413,29 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         engine.wake()
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on from the first record of these partitions, or of all. It is looked up meanwhile."""
+        """Continue from the first record of these partitions, or of all; looked up in the
+        background.
+        """
         self._seek_to(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these partitions, or of all. It is looked up meanwhile;
-        `position` waits for it.
+        """Continue after the last record of these partitions, or of all. The end is looked up in
+        the background; `position` waits for it.
         """
         self._seek_to(partitions, LATEST)
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Go on from the committed positions of these partitions, or of all, and return them.
-        Partitions without one keep their position.
+        """Continue from the committed offsets of these partitions, or of all, and return them.
+        Partitions without a committed offset keep their position.
         """
         engine = self._running()
         asked = {one: engine.positions.state(one) for one in self._chosen(partitions)}
         found = await self.committed_offsets(asked)
         for partition, committed in found.items():
-            # One that went and came back meanwhile begins where its group is by now.
+            # A partition that was revoked and reassigned meanwhile starts at its group's newer
+            # offset.
             if committed is not None and engine.positions.find(partition) is asked[partition]:
                 engine.positions.seek(partition, committed.offset, committed.leader_epoch)
         engine.wake()
@@ -431,31 +444,31 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record of each. Raises as `offsets_for_times`."""
+        """Return the first offset of each partition. Raises as `offsets_for_times`."""
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each will get; with read_committed the last stable
-        one. Raises as `offsets_for_times`.
+        """Return the offset that the next record of each partition will get; with read_committed
+        the last stable offset. Raises as `offsets_for_times`.
         """
         return await self._ends(partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is not older than its time (milliseconds since
-        the epoch); None if there is none.
+        """Return for each partition the first record with its timestamp (milliseconds since the
+        epoch) or a later one; None if there is none.
 
         Raises:
-            UnknownTopicError, AuthorizationError, BrokerUnreachableError: not within
-                default_api_timeout_ms.
+            UnknownTopicError, AuthorizationError, BrokerUnreachableError: the lookup did not
+                succeed within default_api_timeout_ms.
         """
         for timestamp_ms in timestamps.values():
             check_time(timestamp_ms)
         return dict(await self._list_offsets(timestamps))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these until `resume`; polls go on, and keep the membership."""
+        """Return no records of these partitions until `resume`; polling keeps the membership."""
         engine = self._running()
         engine.positions.pause(partitions)
         engine.fetcher.wake()
@@ -467,16 +480,16 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         engine.fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that were paused."""
+        """The partitions that are paused."""
         return self._running().positions.paused()
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Behind the last record that was there at the last fetch; None before there was one."""
+        """The high watermark as of the last fetch; None before the first fetch."""
         return self._running().positions.high_watermark(partition)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """How many offsets the position is behind the end as of the last fetch: the high watermark,
-        or with read_committed the last stable offset. None while one of them is not known.
+        or with read_committed the last stable offset. None while either is unknown.
 
         Raises:
             IllegalStateError: the partition is not assigned.
@@ -484,31 +497,32 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return self._running().positions.lag(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The offset that `highwater` gives, but before the first record of an open transaction."""
+        """The last stable offset as of the last fetch: every transaction before it has ended."""
         return self._running().positions.last_stable(partition)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When a broker last told `highwater` and `last_stable_offset`, with records or without, in
-        milliseconds since the epoch; None before that.
+        """When a broker last reported `highwater` and `last_stable_offset`, with or without
+        records, in milliseconds since the epoch; None before the first report.
         """
         return self._running().positions.state(partition).learned_wall_ms
 
     # Commits.
 
     async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None = None) -> None:
-        """Store positions with the group, by default those of everything that was returned. Tries
-        again if that may help; earlier commits of `commit_async` go first, their callbacks too.
+        """Store positions with the group, by default those after all returned records. Retries
+        where that may help; earlier `commit_async` calls are completed first, including their
+        callbacks.
 
         Args:
-            offsets: by partition the next offset to read, as a number, with a text for its
-                readers, or also with a leader epoch.
+            offsets: the next offset to read of each partition: a number, or with metadata text, or
+                with a leader epoch as well.
 
         Raises:
-            CommitFailedError: others may read the partitions by now.
+            CommitFailedError: the partitions may belong to other members by now.
             RebalanceInProgressError: poll, then commit again.
             OperationTimedOutError: no success within default_api_timeout_ms.
-            IllegalStateError: there is no group_id, or a partition is not assigned to this
-                consumer by the group (`commit_unassigned`).
+            IllegalStateError: there is no group_id, or the group has not assigned a partition to
+                this consumer (see `commit_unassigned`).
         """
         await self._running().group_commits().commit(offsets)
 
@@ -517,24 +531,27 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         offsets: Mapping[TopicPartition, ToCommit] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Have positions stored without waiting: one attempt, in the order of the calls.
+        """Store positions without waiting: one attempt, in the order of the calls.
 
         Args:
             offsets: as for `commit`.
-            callback: told by a later poll, commit or stop how it went; a plain function or a
-                coroutine. What it raises, a poll or stop raises. Without one, failures are logged.
+            callback: called with the outcome by a later poll, commit or stop; a plain function or a
+                coroutine function. If it raises, that poll or stop raises. Without a callback,
+                failures are logged.
         """
         self._running().group_commits().commit_async(offsets, callback)
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """The offset that the group has committed; None for none. Raises as `committed_offsets`."""
+        """Return the offset that the group has committed, or None.
+        Raises as `committed_offsets`.
+        """
         found = (await self.committed_offsets([partition]))[partition]
         return None if found is None else found.offset
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, with metadata; None for nothing.
+        """Return what the group has committed, with metadata; None where there is no commit.
 
         Raises:
             OperationTimedOutError: no success within default_api_timeout_ms.
@@ -548,34 +565,37 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         message: ConsumerRecord[K, V] | None = None,
         offsets: Mapping[TopicPartition, ToCommit] | None = None,
     ) -> None:
-        """Declare records done, so that auto commit, or `commit()`, commits them. Sends nothing.
+        """Mark records as processed, so that auto commit, or `commit()`, commits them. Sends
+        nothing.
 
         For `enable_auto_offset_store=False`: handlers may finish in any order and at any time, and
-        store what is done up to a record without gaps. Nothing is stored of a record that was
-        returned before its partition was given up, and came back: others may have committed more.
+        store the offset up to which everything is done. A record that was returned before its
+        partition was revoked and reassigned is ignored: another member may have committed more.
 
         Args:
             message: this record and all before it in its partition.
-            offsets: as for `commit`, instead.
+            offsets: as for `commit`; an alternative to `message`.
 
         Raises:
-            IllegalStateError: the setting is not False, there is no group_id, or a partition is not
-                assigned.
+            IllegalStateError: enable_auto_offset_store is not False, there is no group_id, or a
+                partition is not assigned.
         """
         self._running().group_commits().store(message, offsets)
 
     # The cluster.
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Partitions of a topic that is read or subscribed to; None if it is not known."""
+        """Return the partition ids of a topic that is read or subscribed to;
+        None if it is unknown.
+        """
         info = self._running().cluster.topics.get(topic)
         return None if info is None or not info.partition_count else {*range(info.partition_count)}
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of any topic with leaders and replicas, fetched from the cluster now.
+        """Fetch the partitions of any topic, with leaders and replicas, from the cluster.
 
         Raises:
-            UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
+            UnknownTopicError, AuthorizationError: the topic does not exist, or access is denied.
             BrokerUnreachableError: no broker answers.
         """
         engine = self._running()
@@ -583,7 +603,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             return await engine.cluster.partitions(topic)
 
     async def topics(self) -> set[str]:
-        """All topics that there are and that we may see, fetched from the cluster now.
+        """Fetch the names of all topics that this consumer is allowed to see from the cluster.
 
         Raises:
             BrokerUnreachableError: no broker answers.
@@ -592,10 +612,10 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         with engine.calls.call():
             return await engine.all_topics()
 
-    # Itself.
+    # State of the consumer.
 
     def health(self) -> Health:
-        """Whether it does its work, and all that one needs to see why not. Costs microseconds."""
+        """Report whether the consumer makes progress, and if not, why. Takes microseconds."""
         return health_of(
             self.config,
             self._subscription,
@@ -605,14 +625,14 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         )
 
     def metrics(self) -> Figures:
-        """Figures of its group under Java's names, as `rebalance-total`; None where Java has NaN.
+        """The group metrics under Java's names, such as `rebalance-total`; None where Java has NaN.
 
-        Times are milliseconds unless the name says seconds.
-        `kohort.client.metrics.ConsumerCollector` gives them to Prometheus.
+        Times are in milliseconds unless the name says seconds.
+        `kohort.client.metrics.ConsumerCollector` exports them to Prometheus.
         """
         return figures_of(self._subscription, self._engine)
 
-    # Inside.
+    # Internals.
 
     def _check_open(self) -> None:
         engine = self._engine
@@ -641,7 +661,9 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return max_records or self.config.max_poll_records
 
     def _chosen(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
-        """These, which must be assigned, or all that are."""
+        """Return these partitions, which must be assigned,
+        or all assigned ones if none are given.
+        """
         engine = self._running()
         engine.check_assigned(partitions)
         return [TopicPartition(*one) for one in partitions] or list(engine.positions.assigned)

@@ -1,9 +1,9 @@
-"""Deserialisers that are coroutine functions: tasks make keys and values ahead of the polls.
+"""Deserialisers that are coroutine functions: background tasks run them ahead of the polls.
 
-What they make waits here until it is taken, beside the raw records, which stay where they are
-until then: a poll that is cancelled, or whose time is over, loses neither a record nor work.
+Results are kept here until they are taken, beside the raw records, which stay in the fetch buffer
+until then: a poll that is cancelled or times out loses neither records nor work.
 
-A consumer whose deserialisers are plain functions has none of this.
+None of this is used when the deserialisers are plain functions.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 
 AHEAD_RECORDS: Final = 64
-"""How many records of one partition are made ahead of being taken, at most."""
+"""How many records of one partition are deserialised ahead of being taken, at most."""
 
 CALLS_LIMIT: Final = 32
-"""How many records are in a deserialiser at once, of all partitions together; one of each."""
+"""How many records are being deserialised at once, over all partitions; one per partition."""
 
 
 async def deserialised(
     record: AnyRecord, read_key: Deserialiser | None, read_value: Deserialiser | None
 ) -> AnyRecord:
-    """The record with what these made of its key and value.
+    """Return the record with its key and value deserialised.
 
     Raises:
-        DeserialisationError: a deserialiser has raised when it was called.
-        whatever one raised while it was awaited.
+        DeserialisationError: a deserialiser raised when it was called.
+        Exception: whatever a deserialiser's coroutine raised.
     """
     key, value = record.key, record.value
     if read_key is not None:
@@ -62,42 +62,44 @@ async def _read(read: Deserialiser, data: Any, what: str, record: AnyRecord) -> 
 
 @dataclass(slots=True, eq=False)
 class _Making:
-    """The records of one partition that are being made, or wait to be taken."""
+    """The records of one partition that are being deserialised or are ready to be taken."""
 
     made: dict[int, tuple[AnyRecord, AnyRecord | DeserialisationError]]
-    """By offset: the raw record, and what came of it."""
+    """By offset: the raw record and its result."""
     task: asyncio.Task[None] | None = None
 
 
 class DeserialisingTasks(BackgroundDeserialiser):
-    """Calls the deserialisers of one consumer in tasks, one for each partition at a time."""
+    """Runs the deserialisers of one consumer in background tasks, one task per partition."""
 
     def __init__(self, deserialisers: Deserialisers, *, on_made: Callable[[], object]) -> None:
-        """`on_made`: records can be taken, or an error is to be raised."""
+        """`on_made` is called when records, or an error, can be taken."""
         self._deserialisers = deserialisers
         self._on_made = on_made
         self._calls = asyncio.Semaphore(CALLS_LIMIT)
         self._making: dict[TopicPartition, _Making] = {}
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Is a task making records of this partition, so that `take` would find none?"""
+        """Whether a task is deserialising records of this partition, so that `take` would find
+        none.
+        """
         making = self._making.get(partition)
         return making is not None and making.task is not None
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
-        """The first of these, as they were made.
+        """Return the leading records of `records` that are deserialised.
 
         Raises:
-            NotMadeYet: there is none; they are being made from now on.
-            DeserialisationError: the first of them could not be made. It is tried again when it is
-                asked for again.
+            NotMadeYet: none is ready; deserialising has been started.
+            DeserialisationError: the first record could not be deserialised. The next call retries
+                it.
         """
         making = self._making.get(partition)
         taken: list[AnyRecord] = []
         for record in records if making is not None and making.task is None else ():
             assert making is not None
             raw, made = making.made.get(record.offset, (None, None))
-            # The same offset of a topic that was deleted and created again is another record.
+            # In a topic that was deleted and recreated the same offset is a different record.
             if made is None or raw != record:
                 break
             if isinstance(made, DeserialisationError):
@@ -118,7 +120,7 @@ class DeserialisingTasks(BackgroundDeserialiser):
         raise NotMadeYet
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Cancel the tasks of these partitions and drop what they have made."""
+        """Cancel the tasks of these partitions and drop their results."""
         for partition in partitions:
             making = self._making.pop(partition, None)
             if making is not None and making.task is not None:

@@ -1,7 +1,7 @@
-"""How a consumer ends: it gives up what it reads, to go on with something else or for good.
+"""How a consumer stops reading: `unsubscribe`, after which it may continue, and `close`.
 
-What a callback or the network holds up is waited for so long and no longer, and a caller that is
-cancelled does not leave it half done.
+Waiting for callbacks and the network is bounded in time, and cancelling the caller does not leave
+the work half done.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GROUP_SHARE: Final = 0.2
-"""The part of the time for the end that is kept for telling the group."""
+"""The share of the close timeout reserved for leaving the group."""
 
 COMMIT_SHARE: Final = 0.5
-"""The part of it that the last commit may take, so that callbacks have some as well."""
+"""The share of the close timeout that the last commit may take, so that callbacks have time too."""
 
 
 class Ending:
-    """The end of one consumer: `unsubscribe`, after which it may go on, and `close`."""
+    """Runs `unsubscribe` and `close` for one consumer."""
 
     def __init__(self, engine: Engine) -> None:
-        """`engine` is what ends, with all of its parts."""
+        """`engine` is the engine to stop, with all of its parts."""
         self._engine = engine
         self.is_closing = False
-        """No polls any more; callbacks may still commit."""
+        """Whether closing has begun: polls are refused, callbacks may still commit."""
         self.is_closed = False
         self._unsubscribing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._timeout: asyncio.Timeout | None = None
-        """How long `close` may still take."""
+        """The remaining time limit of a running `close`."""
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """`Engine.unsubscribe`."""
+        """Implements `Engine.unsubscribe`."""
         engine = self._engine
         deadline_s = time.monotonic() + timeout_s
         if self._unsubscribing is None:
@@ -49,7 +49,7 @@ class Ending:
                 async with engine.duties.alone():
                     await self._commit_last(deadline_s, commits_all=True)
             except asyncio.CancelledError:
-                engine.wake()  # It has not happened: read on.
+                engine.wake()  # Nothing was given up: continue reading.
                 raise
             self._unsubscribing = asyncio.create_task(
                 self._unsubscribe(deadline_s), name="unsubscribe a consumer"
@@ -58,22 +58,25 @@ class Ending:
         engine.rebalance.raise_error()
 
     def check_not_unsubscribing(self) -> None:
-        """Raise an IllegalStateError while an unsubscribe is under way, which would undo it."""
+        """Raise an IllegalStateError while an unsubscribe is in progress; a new subscription would
+        be lost.
+        """
         if self._unsubscribing is not None:
             raise IllegalStateError("unsubscribe() is not over yet; wait for it")
 
     async def close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
-        """`Engine.close`."""
+        """Implements `Engine.close`."""
         engine = self._engine
         if self._closing is None:
-            # From this moment on: who stops has nothing in hand, and is given nothing more.
+            # Set before anything else: the caller has processed its records, and no more may be
+            # returned.
             self.is_closing = True
             engine.wake()
             self._closing = asyncio.create_task(
                 self._close(timeout_s, leaves=leaves, commits_all=commits_all),
                 name="close a consumer",
             )
-            # A caller that stops, and is cancelled, does not hear of an error.
+            # If the caller was cancelled nobody retrieves the exception; avoid asyncio's warning.
             self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         while not self._closing.done():
             try:
@@ -106,7 +109,7 @@ class Ending:
             await member.give_up(reason, deadline_s, leaves=leaves)
 
     def _hurry(self) -> None:
-        """Wait no longer for the network or for callbacks, which are cancelled."""
+        """Stop waiting for the network and cancel running callbacks."""
         if self._timeout is not None:
             self._timeout.reschedule(asyncio.get_running_loop().time())
         self._engine.rebalance.callbacks.end_by(0.0)
@@ -116,7 +119,7 @@ class Ending:
     async def _close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
         engine = self._engine
         deadline_s = time.monotonic() + timeout_s
-        # So that there is time for telling the group after one that does not return.
+        # Leaves time to tell the group even if a callback does not return.
         callbacks_end_s = deadline_s - GROUP_SHARE * timeout_s
         engine.rebalance.callbacks.end_by(callbacks_end_s)
         engine.calls.end(but=engine.rebalance.callbacks.task)
@@ -134,7 +137,7 @@ class Ending:
         finally:
             self._timeout = None
             self.is_closed = True
-            # What a callback still asks for is of no use to it now.
+            # Calls that a cancelled callback still has in progress serve no purpose any more.
             engine.calls.end(but=None)
             engine.rebalance.callbacks.close()
             await engine.close_parts(max(0.0, deadline_s - time.monotonic()))

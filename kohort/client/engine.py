@@ -1,6 +1,6 @@
-"""What goes on behind a `Consumer`: its parts, wired, and polls.
+"""The engine behind a `Consumer`: wires its components together and runs polls.
 
-What polls do besides is `PollDuties`; how a consumer ends is `Ending`.
+`PollDuties` holds what a poll does besides returning records; `Ending` closes the consumer.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CALM_MS: Final = 10_000
-"""After so long without an error what polls raised is over. What lasts comes more often than that:
-it is tried again after retry_backoff_max_ms."""
+"""Poll errors are considered resolved after this long without one. A persisting error recurs
+sooner: it is retried after at most retry_backoff_max_ms."""
 
 YIELD_EVERY_S: Final = 0.001
-"""How long polls that find records may follow each other without letting the loop do other work,
-such as receiving the next ones."""
+"""How long polls that find records may follow each other without yielding to the event loop, which
+needs to receive further records."""
 
 
 class Engine:
@@ -83,7 +83,7 @@ class Engine:
             on_metadata_wanted=self.metadata.want,
         )
         self.calls = OpenCalls()
-        """Calls of the application that wait for the cluster."""
+        """Application calls that are waiting for the cluster."""
         self._coordinator: Coordinator | None = None
         self.commits: Commits | None = None
         if config.group_id is not None:
@@ -115,11 +115,11 @@ class Engine:
         )
         self.ending = Ending(self)
         self.started_s: float | None = None
-        """When it was connected, on the loop's clock."""
+        """When it connected, on the loop's clock."""
         self.poll_failures = Failures()
-        """Polls that raised what is not about one partition."""
+        """Errors raised by polls that do not concern a single partition."""
         self.runner: Runner | None = None
-        """What handles records, while that goes on: it alone reads, and commits."""
+        """The record-handling run in progress, if any: only it reads and commits."""
         self._reader: asyncio.Task[Any] | None = None
         self._next_yield_s = 0.0
 
@@ -158,17 +158,18 @@ class Engine:
         return member
 
     async def start(self) -> None:
-        """Connect.
+        """Connect to the cluster.
 
         Raises:
-            BrokerUnreachableError, AuthenticationError: it cannot be done.
+            BrokerUnreachableError, AuthenticationError: connecting failed.
         """
         try:
             await self.metadata.refresh()
         except BaseException as error:
             await self.cluster.close()
             if isinstance(error, DisconnectedError):
-                # It let us connect, and hung up: what a listener does that wants SASL.
+                # The broker accepted the connection and closed it: typical of a listener that
+                # requires SASL.
                 raise BrokerUnreachableError(str(error), error.code) from error
             raise
         self.started_s = time.monotonic()
@@ -176,10 +177,10 @@ class Engine:
         self.fetcher.start()
         self.subscribed()
 
-    # What the subscription has become.
+    # Subscription changes.
 
     def subscribed(self) -> None:
-        """`subscribe` or `assign` was called: what polls raised before is dealt with."""
+        """Apply a call of `subscribe` or `assign`; earlier poll errors count as handled."""
         self.poll_failures.succeeded()
         if self.member is not None:
             self.member.membership.subscribed_anew()
@@ -204,8 +205,8 @@ class Engine:
         self.wake()
 
     def _own_whole_topics(self) -> None:
-        """Without a group, what is subscribed to is read whole, partitions of the future included:
-        these from their beginning, since all that is in them is new.
+        """Without a group, read all partitions of the subscribed topics. Partitions added later are
+        read from their beginning, since all their records are new.
         """
         if not self.subscription.is_alone:
             return
@@ -247,17 +248,18 @@ class Engine:
         self.wake()
 
     def wake(self) -> None:
-        """Something is to be done: have a poll do it soon."""
+        """Make the next poll run its duties, and wake a waiting one."""
         self.duties.due_s = 0.0
         self.fetcher.wake()
 
-    # Records that are handled by a runner.
+    # Records handled by a runner.
 
     @contextmanager
     def handed_to(self, runner: Runner, listener: RebalanceListener) -> Iterator[None]:
-        """Within it this task alone reads, records as bytes, and `runner` says what to commit.
+        """A context in which only the current task reads, records stay undeserialised, and `runner`
+        decides what is committed.
 
-        `listener` is told about partitions before the application's is.
+        `listener` is notified of rebalances before the application's listener.
         """
         self.runner, self._reader = runner, asyncio.current_task()
         if self.commits is not None:
@@ -275,7 +277,9 @@ class Engine:
                 self.commits.handled = None
 
     def check_reader(self) -> None:
-        """Raise an IllegalStateError if records are handled, and this is not who reads them."""
+        """Raise an IllegalStateError if a run reads this consumer and the current task is not its
+        reader.
+        """
         if self.runner is not None and asyncio.current_task() is not self._reader:
             raise IllegalStateError("run() reads this consumer; only its handlers get records")
 
@@ -287,9 +291,9 @@ class Engine:
         take: Callable[[], T],
         only: frozenset[TopicPartition] | None = None,
     ) -> T | None:
-        """What `take` finds, as soon as it finds something; None if the time is over first.
+        """Wait until `take` finds something, and return it; None on timeout.
 
-        `only`: the partitions that `take` takes from, if not from all.
+        `only`: the partitions that `take` takes from, if not all.
         """
         self._check_open()
         self.check_reader()
@@ -314,24 +318,24 @@ class Engine:
     async def poll_only(
         self, partitions: Collection[TopicPartition], timeout_s: float | None, max_records: int
     ) -> Records:
-        """Records of these partitions, which are to be assigned; {} if the time is over first.
+        """Return records of these assigned partitions; {} on timeout.
 
         Raises:
-            IllegalStateError: one of them is not assigned, or none of them is any more.
+            IllegalStateError: a partition is not assigned, or none of them is any longer.
         """
         self.check_assigned(partitions)
         chosen = frozenset(partitions)
 
         def take() -> Records:
             if self._is_settled and chosen.isdisjoint(self.positions.assigned):
-                self.check_assigned(partitions)  # Nothing would ever come.
+                self.check_assigned(partitions)  # No records could ever arrive.
             return self.fetcher.take(max_records, chosen)
 
         return await self.poll(timeout_s, take, chosen) or {}
 
     @property
     def _is_settled(self) -> bool:
-        """Whether what is assigned now stays so, if nothing happens."""
+        """Whether the assignment is stable unless something changes."""
         if self.member is None or not self.subscription.is_by_group:
             return True
         return self.member.membership.is_settled
@@ -343,7 +347,7 @@ class Engine:
         only: frozenset[TopicPartition] | None,
     ) -> T | None:
         if time.monotonic() >= self._next_yield_s:
-            # Who always finds records does not wait, but others need the loop too.
+            # A poll that always finds records never suspends, but other tasks need the loop too.
             await self.fetcher.let_loop_receive()
             self._next_yield_s = time.monotonic() + YIELD_EVERY_S
         deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
@@ -352,7 +356,7 @@ class Engine:
                 raise IllegalStateError("there is nothing to read: subscribe() or assign() first")
             self._check_open()
             await self.duties.run(deadline_s)
-            # What is returned after this would count as processed by the last commit.
+            # Records returned after this would be committed as processed by the final commit.
             self._check_open()
             if found := take():
                 return found
@@ -361,7 +365,7 @@ class Engine:
             if left_s <= 0:
                 return None
             if self.duties.due_s:
-                # Waiting is polling too, and has to be shown.
+                # Waiting counts as polling; the heartbeat thread has to be told regularly.
                 shown_s = self.config.max_poll_interval_ms / 3000
                 idle_s = max(min(shown_s, self.duties.idle_s(now_s)), 0.001)
                 await self.fetcher.wait(min(left_s, idle_s), only)
@@ -371,13 +375,13 @@ class Engine:
         if self.ending.is_closing:
             raise ConsumerClosedError("this consumer is closed")
 
-    # The end.
+    # Closing.
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Give everything up, and leave the group.
+        """Give up all partitions, and leave the group.
 
-        One that is cancelled while it commits has not happened. After that it happens, in a task of
-        its own: the listener is told, and then the group.
+        If cancelled during the commit, nothing has changed. After that the work continues in a task
+        of its own: first the listener is notified, then the group.
         """
         self._check_open()
         await self.ending.unsubscribe(timeout_s)
@@ -385,23 +389,23 @@ class Engine:
     async def close(
         self, timeout_s: float, *, leaves: bool | None, commits_all: bool = True
     ) -> None:
-        """End everything within `timeout_s`, callbacks included; what is not done by then is left.
+        """Close everything within `timeout_s`, callbacks included; whatever is not done by then is
+        skipped.
 
-        A caller that is cancelled meanwhile ends it at once, without what waits for the network.
+        If the caller is cancelled, closing finishes at once without waiting for the network.
 
         Args:
             leaves: whether to tell the group (KIP-1092).
-            commits_all: whether auto commit takes all that was returned for processed; else not
-                what was returned last.
+            commits_all: whether auto commit includes the records that were returned last.
 
         Raises:
-            whatever a callback raises, after everything has ended.
+            Exception: whatever a callback raises, after everything has been closed.
         """
         self.duties.check_caller()
         await self.ending.close(timeout_s, leaves=leaves, commits_all=commits_all)
 
     async def close_parts(self, timeout_s: float) -> None:
-        """Close all connections and end all tasks, within `timeout_s` where the group is told."""
+        """Close all connections and end all tasks; leaving the group may take up to `timeout_s`."""
         self.rebalance.close()
         await self.fetcher.close()
         await self.metadata.close()
@@ -413,25 +417,27 @@ class Engine:
             self._coordinator.close()
         await self.cluster.close()
 
-    # For the rest of the interface.
+    # Helpers for `Consumer`.
 
     def group_commits(self) -> Commits:
-        """Raises an IllegalStateError if there is no group."""
+        """The group's commits. Raises an IllegalStateError if there is no group."""
         if self.commits is None:
             raise IllegalStateError("committed positions belong to a group; set group_id")
         return self.commits
 
     async def find_position(self, partition: TopicPartition) -> int:
-        """Wait for it. Raises as `PositionLookups.find`, after default_api_timeout_ms."""
+        """Wait for the position of a partition. Raises as `PositionLookups.find`, after
+        default_api_timeout_ms.
+        """
         with self.calls.call():
             return await self.lookups.find(partition, self.config.default_api_timeout_ms / 1000)
 
     async def all_topics(self) -> set[str]:
-        """Fetched from the cluster now."""
+        """Fetch the names of all topics from the cluster."""
         await self.cluster.refresh(None)
         return {name for name, info in self.cluster.topics.items() if info.partition_count}
 
     def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Raise an IllegalStateError for the first that is not assigned."""
+        """Raise an IllegalStateError for the first partition that is not assigned."""
         for partition in partitions:
             self.positions.state(partition)

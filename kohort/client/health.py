@@ -1,8 +1,8 @@
-"""Whether a consumer does its work, and if not, why not: for probes, logs and people.
+"""Whether a consumer works, and if not, why: for probes, logs and people.
 
-`Consumer.health()` makes one of these without any I/O, so it can be asked at every moment, also
-from a handler of a web server on the same loop. The judgement is made from the consumer's own
-settings; a program that wants another one has all the numbers.
+`Consumer.health()` creates a `Health` without any I/O, so it can be called at any time, also from a
+web server's handler on the same loop. The verdict uses the consumer's own settings; a program that
+needs a different one has all the figures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort.client.processing.figures import RunFigures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """The settings that say what is too long, in milliseconds."""
+    """The settings that the verdict compares with, in milliseconds."""
 
     session_timeout_ms: int
     max_poll_interval_ms: int
@@ -29,7 +29,7 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """One consumer at one moment. All `seconds` are how long ago or how long it took; None: never.
+    """The state of one consumer at one moment. All `seconds` are ages or durations; None: never.
 
     Without a group (`assign`, or no group_id) the fields about the group are empty.
     """
@@ -38,12 +38,12 @@ class Health:
     group_id: str | None = None
     group_instance_id: str | None = None
     is_subscribed: bool = False
-    """Whether it wants partitions from its group."""
+    """Whether it gets its partitions from a group."""
     is_closed: bool = False
     is_assigned: bool = False
-    """Whether it reads partitions of its own choice."""
+    """Whether its partitions were assigned manually."""
     error: str | None = None
-    """What every poll raises until the application subscribes again."""
+    """The error that every poll raises until the application subscribes again."""
     started_seconds_ago: float | None = None
 
     member_state: MemberState = MemberState.UNJOINED
@@ -51,28 +51,28 @@ class Health:
     member_id: str = ""
     is_leader: bool = False
     unsettled_seconds: float | None = None
-    """For how long it has been joining, or out of its group; None if it is a settled member."""
+    """How long it has been joining, or out of its group; None for a settled member."""
     coordinator: str | None = None
-    """`host:port`; None while it is not known."""
+    """`host:port`; None while unknown."""
     last_heartbeat_seconds_ago: float | None = None
-    """The last successful one."""
+    """Age of the last successful heartbeat."""
     last_poll_seconds_ago: float | None = None
     poll_failure: Failing | None = None
-    """What polls raise again and again, and no poll was without for a while."""
+    """The error that polls keep raising; None once polls succeed again."""
     group_error: str | None = None
-    """What the coordinator has last said in place of an answer; None once it has answered."""
+    """The error in the coordinator's last response; None after a successful one."""
     commit_failure: Failing | None = None
-    """Why positions are not stored; None once a commit has succeeded."""
+    """Why commits fail; None once a commit has succeeded."""
     failed_commits: int = 0
-    """Attempts that failed, in all."""
+    """Number of failed commit attempts, in total."""
 
     rebalance_phase: RebalancePhase = RebalancePhase.NONE
     rebalance_phase_seconds: float | None = None
     """How long it has been in that phase."""
     rebalance_seconds: float | None = None
-    """How long the rebalance under way takes by now; None if there is none."""
+    """How long the current rebalance has taken so far; None if there is none."""
     rebalance_cause: str | None = None
-    """Cause of the rebalance under way."""
+    """Cause of the current rebalance."""
     last_rebalance_cause: str | None = None
     last_rebalance_duration_seconds: float | None = None
     last_rebalance_seconds_ago: float | None = None
@@ -80,50 +80,51 @@ class Health:
     lag: Mapping[TopicPartition, int | None] = dataclasses.field(default_factory=dict)
     """Records behind the end of each assigned partition, at the last fetch; None: not known yet."""
     missing: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Topics that were subscribed to by name, and assigned partitions, that are not there; for how
-    many seconds."""
+    """Subscribed topics and assigned partitions that do not exist, with the seconds they have been
+    missing."""
     paused: frozenset[TopicPartition] = frozenset()
     last_fetch_seconds_ago: Mapping[TopicPartition, float | None] = dataclasses.field(
         default_factory=dict
     )
-    """Since a broker has last answered for each assigned partition. What waits here, unpolled, is
-    not asked for; nor is what is paused."""
+    """Seconds since a broker last responded, per assigned partition. Partitions that are paused, or
+    have records waiting for a poll, are not fetched."""
     unanswered_seconds: Mapping[TopicPartition, float] = dataclasses.field(default_factory=dict)
-    """For how long no broker has answered for partitions that were asked for, or it is not known
-    which to ask."""
+    """How long fetches of a partition have gone unanswered, or its leader has been unknown."""
     unread: Mapping[TopicPartition, Failing] = dataclasses.field(default_factory=dict)
-    """Partitions whose error was raised, and that were neither sought nor read on since."""
+    """Partitions whose error was raised and that have been neither sought nor read since."""
     run: RunFigures | None = None
-    """What `Consumer.run` does, or did last; None if there was no run."""
+    """Figures of the current or last `Consumer.run`; None if there was no run."""
     limits: HealthLimits
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions that it reads."""
+        """The assigned partitions."""
         return frozenset(self.lag)
 
     @property
     def total_lag(self) -> int | None:
-        """Over all assigned partitions; None as long as one of them is not known."""
+        """The lag over all assigned partitions; None while any of them is unknown."""
         known = [lag for lag in self.lag.values() if lag is not None]
         return sum(known) if len(known) == len(self.lag) else None
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it does what it was asked to do, or is about to. For alerts, and for people."""
+        """Whether the consumer does what it was asked to, or is about to. For alerts, and for
+        people.
+        """
         return self.problem is None
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is anything to wait for: false when the application does not poll, and when
-        the consumer has come to its end. A new process mends that, and nothing else of all that
-        is told here; for a liveness probe.
+        """Whether the consumer can still recover by itself: false when the application does not
+        poll, and after a fatal error or close. Only a restart of the process helps then; for a
+        liveness probe.
         """
         return not self._end_of_it()
 
     @property
     def is_ready(self) -> bool:
-        """Whether it reads all that it was given, at this moment; for a readiness probe."""
+        """Whether it reads all its assigned partitions now; for a readiness probe."""
         return self.unready is None
 
     @property
@@ -145,7 +146,7 @@ class Health:
 
     @property
     def unready(self) -> str | None:
-        """Why it does not read all that it was given, in a sentence; None if it does."""
+        """Why it does not read all its assigned partitions, in a sentence; None if it does."""
         if problem := self.problem:
             return problem
         if self.last_poll_seconds_ago is None:
@@ -165,7 +166,7 @@ class Health:
         return None
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in what JSON knows, the judgement included."""
+        """All fields and the verdict, as JSON-compatible values."""
         values: dict[str, Any] = {
             name: getattr(self, name) for name in (*_JUDGEMENTS, "total_lag", *_PLAIN_FIELDS)
         }
@@ -248,7 +249,7 @@ class Health:
             limit_ms = self.limits.session_timeout_ms
             why = "the broker that coordinates its group is not known, or does not answer"
         else:
-            # So long a rebalance may take: the group waits for its slowest member.
+            # A rebalance may take this long: the group waits for its slowest member.
             limit_ms = self.limits.max_poll_interval_ms
             why = f"it is at '{self.rebalance_phase.value}'"
         if seconds * 1000 < limit_ms:

@@ -1,6 +1,6 @@
-"""Keeps what is known of the cluster's topics fresh: when it is asked for, and now and then.
+"""Keeps topic metadata fresh: refreshes it on demand and periodically.
 
-Also notices topics that were subscribed to by name, and assigned partitions, that are not there.
+Also detects topics subscribed to by name, and assigned partitions, that do not exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataConfig(NamedTuple):
-    """Kafka's settings of these names, and how long a named topic may be missing (None: ever)."""
+    """Kafka's settings of the same names, and how long a named topic may be missing (None: for
+    ever).
+    """
 
     metadata_max_age_ms: int = 300_000
     retry_backoff_ms: int = 100
@@ -36,7 +38,7 @@ class MetadataConfig(NamedTuple):
 
 
 class MetadataKeeper:
-    """The metadata keeper of one consumer."""
+    """Refreshes the metadata of one consumer."""
 
     def __init__(
         self,
@@ -46,12 +48,12 @@ class MetadataKeeper:
         wanted_topics: Callable[[], Collection[str] | None],
         on_updated: Callable[[], None],
     ) -> None:
-        """`wanted_topics`: those of interest now, None for all. `on_updated` is called after each
-        answer, and when there is an error to be raised.
+        """`wanted_topics` returns the topics of interest, None for all. `on_updated` is called
+        after each response, and when there is an error for polls to raise.
         """
         self.cluster = cluster
         self.is_answered = False
-        """Whether there was an answer at all."""
+        """Whether any metadata response has arrived yet."""
         self._config = config
         self._wanted_topics = wanted_topics
         self._on_updated = on_updated
@@ -61,22 +63,22 @@ class MetadataKeeper:
         self._expected = Expected(config.missing_topic_timeout_ms)
 
     def start(self) -> None:
-        """Begin to refresh by itself."""
+        """Start refreshing in the background."""
         self._task = asyncio.create_task(self._run(), name="keep metadata fresh")
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop refreshing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def want(self) -> None:
-        """Something does not fit what is known: ask again, soon."""
+        """Request a refresh soon, because the known metadata has proved outdated."""
         self._is_wanted.set()
 
     def expect(self, topics: Collection[str], partitions: Collection[TopicPartition] = ()) -> None:
-        """These topics were subscribed to by name, these partitions assigned by hand, and no
-        others.
+        """Set the topics subscribed to by name and the partitions assigned manually, replacing
+        earlier ones.
         """
         self._expected.expect(topics, partitions, loop_ms())
         self._error = None
@@ -89,16 +91,18 @@ class MetadataKeeper:
                 self.want()
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """Topics and partitions that were named and are not there, for how many seconds."""
+        """Named topics and partitions that do not exist, with the seconds that they have been
+        missing.
+        """
         return self._expected.missing(now_ms)
 
     def raise_error(self) -> None:
-        """Raise what a poll has to know.
+        """Raise an error that the application must see.
 
         Raises:
             UnknownTopicError: a topic, or an assigned partition, has been missing for too long.
-            AuthorizationError: one may not be read.
-            AuthenticationError: we are not let in.
+            AuthorizationError: reading a topic is not allowed.
+            AuthenticationError: the broker rejects the credentials.
         """
         if self._error is not None:
             error, self._error = self._error, None
@@ -106,7 +110,7 @@ class MetadataKeeper:
             raise error
 
     async def refresh(self) -> None:
-        """Ask now, once.
+        """Refresh once, now.
 
         Raises:
             DisconnectedError, BrokerUnreachableError: no broker answers.
@@ -128,8 +132,8 @@ class MetadataKeeper:
             try:
                 await self.refresh()
             except (DisconnectedError, BrokerUnreachableError) as error:
-                # Polls find nothing meanwhile, and the log has to say why: once that an answer
-                # was cut off, and once that there is no broker.
+                # Polls return nothing meanwhile, so the log must say why: once for a lost
+                # connection, and once for there being no broker.
                 level = logging.DEBUG if type(error) in told else logging.WARNING
                 told.add(type(error))
                 logger.log(level, "%s", error)
@@ -144,7 +148,8 @@ class MetadataKeeper:
                     logger.warning("the cluster answers again")
                 backoff.succeed()
                 told.clear()
-                # However often it is wanted: a cluster that changes is not asked without a pause.
+                # Pauses between refreshes however often one is requested: a cluster in change must
+                # not be flooded.
                 await asyncio.sleep(config.retry_backoff_ms / 1000)
 
     @property

@@ -1,13 +1,14 @@
-"""A consumer's health and statistics for Prometheus, under the names of Java's consumer.
+"""A consumer's health and statistics for Prometheus, under the names of the Java consumer's
+metrics.
 
-The names are those that the Prometheus JMX exporter gives to the MBeans of a Java consumer without
-any rules, and Strimzi's metrics reporter as well:
-`kafka_consumer_consumer_coordinator_metrics_rebalance_total{client_id="..."}`. Dashboards and
-alerts for Java's consumers thus work with this one. What Java does not have begins with
+The names are those that the Prometheus JMX exporter gives to a Java consumer's MBeans without any
+rules, and also Strimzi's metrics reporter:
+`kafka_consumer_consumer_coordinator_metrics_rebalance_total{client_id="..."}`. So dashboards and
+alerts for Java consumers work with this one. Metrics that the Java consumer lacks begin with
 `kohort_consumer_`.
 
-prometheus-client is imported here and nowhere else in the client: a program that does not import
-this module does not pay for it.
+Only this module of the client imports prometheus-client, so programs that do not import it do not
+pay for it.
 """
 
 from __future__ import annotations
@@ -35,85 +36,88 @@ OWN: Final = "kohort_consumer_"
 
 
 class Measured(Protocol):
-    """What is asked of a consumer. Both answers are made from memory, without waiting."""
+    """The interface that the collector needs of a consumer. Neither method waits."""
 
     def health(self) -> Health: ...
 
     def metrics(self) -> Figures:
-        """The coordinator's figures under Java's names."""
+        """The coordinator metrics under Java's names."""
 
 
 class Figure(NamedTuple):
-    """One of the coordinator's figures."""
+    """One of the coordinator metrics."""
 
     name: str
-    """Java's."""
+    """Java's name of it."""
     text: str
 
 
 FIGURES: Final = (
-    Figure("heartbeat-rate", "Heartbeats answered per second, lately."),
+    Figure("heartbeat-rate", "Heartbeats answered per second, recently."),
     Figure("heartbeat-total", "Heartbeats answered."),
-    Figure("heartbeat-response-time-max", "Longest wait for such an answer lately, ms."),
-    Figure("last-heartbeat-seconds-ago", "Since a heartbeat was last answered; -1: never."),
-    Figure("join-time-avg", "Average wait for the answer to JoinGroup lately, ms."),
-    Figure("join-time-max", "Longest such wait lately, ms."),
-    Figure("join-rate", "JoinGroups answered per second, lately."),
+    Figure("heartbeat-response-time-max", "Longest wait for a heartbeat's answer recently, ms."),
+    Figure("last-heartbeat-seconds-ago", "Seconds since a heartbeat was last answered; -1: never."),
+    Figure("join-time-avg", "Average wait for the answer to JoinGroup recently, ms."),
+    Figure("join-time-max", "Longest such wait recently, ms."),
+    Figure("join-rate", "JoinGroups answered per second, recently."),
     Figure("join-total", "JoinGroups answered."),
-    Figure("sync-time-avg", "Average wait for the answer to SyncGroup lately, ms."),
-    Figure("sync-time-max", "Longest such wait lately, ms."),
-    Figure("sync-rate", "SyncGroups answered per second, lately."),
+    Figure("sync-time-avg", "Average wait for the answer to SyncGroup recently, ms."),
+    Figure("sync-time-max", "Longest such wait recently, ms."),
+    Figure("sync-rate", "SyncGroups answered per second, recently."),
     Figure("sync-total", "SyncGroups answered."),
-    Figure("rebalance-latency-avg", "Average rebalance lately, first JoinGroup to assignment, ms."),
-    Figure("rebalance-latency-max", "Longest rebalance lately, ms."),
-    Figure("rebalance-latency-total", "All rebalances together, ms."),
-    Figure("rebalance-total", "Rebalances that came to an assignment."),
-    Figure("rebalance-rate-per-hour", "The same per hour, lately."),
+    Figure(
+        "rebalance-latency-avg", "Average rebalance recently, from JoinGroup to assignment, ms."
+    ),
+    Figure("rebalance-latency-max", "Longest rebalance recently, ms."),
+    Figure("rebalance-latency-total", "Total time of all rebalances, ms."),
+    Figure("rebalance-total", "Rebalances that ended with an assignment."),
+    Figure("rebalance-rate-per-hour", "The same per hour, recently."),
     Figure("failed-rebalance-total", "Attempts to join that failed."),
-    Figure("failed-rebalance-rate-per-hour", "The same per hour, lately."),
-    Figure("last-rebalance-seconds-ago", "Since the last rebalance was complete; -1: never."),
-    Figure("commit-latency-avg", "Average wait for the answer to OffsetCommit lately, ms."),
-    Figure("commit-latency-max", "Longest such wait lately, ms."),
-    Figure("commit-rate", "Commits that were stored per second, lately."),
-    Figure("commit-total", "Commits that were stored."),
+    Figure("failed-rebalance-rate-per-hour", "The same per hour, recently."),
+    Figure("last-rebalance-seconds-ago", "Seconds since the last rebalance completed; -1: never."),
+    Figure("commit-latency-avg", "Average wait for the answer to OffsetCommit recently, ms."),
+    Figure("commit-latency-max", "Longest such wait recently, ms."),
+    Figure("commit-rate", "Successful commits per second, recently."),
+    Figure("commit-total", "Successful commits."),
     Figure("assigned-partitions", "Partitions that the consumer reads."),
 )
-"""In the order of their exposition; lately is half a minute to a minute, as in Java."""
+"""In the order of their exposition; recently means the last 30 to 60 seconds, as in Java."""
 
 
 class ConsumerCollector(Collector):
-    """One or many consumers. `prometheus_client.REGISTRY.register(ConsumerCollector(consumer))`.
+    """Exports one or several consumers.
+    `prometheus_client.REGISTRY.register(ConsumerCollector(consumer))`.
 
-    Series are told apart by `client_id`, so give each consumer its own. Those of single partitions
-    can be left out where there are many. A consumer that was removed has no series any more; one
-    that is closed reports so until then. Not to be scraped from another thread than the consumer's
-    loop runs in, unless a figure that is a moment old does no harm: nothing is locked.
+    Series are distinguished by `client_id`, so give each consumer its own. Per-partition series can
+    be left out where there are many partitions. A closed consumer is reported as such until it is
+    removed. Nothing is locked: scraping from another thread than the consumer's event loop may give
+    figures that are a moment old.
     """
 
     def __init__(self, *consumers: Measured, partitions: bool = True) -> None:
-        """`partitions`: whether each partition has a series for its lag."""
+        """`partitions`: whether to export the lag of each partition."""
         self._consumers: list[Measured] = list(consumers)
         self._partitions = partitions
 
     def add(self, consumer: Measured) -> None:
-        """Report this one, too."""
+        """Export this consumer as well."""
         self._consumers.append(consumer)
 
     def remove(self, consumer: Measured) -> None:
-        """Do not report this one any more; unknown ones are ignored."""
+        """Stop exporting this consumer; unknown ones are ignored."""
         self._consumers = [one for one in self._consumers if one is not consumer]
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering asks no consumer."""
+        """Return nothing, so that registering does not query the consumers."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Called by prometheus-client for each scrape."""
+        """Yield the metrics; called by prometheus-client for each scrape."""
         seen = [(consumer.health(), consumer.metrics()) for consumer in tuple(self._consumers)]
         yield from _figures(seen)
         yield _seconds(
             f"{CONSUMER}last_poll_seconds_ago",
-            "Since the application has last polled; -1: never.",
+            "Seconds since the application last polled; -1: never.",
             [(health, health.last_poll_seconds_ago) for health, _ in seen],
         )
         yield from self._lags([health for health, _ in seen])
@@ -123,7 +127,7 @@ class ConsumerCollector(Collector):
     def _lags(self, seen: list[Health]) -> Iterator[Metric]:
         highest = GaugeMetricFamily(
             f"{FETCH}records_lag_max",
-            "Records behind the end, of the partition that is furthest behind.",
+            "Lag of the partition that is furthest behind, in records.",
             labels=["client_id"],
         )
         single = GaugeMetricFamily(
@@ -163,7 +167,9 @@ def _own(seen: list[Health]) -> Iterator[Metric]:
         labels=["client_id"],
     )
     generation = GaugeMetricFamily(
-        f"{OWN}generation", "Of the group, as this member knows it; -1: none.", labels=["client_id"]
+        f"{OWN}generation",
+        "The group's generation, as this member knows it; -1: none.",
+        labels=["client_id"],
     )
     state = GaugeMetricFamily(
         f"{OWN}member_state",
@@ -176,16 +182,16 @@ def _own(seen: list[Health]) -> Iterator[Metric]:
         labels=["client_id", "phase"],
     )
     ready = GaugeMetricFamily(
-        f"{OWN}ready", "1 if it reads all that it was given, at this moment.", labels=["client_id"]
+        f"{OWN}ready", "1 if it reads all its partitions at this moment.", labels=["client_id"]
     )
     silent = GaugeMetricFamily(
         f"{OWN}unanswered_seconds_max",
-        "For how long no broker has answered for a partition that was asked for; 0: all answer.",
+        "The longest time that no broker has answered for a partition; 0: all answer.",
         labels=["client_id"],
     )
     unread = GaugeMetricFamily(
         f"{OWN}unread_partitions",
-        "Partitions that cannot be read on, until the application seeks past the cause.",
+        "Partitions that cannot be read until the application seeks past the cause.",
         labels=["client_id"],
     )
     failed = CounterMetricFamily(
@@ -205,7 +211,7 @@ def _own(seen: list[Health]) -> Iterator[Metric]:
     yield from (healthy, ready, generation, state, phase, silent, unread, failed)
     yield _seconds(
         f"{OWN}rebalance_seconds",
-        "How long the rebalance under way takes by now; -1: there is none.",
+        "Seconds since the current rebalance began; -1: there is none.",
         [(health, health.rebalance_seconds) for health in seen],
     )
 

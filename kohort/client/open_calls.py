@@ -1,4 +1,4 @@
-"""Calls of the application that wait for the cluster, which the end of a consumer ends."""
+"""Application calls that are waiting for the cluster; closing the consumer ends them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kohort.client.core.errors import ConsumerClosedError
 
 
 class OpenCalls:
-    """Calls under way, each within its task's `with`."""
+    """The calls in progress, tracked per task."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Task[object], int] = {}
-        """How often each task is within one."""
+        """How many nested calls each task has open."""
         self._ended: set[asyncio.Task[object]] = set()
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Within it the task can be ended.
+        """A context in which `end` can cancel the current task.
 
         Raises:
             ConsumerClosedError: the consumer was closed meanwhile.
@@ -39,8 +39,8 @@ class OpenCalls:
             self._leave(task)
 
     def end(self, *, but: asyncio.Task[object] | None) -> None:
-        """End all of them, but those of one task: that of a callback, which may use the consumer
-        until it is over.
+        """End all calls except those of one task: a running callback may use the consumer until it
+        returns.
         """
         for task in list(self._open):
             if task is not but and task is not asyncio.current_task() and task not in self._ended:
@@ -53,6 +53,6 @@ class OpenCalls:
             return
         del self._open[task]
         if task in self._ended:
-            # It came to its end just when it was to be ended.
+            # The call completed in the same moment in which it was cancelled.
             self._ended.discard(task)
             task.uncancel()

@@ -1,8 +1,8 @@
-"""What polls do besides handing out records: findings of the heartbeat thread, steps of a
-rebalance, callbacks, commits, positions.
+"""What a poll does besides returning records: findings of the heartbeat thread, rebalance steps,
+callbacks, commits, positions.
 
-None of them waits for a network: what is to be waited for goes on by itself and wakes the caller of
-poll. While nothing is due, records are handed out at once.
+None of these waits for the network: such work runs in tasks of its own and wakes the poll when it
+is done. While nothing is due, polls return records immediately.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataKeeper
 
 EVERY_S: Final = 0.005
-"""How often they are done while records are there to be handed out one by one."""
+"""How often the duties run while records are returned one by one."""
 
 
 class PollDuties:
-    """The duties of one consumer's polls, done by one task at a time."""
+    """The duties of one consumer's polls; only one task performs them at a time."""
 
     def __init__(
         self,
@@ -36,33 +36,34 @@ class PollDuties:
         commits: Commits | None,
         member: MembershipShell | None,
     ) -> None:
-        """Without a group there are no `commits` and there is no `member`."""
+        """`commits` and `member` are None without a group."""
         self._metadata = metadata
         self._lookups = lookups
         self._rebalance = rebalance
         self._commits = commits
         self._member = member
         self.done_s: float | None = None
-        """When they were done last, on the loop's clock."""
+        """When the duties last ran, on the loop's clock."""
         self.due_s = 0.0
-        """Records may be handed out without them until then; 0: they are due now."""
+        """Until then records may be returned without running the duties; 0: run them now."""
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Any] | None = None
-        """Which does them now; callbacks that are no coroutines run in it."""
+        """The task that runs the duties at present; plain-function callbacks run in it."""
 
     async def run(self, deadline_s: float) -> None:
-        """Do what is due. Callbacks of the application run here.
+        """Do what is due, including application callbacks.
 
         Raises:
-            ConsumerError, and what callbacks raise.
+            ConsumerError: as `MembershipShell.advance` and `MetadataKeeper.raise_error`.
+            Exception: whatever a callback raises.
         """
-        # As `alone` does, which would cost each poll a microsecond more.
+        # Repeats `alone`, whose context manager would cost each poll a microsecond.
         async with self._lock:
             self._task = asyncio.current_task()
             try:
                 await self._run(deadline_s)
             except BaseException:
-                # What was due still is, before more records are handed out.
+                # The failed duties stay due, before any more records are returned.
                 self.due_s = 0.0
                 raise
             finally:
@@ -70,7 +71,7 @@ class PollDuties:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Within it no poll does them."""
+        """A context in which no poll runs the duties."""
         async with self._lock:
             self._task = asyncio.current_task()
             try:
@@ -79,7 +80,9 @@ class PollDuties:
                 self._task = None
 
     def check_caller(self) -> None:
-        """Raise an IllegalStateError in a callback: a poll waits for it, and it for the poll."""
+        """Raise an IllegalStateError inside a callback: the poll would wait for the callback and
+        vice versa.
+        """
         caller = asyncio.current_task()
         callbacks = {self._task, self._rebalance.callbacks.task}
         if self._commits is not None:
@@ -88,7 +91,9 @@ class PollDuties:
             raise IllegalStateError("a callback of a consumer cannot poll it")
 
     def idle_s(self, now_s: float) -> float:
-        """How long nothing is due, if nothing happens; can be infinite, or less than 0."""
+        """Seconds until something is due, if nothing happens before; may be infinite,
+        or negative.
+        """
         until_s = float("inf")
         if self._member is not None and self._member.idle_until_ms is not None:
             until_s = self._member.idle_until_ms / 1000
@@ -101,7 +106,7 @@ class PollDuties:
     async def _run(self, deadline_s: float) -> None:
         now_s = time.monotonic()
         self.done_s = now_s
-        # First, so that whatever happens meanwhile can bring the next one forward.
+        # Set first, so that events during the duties can bring the next run forward.
         self.due_s = now_s + EVERY_S
         if self._member is not None:
             self._member.polled()

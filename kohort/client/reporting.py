@@ -1,6 +1,6 @@
-"""What a consumer tells about itself, gathered from its parts.
+"""Collects the state that a consumer reports about itself.
 
-Nothing here waits, and all of it works before the start of a consumer and after its end.
+Nothing here waits, and all of it works before the consumer has started and after it has closed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def health_of(
     *,
     is_closed: bool,
 ) -> Health:
-    """`Consumer.health`; `engine` is None before the start, `run` without handlers."""
+    """Implements `Consumer.health`; `engine` is None before the start,
+    `run` if there was no run.
+    """
     now_ms = monotonic_ms()
     is_by_group = subscription.is_by_group
     member = None if engine is None or not is_by_group else engine.member
@@ -50,7 +52,7 @@ def health_of(
 
 
 def figures_of(subscription: Subscription, engine: Engine | None) -> Figures:
-    """`Consumer.metrics`; `engine` is None before the start."""
+    """Implements `Consumer.metrics`; `engine` is None before the start."""
     now_ms = monotonic_ms()
     member = None if engine is None else engine.member
     if member is None:

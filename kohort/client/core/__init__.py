@@ -1,1 +1,1 @@
-"""The consumer's rules: pure, with time passed in. Sockets, threads and tasks are around them."""
+"""The consumer's rules: pure, with the time passed in. Sockets, threads and tasks are elsewhere."""

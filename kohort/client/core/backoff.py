@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt (KIP-580)."""
+"""Exponential backoff between attempts (KIP-580)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,7 +8,7 @@ JITTER: Final = 0.2
 
 
 class Backoff:
-    """Grows with each failure, to a limit; starts over after a success."""
+    """A backoff that grows with each failure up to a limit, and restarts after a success."""
 
     def __init__(self, first_ms: int, max_ms: int, random: Callable[[], float]) -> None:
         """`random` returns numbers from 0 to below 1."""
@@ -21,8 +21,8 @@ class Backoff:
         self.failure_count = 0
 
     def fail(self) -> int:
-        """Count a failure; milliseconds to wait after it."""
-        # Past sixty doublings the limit holds in any case.
+        """Count a failure; return the milliseconds to wait."""
+        # After sixty doublings the limit applies in any case.
         exponent = min(self.failure_count, 60)
         self.failure_count += 1
         wait_ms = min(self._first_ms * FACTOR**exponent, self._max_ms)

@@ -1,8 +1,8 @@
-"""Up to where a partition is done, if its records are done in any order.
+"""Tracks up to which offset a partition is done when its records finish in any order.
 
-A position may be committed when everything before it is done. Offsets have gaps of their own (what
-compaction took away, markers of transactions), so it is not numbers that are counted, but the
-records that were begun, in their order.
+A position may be committed when everything before it is done. Offsets have gaps (compaction,
+transaction markers), so this tracks the records that were started, in order, rather than counting
+offsets.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ NOTHING_BEGUN: Final = -1
 
 
 class DoneOffsets:
-    """Offsets of one partition. Memory grows with `open_count`, which the caller bounds."""
+    """The offsets of one partition. Memory grows with `open_count`, which the caller bounds."""
 
     __slots__ = ("_begun", "_done", "last_begun", "position")
 
     def __init__(self) -> None:
         self._begun: deque[tuple[int, int]] = deque()
-        """Offset and leader epoch, from the first that is not done."""
+        """Offset and leader epoch of each started record, from the first that is not done."""
         self._done: set[int] = set()
         """Offsets in `_begun` that are done already."""
         self.last_begun = NOTHING_BEGUN
         self.position: OffsetAndMetadata | None = None
-        """Before this everything is done; None as long as nothing has begun. It is there from the
-        first record on: committed, it keeps a consumer that begins at the end of a log from passing
-        over what it was given and did not finish."""
+        """Everything before this offset is done; None until a record has started. It is set from
+        the first record on: when committed, it keeps a consumer that starts at the end of a log
+        from skipping records that it was given and did not finish."""
 
     @property
     def open_count(self) -> int:
-        """How many records lie behind the position: not done, or done and waiting for others."""
+        """How many records are after the position: not done,
+        or done and waiting for earlier ones.
+        """
         return len(self._begun)
 
     def begin(self, offset: int, leader_epoch: int) -> None:
-        """A record that is going to be handled; offsets rise."""
+        """Add a record that is about to be handled; offsets must increase."""
         assert offset > self.last_begun, "records come in order"
         if self.position is None:
             self.position = OffsetAndMetadata(offset, "", UNKNOWN_EPOCH)
@@ -45,7 +47,7 @@ class DoneOffsets:
         self._begun.append((offset, leader_epoch))
 
     def finish(self, offset: int) -> None:
-        """It is done. Each record is, once."""
+        """Mark a record as done, once."""
         assert offset not in self._done, "done twice"
         self._done.add(offset)
         begun, done = self._begun, self._done

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerError(Exception):
-    """Whatever a consumer raises of its own accord."""
+    """Base class of all errors that a consumer raises by itself."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.NONE) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class ConsumerError(Exception):
 
 
 class IllegalStateError(ConsumerError):
-    """The call does not fit what the consumer is doing."""
+    """The call is not allowed in the present state of the consumer."""
 
 
 class ConsumerClosedError(IllegalStateError):
@@ -66,7 +66,7 @@ class ConsumerClosedError(IllegalStateError):
 
 
 class ConfigError(ConsumerError, ValueError):
-    """Settings that do not fit together."""
+    """Invalid or contradictory settings."""
 
 
 class BrokerUnreachableError(ConsumerError):
@@ -74,27 +74,27 @@ class BrokerUnreachableError(ConsumerError):
 
 
 class OperationTimedOutError(ConsumerError, TimeoutError):
-    """No attempt succeeded in the time that the call had."""
+    """No attempt succeeded within the timeout of the call."""
 
 
 class AuthenticationError(ConsumerError):
-    """The broker does not accept who we say we are."""
+    """The broker rejects the credentials."""
 
 
 class UnsupportedMechanismError(AuthenticationError):
-    """The broker does not offer the chosen way to authenticate."""
+    """The broker does not offer the configured SASL mechanism."""
 
 
 class TlsError(AuthenticationError):
-    """The two sides do not come to terms about TLS."""
+    """The TLS handshake failed."""
 
 
 class CertificateError(TlsError):
-    """One side does not accept the other's certificate."""
+    """One side rejects the other's certificate."""
 
 
 class AuthorizationError(ConsumerError):
-    """Not allowed for this group or topic."""
+    """Access to the group or topic is denied."""
 
 
 class UnknownTopicError(ConsumerError):
@@ -102,7 +102,7 @@ class UnknownTopicError(ConsumerError):
 
 
 class GroupError(ConsumerError):
-    """The group cannot go on with this member."""
+    """The group rejects this member."""
 
 
 class FencedInstanceError(GroupError):
@@ -114,23 +114,23 @@ class InconsistentProtocolError(GroupError):
 
 
 class GroupFullError(GroupError):
-    """group.max.size is reached."""
+    """The group has reached group.max.size."""
 
 
 class CommitError(ConsumerError):
-    """Positions were not stored."""
+    """A commit failed."""
 
 
 class CommitFailedError(CommitError):
-    """They will not be: the partitions may belong to another member by now."""
+    """The commit cannot succeed any more: the partitions may belong to another member by now."""
 
 
 class RebalanceInProgressError(CommitError):
-    """The group rebalances: poll, then try again."""
+    """The group is rebalancing: poll, then commit again."""
 
 
 class PartitionError(ConsumerError):
-    """One partition cannot be read on; its position stays until the application seeks."""
+    """A partition cannot be read further; its position stays until the application seeks."""
 
     def __init__(
         self,
@@ -144,14 +144,13 @@ class PartitionError(ConsumerError):
         super().__init__(message, code)
         self.partition = partition
         self.offset = offset
-        """The first one that cannot be read; None if there is no position at all."""
+        """The first offset that cannot be read; None if there is no position at all."""
         self.next_offset = next_offset
-        """Where to seek to go on; None if that is not known. What is passed over by that are the
-        offsets from `offset` on.
-        """
+        """The offset to seek to in order to continue, skipping the offsets from `offset` on; None
+        if it is unknown."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default an exception is rebuilt from its text alone, which these cannot be.
+        # By default exceptions are unpickled from their message alone, which is not enough here.
         return _revived, (type(self), self.args, vars(self))
 
 
@@ -164,21 +163,21 @@ def _revived(
 
 
 class PositionError(PartitionError):
-    """There is no position to go on from."""
+    """There is no position to continue from."""
 
 
 class NoOffsetError(PositionError):
-    """Nothing is committed, and auto_offset_reset is none."""
+    """There is no committed offset, and auto_offset_reset is none."""
 
 
 class OffsetOutOfRangeError(PositionError):
-    """The position, which is `offset`, is not in the log any more, or not yet."""
+    """The position, which is `offset`, is no longer in the log, or not yet."""
 
 
 class LogTruncatedError(OffsetOutOfRangeError):
-    """Records that were read are not in the log any more, and others are at their offsets.
+    """Records that were read have been removed from the log, and others have their offsets.
 
-    `offset` is the position, and `next_offset` where the logs part, which is before it.
+    `offset` is the position, `next_offset` the point before it where the logs diverge.
     """
 
     def __init__(
@@ -195,29 +194,29 @@ class LogTruncatedError(OffsetOutOfRangeError):
             code=ErrorCode.OFFSET_OUT_OF_RANGE,
         )
         self.parted = parted
-        """Up to there the records are those that were read; None if that is not known."""
+        """Up to this offset the log still has the records that were read; None if it is unknown."""
 
 
 class RecordError(PartitionError):
-    """What was fetched cannot be given out.
+    """Fetched data cannot be returned as records.
 
-    `offset` is that of a record, or where reading came to a batch, of which records before it may
-    have been given out.
+    `offset` is that of a record, or the point within a batch up to which records have been
+    returned.
     """
 
     offset: int
 
 
 class CorruptRecordError(RecordError):
-    """A wrong checksum, or bytes that do not follow the format."""
+    """A wrong checksum, or invalid data."""
 
 
 class RecordTooLargeError(RecordError):
-    """A batch that no fetch limit lets through."""
+    """A batch larger than the fetch limits allow."""
 
 
 class DeserialisationError(RecordError):
-    """A deserialiser has raised; what it raised is the cause."""
+    """A deserialiser raised; its exception is the cause."""
 
     def __init__(self, message: str, record: RawRecord) -> None:
         super().__init__(
@@ -227,11 +226,11 @@ class DeserialisationError(RecordError):
             record.offset + 1,
         )
         self.record = record
-        """The record as written, for a dead letter topic: key and value are bytes (KIP-1036)."""
+        """The record as read, with key and value as bytes, for a dead-letter topic (KIP-1036)."""
 
 
 class HandlerError(ConsumerError):
-    """A record could not be handled, in all its attempts; what the last one raised is the cause."""
+    """All attempts at handling a record failed; the exception of the last one is the cause."""
 
     def __init__(
         self,
@@ -250,7 +249,7 @@ class HandlerError(ConsumerError):
 
 
 class UnexpectedResponseError(ConsumerError):
-    """An error that should not come in answer to this request."""
+    """An error code that this request should never get."""
 
 
 _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingProxyType(
@@ -313,14 +312,14 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
 
 
 def is_refusal(code: ErrorCode) -> bool:
-    """Whether something has to be mended before the same request can succeed: an ACL, a
-    setting. Any other error, an unknown one included, may pass by itself.
+    """Whether an operator must fix something (an ACL, a setting) before the same request can
+    succeed. Any other error, unknown ones included, may be temporary.
     """
     return code in _ADVICE
 
 
 def error_for(code: ErrorCode, doing: str) -> ConsumerError:
-    """The exception for an error that a broker answered with; `doing` says to what."""
+    """Return the exception for a broker's error code; `doing` describes the request."""
     kind, advice = _ADVICE.get(code, (UnexpectedResponseError, ""))
     text = f"{doing}: {code.name}"
     return kind(f"{text}: {advice}" if advice else text, code)

@@ -1,4 +1,4 @@
-"""Topics and partitions that were named by the application, and may not be there. Pure."""
+"""Topics and partitions that the application has named and that may not exist. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Named: TypeAlias = str | TopicPartition
 
 
 class KnownTopic(Protocol):
-    """What metadata says of a topic."""
+    """The metadata of a topic."""
 
     @property
     def error(self) -> ErrorCode: ...
@@ -23,39 +23,40 @@ class KnownTopic(Protocol):
 
 
 class Comparison(NamedTuple):
-    """What came of comparing what was named with what is there."""
+    """The result of comparing the named topics with the metadata."""
 
     missed: list[str]
-    """Missing for the first time: to be logged."""
+    """Newly missing ones, to be logged."""
     error: ConsumerError | None
-    """To be raised by the next poll."""
+    """The error that the next poll raises."""
 
 
 class Expected:
-    """Named topics and partitions of one consumer. Times are milliseconds of one clock."""
+    """The named topics and partitions of one consumer. Times are milliseconds of one clock."""
 
     def __init__(self, timeout_ms: int | None) -> None:
-        """`timeout_ms`: how long what was named may be missing; None: for ever."""
+        """`timeout_ms`: how long a named topic may be missing; None: for ever."""
         self._timeout_ms = timeout_ms
         self._since: dict[Named, int | None] = {}
-        """Since when each is missing; None once it was seen, after which it may come and go."""
+        """Since when each has been missing; None once it was seen, after which it may disappear
+        again."""
         self._logged: set[Named] = set()
 
     def expect(
         self, topics: Collection[str], partitions: Iterable[TopicPartition], now_ms: int
     ) -> None:
-        """These are to be read, and no others."""
+        """Set the topics and partitions that are to be read."""
         wanted: list[Named] = [*topics, *partitions]
         self._since = {one: self._since.get(one, now_ms) for one in wanted}
         self._logged &= self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was not seen yet."""
+        """Whether some have not been seen yet."""
         return any(since_ms is not None for since_ms in self._since.values())
 
     def missing(self, now_ms: int) -> dict[str, float]:
-        """What is not there, by name, and for how many seconds: not before that was noticed."""
+        """What is missing, by name, and for how many seconds since that was noticed."""
         return {
             _name(one): (now_ms - since_ms) / 1000
             for one, since_ms in self._since.items()
@@ -63,7 +64,7 @@ class Expected:
         }
 
     def compare(self, known: Mapping[str, KnownTopic], now_ms: int) -> Comparison:
-        """There is new metadata."""
+        """Compare with new metadata."""
         missed: list[str] = []
         overdue: list[str] = []
         forbidden: list[str] = []
@@ -72,7 +73,7 @@ class Expected:
             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 forbidden.append(one if isinstance(one, str) else one.topic)
             elif code is ErrorCode.INVALID_TOPIC_EXCEPTION:
-                overdue.append(_name(one))  # No waiting makes it one.
+                overdue.append(_name(one))  # An invalid name will never exist.
             elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._since[one] = None
             elif since_ms is not None:

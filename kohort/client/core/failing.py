@@ -1,38 +1,38 @@
-"""What fails again and again: since when, how often, and whether it passes by itself. Pure."""
+"""Repeated failures: since when, how often, and whether they may be temporary. Pure."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 TWICE: Final = 2
-"""Once may be dealt with. What comes again was not."""
+"""A single failure may already be resolved; a second one shows that it is not."""
 
 
 class Failing(NamedTuple):
-    """Something that has not succeeded since it failed first."""
+    """Something that has not succeeded since its first failure."""
 
     error: str
-    """The latest."""
+    """The latest error."""
     times: int
     seconds: float
-    """Since the first one."""
+    """Seconds since the first failure."""
     is_refused: bool = True
-    """Whether it goes on until an operator does something about it; else it may pass."""
+    """Whether an operator has to intervene; otherwise it may be temporary."""
 
     def lasts(self, limit_ms: int) -> bool:
-        """Whether it is more than a moment's trouble, for which `limit_ms` are allowed."""
+        """Whether this is more than a temporary failure, for which `limit_ms` is allowed."""
         return self.times >= TWICE and (self.is_refused or self.seconds * 1000 >= limit_ms)
 
 
 class Failures:
-    """Failures of one kind, counted from success to success.
+    """Failures of one kind since the last success.
 
     Times are milliseconds of one clock.
     """
 
     def __init__(self) -> None:
         self.total = 0
-        """All that there ever were."""
+        """The total number of failures."""
         self._error = ""
         self._count = 0
         self._first_ms = 0
@@ -40,7 +40,7 @@ class Failures:
         self._is_refused = False
 
     def failed(self, error: BaseException, now_ms: int, *, is_refused: bool = True) -> None:
-        """It failed once more."""
+        """Record a failure."""
         if not self._count:
             self._first_ms = now_ms
         self.total += 1
@@ -50,16 +50,16 @@ class Failures:
         self._is_refused = is_refused
 
     def succeeded(self) -> None:
-        """It works."""
+        """Record a success."""
         self._count = 0
 
     def calm(self, now_ms: int, calm_ms: int) -> None:
-        """It has not failed now; for so long, that is as good as a success."""
+        """Without a failure for `calm_ms`, count it as a success."""
         if now_ms - self._last_ms >= calm_ms:
             self._count = 0
 
     def now(self, now_ms: int) -> Failing | None:
-        """Returns how it fails now, None if it has not failed since it last succeeded."""
+        """The present failure; None if there was none since the last success."""
         if not self._count:
             return None
         seconds = (now_ms - self._first_ms) / 1000

@@ -1,4 +1,4 @@
-"""Offsets as users hand them over and get them back, and what to do without one."""
+"""Offsets as users give and get them, and the policy for positions without one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.client.core.errors import ConfigError
 from kohort.client.core.partitions import TopicPartition
 
 OffsetSpec: TypeAlias = int
-"""What offset to look for: EARLIEST, LATEST, or a time in milliseconds since the epoch."""
+"""The offset to look up: EARLIEST, LATEST, or a timestamp in milliseconds since the epoch."""
 
 LATEST: Final[OffsetSpec] = -1
 EARLIEST: Final[OffsetSpec] = -2
@@ -19,29 +19,29 @@ UNKNOWN_EPOCH: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed for a partition: the next offset to read, and a note of the user's."""
+    """A committed position: the next offset to read, and metadata of the user's."""
 
     offset: int
     metadata: str = ""
     leader_epoch: int = UNKNOWN_EPOCH
-    """Leader epoch of the last record before that offset (KIP-320), -1 if it is not known."""
+    """Leader epoch of the last record before that offset (KIP-320), -1 if unknown."""
 
 
 ToCommit: TypeAlias = int | tuple[int, str] | OffsetAndMetadata
-"""The next offset to read, alone, with a text, or also with a leader epoch."""
+"""The next offset to read: alone, with metadata text, or also with a leader epoch."""
 
 OFFSET_MAX: Final = (1 << 63) - 1
-"""What fits in the protocol's int64; times are bounded by it as well."""
+"""The maximum of the protocol's int64; timestamps have the same bound."""
 
 _EPOCH_MAX: Final = (1 << 31) - 1
 
 
 def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
-    """Refuse what no record has as its offset, before it is stored anywhere.
+    """Check that an offset is valid, before it is stored anywhere.
 
     Raises:
-        TypeError: one of them is not an int.
-        ValueError: one of them is out of range.
+        TypeError: an argument is not an int.
+        ValueError: an argument is out of range.
     """
     _check_int("offset", offset, 0, OFFSET_MAX)
     _check_int("leader epoch", leader_epoch, UNKNOWN_EPOCH, _EPOCH_MAX)
@@ -50,7 +50,7 @@ def check_offset(offset: object, leader_epoch: object = UNKNOWN_EPOCH) -> None:
 def as_committed(
     offsets: Mapping[TopicPartition, ToCommit],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Converts offsets as users write them, aiokafka's pairs included. Raises as `check_offset`."""
+    """Convert offsets as users give them, including aiokafka's pairs. Raises as `check_offset`."""
     return {TopicPartition(*one): _with_metadata(given) for one, given in offsets.items()}
 
 
@@ -61,7 +61,9 @@ def _with_metadata(given: ToCommit) -> OffsetAndMetadata:
 
 
 def check_time(timestamp_ms: object) -> None:
-    """Refuse what is not a number of milliseconds since the epoch. Raises as `check_offset`."""
+    """Check that a timestamp is a valid number of milliseconds since the epoch. Raises as
+    `check_offset`.
+    """
     _check_int("time", timestamp_ms, 0, OFFSET_MAX)
 
 
@@ -73,11 +75,11 @@ def _check_int(what: str, value: object, least: int, most: int) -> None:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record that is not older than the time that was asked for."""
+    """The first record at or after the requested timestamp."""
 
     offset: int
     timestamp_ms: int
-    """The record's; -1 if one of the ends of the log was asked for."""
+    """The record's timestamp; -1 if an end of the log was requested."""
     leader_epoch: int = UNKNOWN_EPOCH
 
     @property
@@ -97,19 +99,19 @@ _MEANING: Final = "must be earliest, latest, none or by_duration:<ISO 8601>, as 
 
 
 class ResetPolicy(NamedTuple):
-    """auto.offset.reset: where to begin without a committed offset, or with one out of range."""
+    """auto.offset.reset: where to start without a committed offset, or with one out of range."""
 
     spec: OffsetSpec | None
-    """EARLIEST or LATEST; None means to raise, or the duration if there is one."""
+    """EARLIEST or LATEST; None: raise an error, or use the duration if there is one."""
     duration_ms: int | None = None
-    """Begin with the records of so long ago (KIP-1106)."""
+    """Start with records that are at most this old (KIP-1106)."""
 
     @classmethod
     def parse(cls, text: str) -> ResetPolicy:
-        """Kafka's four forms.
+        """Parse one of Kafka's four forms.
 
         Raises:
-            ConfigError: none of them.
+            ConfigError: it is none of them.
         """
         if text.startswith(_BY_DURATION):
             return cls(None, _milliseconds(text.removeprefix(_BY_DURATION)))
@@ -119,7 +121,7 @@ class ResetPolicy(NamedTuple):
         return policy
 
     def spec_at(self, wall_ms: int) -> OffsetSpec | None:
-        """What to look for at this time; None: nothing, raise."""
+        """The offset to look up at this time; None: raise an error."""
         return self.spec if self.duration_ms is None else max(0, wall_ms - self.duration_ms)
 
 
@@ -131,8 +133,8 @@ _POLICIES: Final = {"earliest": RESET_EARLIEST, "latest": RESET_LATEST, "none": 
 
 
 def _milliseconds(text: str) -> int:
-    """Milliseconds of a duration in days, hours, minutes and seconds, as Java's Duration.parse
-    reads it.
+    """Parse a duration in days, hours, minutes and seconds, as Java's Duration.parse does; in
+    milliseconds.
     """
     found = _DURATION.fullmatch(text.upper())
     parts = {unit: value for unit, value in found.groupdict().items() if value} if found else {}

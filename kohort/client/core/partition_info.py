@@ -1,4 +1,4 @@
-"""What `Consumer.partitions_for` tells of a partition."""
+"""The result type of `Consumer.partitions_for`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Node(NamedTuple):
-    """A broker, and where it listens."""
+    """A broker and its address."""
 
     id: int
     host: str
@@ -21,8 +21,8 @@ class PartitionInfo(NamedTuple):
     topic: str
     partition: int
     leader: Node | None
-    """The leader, None if there is none now."""
+    """The leader, None if there is none at present."""
     replicas: Sequence[Node]
-    """All of them. Of one that is down only the id is known."""
+    """All replicas. Of an offline one only the id is known."""
     in_sync_replicas: Sequence[Node]
     offline_replicas: Sequence[Node]

@@ -1,4 +1,4 @@
-"""The name of a partition, as users and assignors write it."""
+"""Topic partitions, and their form in the consumer protocol."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -9,14 +9,14 @@ from kohort.protocol.messages import consumer_protocol
 
 
 class TopicPartition(NamedTuple):
-    """One partition; a plain tuple in all other respects."""
+    """A topic name and a partition number; behaves as a plain tuple."""
 
     topic: str
     partition: int
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.TopicPartition]:
-    """Partitions as the wire has them: sorted, those of each topic together."""
+    """Group partitions by topic, sorted, as in the consumer protocol."""
     return [
         consumer_protocol.TopicPartition(
             topic=topic, partitions=[partition.partition for partition in group]
@@ -26,5 +26,5 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[consumer_protocol.Top
 
 
 def from_topics(topics: Iterable[consumer_protocol.TopicPartition]) -> list[TopicPartition]:
-    """The partitions behind what the wire has, in its order."""
+    """Return the partitions of a list grouped by topic, in its order."""
     return [TopicPartition(one.topic, index) for one in topics for index in one.partitions]

@@ -1,4 +1,4 @@
-"""Records as users get them."""
+"""The records that users get."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ V = TypeVar("V")
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """One record. Key and value are bytes or None, or what the deserialisers made of them.
+    """One record. Key and value are bytes or None, or the results of the deserialisers.
 
-    A named tuple because nothing is cheaper to make; read the fields by their names.
+    A named tuple, because it is the cheapest object to create; access the fields by name.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since the epoch, -1 if the producer gave none."""
+    """Milliseconds since the epoch, -1 if the record has no timestamp."""
     timestamp_type: TimestampType
     """Whether the producer or the broker set the timestamp."""
     key: K
     value: V
     serialized_key_size: int
-    """Bytes, -1 for None; the same for the value."""
+    """Bytes; -1 if the key, or the value, is None."""
     serialized_value_size: int
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = UNKNOWN_EPOCH
-    """Epoch of the leader that appended it."""
+    """Epoch of the leader that appended the record."""
 
 
 AnyRecord: TypeAlias = ConsumerRecord[Any, Any]
 
 RawRecord: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
-"""One that no deserialiser has seen."""
+"""A record before deserialisation."""

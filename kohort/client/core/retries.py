@@ -1,4 +1,4 @@
-"""When a record whose handler failed has its next attempt, and when it has had all of them."""
+"""When a record whose handler failed is retried, and when its attempts are used up."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 
 class RetryRules(NamedTuple):
-    """How often, and how long in between."""
+    """The number of retries, and the waits between them."""
 
     retries: int | None
-    """After the first attempt; None: for ever."""
+    """Attempts after the first one; None: unlimited."""
     backoff_ms: int
-    """Before the first of them; twice as long before each further one."""
+    """The wait before the first retry; it doubles for each further one."""
     backoff_max_ms: int
     jitter: float
-    """The share by which a wait is longer or shorter at random; 0: none."""
+    """The share by which waits vary at random; 0: none."""
 
     def wait_ms(self, failed_count: int, random: Callable[[], float]) -> int | None:
-        """How long to wait after so many attempts that failed; None: there are no more.
+        """Return the wait after this many failed attempts; None if there are no more.
 
         `random` returns numbers from 0 to below 1.
         """
@@ -27,7 +27,7 @@ class RetryRules(NamedTuple):
         return self.backoff(failed_count, random)
 
     def backoff(self, failed_count: int, random: Callable[[], float]) -> int:
-        """How long to wait, like `wait_ms`, however many failed attempts there were."""
-        # Past sixty doublings the limit holds in any case.
+        """Return the wait, like `wait_ms`, without a limit on the number of attempts."""
+        # After sixty doublings the limit applies in any case.
         wait_ms = min(self.backoff_ms << min(failed_count - 1, 60), self.backoff_max_ms)
         return int(wait_ms * (1 - self.jitter + 2 * self.jitter * random()))

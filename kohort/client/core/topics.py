@@ -1,8 +1,8 @@
-"""What metadata has said of topics, and which of two sayings is the newer one. Pure.
+"""Topic metadata, and which of two responses is newer. Pure.
 
-Brokers learn of changes one after the other, and any of them may be asked. So what one says may be
-older than what another has said before: a leader of an older epoch, or a topic by the id that it
-had before it was deleted and created again. Neither is taken (KIP-320, KIP-516).
+Brokers learn of changes at different times, and any of them may be asked. So a response may be
+older than the one before: it may have a leader of an older epoch, or a topic by the id that it had
+before it was deleted and recreated. Such data is ignored (KIP-320, KIP-516).
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 
 IDS_MAX: Final = 16
-"""How many ids of one topic are remembered, the newest ones."""
+"""How many former ids of one topic are remembered, the newest ones."""
 GONE_MAX: Final = 1_000
-"""How many topics that are gone may be remembered by their ids."""
+"""How many deleted topics may be remembered by their ids."""
 
 
 class Leader(NamedTuple):
-    """The broker that serves a partition, and its leader epoch."""
+    """The leader of a partition, and its leader epoch."""
 
     node_id: int
     epoch: int
 
 
 class TopicInfo(NamedTuple):
-    """A topic as metadata has it."""
+    """The metadata of a topic."""
 
     name: str
     topic_id: bytes
     is_internal: bool
     error: ErrorCode
     leaders: Mapping[int, Leader]
-    """By partition; those without a leader are missing."""
+    """By partition; partitions without a leader are missing."""
     partition_count: int
     replicas: Mapping[int, Collection[int]]
-    """By partition the brokers that have it, and can serve it."""
+    """The brokers with an online replica, by partition."""
     epochs: Mapping[int, int]
-    """By partition the newest leader epoch, whether or not there is a leader; -1: not known."""
+    """The latest leader epoch by partition, whether or not there is a leader; -1: unknown."""
 
 
 class KnownTopics:
-    """Topics that one client knows."""
+    """The topics that one client knows."""
 
     def __init__(self) -> None:
         self.infos: dict[str, TopicInfo] = {}
-        """By name."""
+        """Topics by name."""
         self._ids: dict[str, list[bytes]] = {}
-        """That a topic has had, the newest last."""
+        """The ids that each topic has had, the newest last."""
 
     def learn(self, found: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
-        """An answer has these; `is_complete`: and there are no others."""
+        """Take over the topics of a response; with `is_complete` there are no others."""
         before = dict(self.infos)
         if is_complete:
             self.infos.clear()
@@ -67,7 +67,7 @@ class KnownTopics:
         if found.topic_id != known.topic_id:
             return known if self._is_former(found) else found
         if found.topic_id == ZERO_UUID:
-            # From before Kafka 2.8: it may be another topic, whose epochs start over.
+            # From before Kafka 2.8, without ids: it may be another topic, whose epochs start over.
             return found
         older = [
             index
@@ -77,7 +77,7 @@ class KnownTopics:
         return _with_partitions_of(known, found, older) if older else found
 
     def _is_former(self, found: TopicInfo) -> bool:
-        """Whether it is an id that another one has replaced."""
+        """Whether the response has an id of the topic that has since been replaced."""
         return found.topic_id in self._ids.get(found.name, ())[:-1]
 
     def _remember(self, info: TopicInfo) -> None:
@@ -90,7 +90,7 @@ class KnownTopics:
 
 
 def _with_partitions_of(known: TopicInfo, found: TopicInfo, chosen: Iterable[int]) -> TopicInfo:
-    """`found`, with these partitions as they were known."""
+    """Return `found`, with these partitions as they were known before."""
     leaders, replicas = dict(found.leaders), dict(found.replicas)
     for index in chosen:
         leaders.pop(index, None)

@@ -1,11 +1,13 @@
-"""What may be handled now, what is done, and what may be committed, if handlers run side by side.
+"""Scheduling of concurrent handlers: which records may be handled, which are done, and what may be
+committed.
 
-Records wait in lanes: those of one lane are handled one after the other, lanes side by side. A
+Records wait in lanes: the records of one lane are handled one after another, lanes concurrently. A
 lane is a key of a partition, or a whole partition. A record whose handler failed stays at the head
-of its lane until its next attempt, so that its order is kept; other lanes go on.
+of its lane until its next attempt, so that order is kept; other lanes continue.
 
-Here is no clock and no task: the time comes in, and the caller of `next` does the work. Bounded are
-the records and bytes that are held, and how many records of a partition lie behind its position.
+There is no clock and no task here: times are passed in, and the caller of `next` does the work. The
+records and bytes held are bounded, and so are the records of a partition after its committable
+position.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 
 ROOM_SHARE: Final = 4
-"""What was full takes records again when a quarter of it is free: not one by one."""
+"""After being full, no records are taken until a quarter of the room is free: not one by one."""
 
 FIRST_TAKE: Final = 16
-"""How many records are taken before it is known how large they are."""
+"""How many records are taken before their size is known."""
 
 
 class Phase(Enum):
-    """What is to be done with a record next."""
+    """The next action for a record."""
 
     HANDLE = "handle"
     """Call the handler."""
     DEAD_LETTER = "dead letter"
-    """Write it to where dead letters go: its handler is not called any more."""
+    """Store it as a dead letter; its handler is not called any more."""
 
 
 class Entry(NamedTuple):
-    """A record that came in."""
+    """A record that was read."""
 
     offset: int
     leader_epoch: int
@@ -48,7 +50,7 @@ class Entry(NamedTuple):
 
 
 class Item:
-    """A record on its way. `began_ms` is None until it is begun."""
+    """A record being handled or waiting. `began_ms` is None until its first attempt."""
 
     __slots__ = (
         "attempts",
@@ -74,20 +76,20 @@ class Item:
         self.byte_count = entry.byte_count
         self.record = entry.record
         self.made: Any = None
-        """What the deserialisers made of it, kept from one attempt to the next."""
+        """The deserialised record, kept between attempts."""
         self.phase = Phase.HANDLE
         self.attempts = 0
-        """How often its handler has failed."""
+        """How many attempts have failed."""
         self.dead_letter_failures = 0
-        """How often it could not be written as a dead letter."""
+        """How often storing the dead letter has failed."""
         self.began_ms: int | None = None
         self.is_running = False
         self.runs_since_ms = 0
-        """When its attempt began, while it is running."""
+        """When the current attempt began, while it is running."""
         self.error: Exception | None = None
-        """What the last attempt came to."""
+        """The error of the last attempt."""
         self.failed_at_ms = 0
-        """When, in milliseconds since the epoch."""
+        """When the last attempt failed, in milliseconds since the epoch."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -95,12 +97,14 @@ class Item:
 
     @property
     def is_void(self) -> bool:
-        """Whether its partition is gone: what becomes of it does not matter any more."""
+        """Whether its partition was revoked, so that its result does not matter any more."""
         return self.share.is_dropped
 
 
 class _Lane:
-    """Records that wait for each other. Its head is running, resting, or the lane is ready."""
+    """Records that wait for each other. Its head is running or waiting for a retry, or the lane is
+    ready.
+    """
 
     __slots__ = ("items", "key", "share")
 
@@ -128,19 +132,19 @@ class _Share:
         self.done = DoneOffsets()
         self.running_count = 0
         self.is_held = False
-        """Nothing of it is begun any more."""
+        """Whether starting further records is suspended."""
         self.is_dropped = False
 
 
 class WorkLimits(NamedTuple):
-    """What may be held."""
+    """Limits on the records held."""
 
     records: int
     """Records that are not done."""
     byte_count: int
-    """Bytes of these. The last records that were taken may go beyond."""
+    """Bytes of these records. The last ones that were taken may exceed it."""
     uncommitted: int
-    """Records of one partition behind the position that can be committed, done or not."""
+    """Records of one partition after its committable position, done or not."""
 
 
 class Work:
@@ -152,22 +156,22 @@ class Work:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._ready: deque[_Lane] = deque()
         self._resting: list[tuple[int, int, _Lane]] = []
-        """A heap: when, a number that tells those apart, and whose head has its next attempt."""
+        """A heap of retry time, tie-breaker, and the lane whose head waits for a retry."""
         self._rests = 0
         self._begun: set[Item] = set()
         self._gone: set[TopicPartition] = set()
-        """Dropped, and not taken over again: what was read of them may not be done."""
+        """Partitions revoked and not reassigned: records read from them may not be done."""
         self._was_full = False
         self._mean_bytes = 0.0
         self.held_records = 0
         self.held_bytes = 0
         self.drop_count = 0
-        """How often partitions have gone."""
+        """How often partitions were revoked."""
 
-    # What comes in.
+    # Incoming records.
 
     def room(self) -> int:
-        """How many records may be taken now; 0 from when it is full until a quarter is free."""
+        """How many records may be taken now; once full, 0 until a quarter is free."""
         limits = self._limits
         if self._was_full:
             needed_records = max(1, limits.records // ROOM_SHARE)
@@ -184,17 +188,17 @@ class Work:
         return max(1, min(free_records, int(free_bytes / self._mean_bytes)))
 
     def has_room(self, partition: TopicPartition) -> bool:
-        """Whether records of this partition may come, as far as it alone is concerned."""
+        """Whether the partition's own limit allows more records."""
         share = self._shares.get(partition)
         if share is None:
             return True
         return not share.is_held and share.done.open_count < self._limits.uncommitted
 
     def feed(self, partition: TopicPartition, entries: Iterable[Entry]) -> None:
-        """Records that were read, in order, of a partition that is owned.
+        """Add records that were read, in order, from an owned partition.
 
-        One that is not behind those before means that the application has sought back: what is
-        under way of the partition does not count any more, and it starts over there.
+        An offset that is not after the previous ones means that the application has sought back:
+        running handlers of the partition no longer count, and it starts over from there.
         """
         share = self._share(partition)
         for entry in entries:
@@ -209,31 +213,31 @@ class Work:
             share.done.begin(entry.offset, entry.leader_epoch)
             self.held_records += 1
             self.held_bytes += entry.byte_count
-            # Follows changes within some hundred records, and larger ones at once.
+            # Follows gradual changes within some hundred records, and large increases at once.
             self._mean_bytes += (entry.byte_count - self._mean_bytes) / 64
             self._mean_bytes = max(self._mean_bytes, entry.byte_count / 8)
 
-    # What is done with it.
+    # Handling.
 
     @property
     def ready_count(self) -> int:
-        """How many could be begun now, at most."""
+        """How many records could be started now, at most."""
         return len(self._ready)
 
     def due_ms(self) -> int | None:
-        """When the next rest is over; None if none rests."""
+        """When the next retry is due; None if none is waiting."""
         return self._resting[0][0] if self._resting else None
 
     def wake_rested(self, now_ms: int) -> None:
-        """Let those be begun whose rest is over by now."""
+        """Make records ready whose retry is due."""
         resting = self._resting
         while resting and resting[0][0] <= now_ms:
             self._ready.append(heapq.heappop(resting)[2])
 
     def next(self, now_ms: int) -> Item | None:
-        """The record to begin with, which then is running; None if there is none now.
+        """Return the next record to handle, which is then running; None if none is ready.
 
-        It is given back by one of `finish`, `rest` and `abandon`.
+        The caller must return it with `finish`, `rest` or `abandon`.
         """
         if self._resting:
             self.wake_rested(now_ms)
@@ -253,7 +257,7 @@ class Work:
         return None
 
     def finish(self, item: Item) -> None:
-        """It is done, whatever that means: the position may move past it."""
+        """Mark a record as done, whatever its result: the position may move past it."""
         share, lane = item.share, item.lane
         share.running_count -= 1
         item.is_running = False
@@ -268,7 +272,7 @@ class Work:
             del share.lanes[lane.key]
 
     def rest(self, item: Item, until_ms: int) -> None:
-        """Its next attempt, or that of its dead letter, is due then; its lane waits."""
+        """Schedule the next attempt, or the next attempt at its dead letter; its lane waits."""
         self.abandon(item)
         if item.share.is_dropped:
             return
@@ -276,7 +280,9 @@ class Work:
         heapq.heappush(self._resting, (until_ms, self._rests, item.lane))
 
     def abandon(self, item: Item) -> None:
-        """It was cut short, and is not done: nothing behind it is begun or committed here."""
+        """Take back a record whose handler was cancelled; nothing after it is started or committed
+        here.
+        """
         item.share.running_count -= 1
         item.is_running = False
         if item.share.is_dropped:
@@ -287,15 +293,15 @@ class Work:
         self.held_bytes -= item.byte_count
         self._begun.discard(item)
 
-    # Partitions that go.
+    # Rebalances.
 
     @property
     def partitions(self) -> KeysView[TopicPartition]:
-        """Partitions of which something has come in, and that are still owned."""
+        """Owned partitions from which records have arrived."""
         return self._shares.keys()
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin nothing more of these, for they are about to go."""
+        """Start no more records of these partitions, which are about to be revoked."""
         for partition in partitions:
             self._share(partition).is_held = True
 
@@ -305,7 +311,7 @@ class Work:
         return sum(share.running_count for share in shares if share is not None)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are gone: what is running of them will not count, and the rest is forgotten."""
+        """Forget these partitions: results of running handlers no longer count."""
         self.drop_count += 1
         for partition in list(partitions):
             self._committed.pop(partition, None)
@@ -316,7 +322,7 @@ class Work:
             share.is_held = share.is_dropped = True
             for lane in share.lanes.values():
                 for item in lane.items:
-                    # What is running is in memory until it is given back.
+                    # A running record stays in memory until it is returned.
                     if not item.is_running:
                         self._release(item)
         self._ready = deque(lane for lane in self._ready if not lane.share.is_dropped)
@@ -324,7 +330,9 @@ class Work:
         heapq.heapify(self._resting)
 
     def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are owned again, and are read from where nothing was handed out here."""
+        """Record that these partitions are owned again;
+        they are read from their committed offsets.
+        """
         self._gone.difference_update(partitions)
 
     def _share(self, partition: TopicPartition) -> _Share:
@@ -334,16 +342,16 @@ class Work:
             share = self._shares[partition] = _Share(partition)
         return share
 
-    # What may be committed.
+    # Commits.
 
     def committable(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Up to where all is done, of each partition with a position.
+        """The offset up to which everything is done, of each partition with a position.
 
-        `positions`: where reading stands. It counts if everything that came in is done: then there
-        is nothing for a handler before it, but markers of transactions perhaps. Of a partition that
-        was dropped, and is not owned again, nothing is known.
+        `positions`: the read positions. They are used where everything that arrived is done: any
+        offsets before them hold no records for handlers, but transaction markers perhaps.
+        Partitions that were revoked and not reassigned are left out.
         """
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in positions.items():
@@ -359,27 +367,27 @@ class Work:
     def uncommitted(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The part of `committable` that was not committed yet."""
+        """The part of `committable` that has not been committed yet."""
         found = self.committable(positions)
         return {one: at for one, at in found.items() if self._committed.get(one) != at}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were stored."""
+        """Record that these offsets were committed."""
         self._committed.update(offsets)
 
-    # For observers.
+    # State for observers.
 
     @property
     def begun_count(self) -> int:
-        """Records that were begun and are not done: running, or waiting for another attempt."""
+        """The number of records started and not done: running, or waiting for a retry."""
         return len(self._begun)
 
     def oldest(self) -> Item | None:
-        """The one of these that was begun first."""
+        """The one of these that was started first."""
         return min(self._begun, key=_began_ms, default=None)
 
     def running_since_ms(self) -> int | None:
-        """When the attempt began that is under way longest; None if none is."""
+        """When the longest-running attempt began; None if none is running."""
         return min((item.runs_since_ms for item in self._begun if item.is_running), default=None)
 
 

@@ -1,13 +1,13 @@
-"""Reads the assigned partitions ahead of the user, from all brokers at the same time.
+"""Reads the assigned partitions ahead of the user, from all brokers concurrently.
 
-What arrives waits, as bytes, until it is taken; records are made of it only then. How much may wait
-is bounded (`prefetch_bytes_limit`), so a consumer that does not poll stops reading. As many bytes
-again may be held for batches that are decompressed and partly read.
+Responses are kept as bytes until they are taken; only then are records created from them.
+`prefetch_bytes_limit` bounds them, so a consumer that does not poll stops reading. The same number
+of bytes again may be held for decompressed batches that are partly read.
 
-This is the shell of `kohort.client.core.fetch.state`, which decides everything: what to request of
-which broker, what a response means, what readers get. The shell has the connections, a task for
-each request and one timer, and the parts that look up offsets (`resets`) and ask new leaders
-whether a position still holds (`position_checks`).
+This is the shell of `kohort.client.core.fetch.state`, which makes all decisions: what to request
+from which broker, what a response means, what readers get. The shell has the connections, a task
+per request and one timer, and the components that look up offsets (`resets`) and validate positions
+with new leaders (`position_checks`).
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from kohort.protocol.messages.fetch import FetchRequest
 logger = logging.getLogger(__name__)
 
 RECEIVING_ITERATIONS_MAX: Final = 32
-"""Iterations of the loop in `Fetcher.let_loop_receive`. Without a limit, a broker that sends all
-the time would keep the user from getting records."""
+"""Limits the iterations of `Fetcher.let_loop_receive`. Otherwise a broker that sends continuously
+would keep the user from getting records."""
 
 LARGE_BLOCK_BYTES: Final = 16 << 20
-"""Larger than what a consumer allocates at a time; glibc's threshold can be raised to 32 MiB."""
+"""Larger than any single allocation of a consumer; glibc's threshold can rise to 32 MiB."""
 
 CommittedLookup: TypeAlias = Callable[
     [Collection[TopicPartition]],
     Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]],
 ]
-"""Asks the group for committed offsets; None for a partition without one."""
+"""Fetches committed offsets from the group; None for a partition without one."""
 
 
 class _UnderWay(NamedTuple):
-    """A request that was sent and has no response yet."""
+    """A request in flight."""
 
     connection: BrokerConnection
     sent: SentFetch
@@ -63,10 +63,10 @@ class _UnderWay(NamedTuple):
 
 
 class Fetcher:
-    """The fetching of one consumer, on one event loop. `take` and `next_record` never wait.
+    """Fetches for one consumer, on one event loop. `take` and `next_record` never wait.
 
-    `positions` may be changed by the consumer at any time (seek, pause, ...); it calls `wake`
-    afterwards, or `assignment_changed` after `Positions.set_assigned`.
+    The consumer may change `positions` at any time (seek, pause, ...); it calls `wake` afterwards,
+    or `assignment_changed` after `Positions.set_assigned`.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Fetcher:
         *,
         on_metadata_wanted: Callable[[], None],
     ) -> None:
-        """`on_metadata_wanted` is called, with a backoff in between, when a partition has no known
-        leader or the wrong one. It must return at once, have the metadata refreshed in the
-        background, and have `wake` called afterwards; without `wake` the partition is looked at
-        again only when its backoff ends.
+        """`on_metadata_wanted` is called, with a backoff in between, when a partition's leader is
+        unknown or wrong. It must return at once, have the metadata refreshed in the background, and
+        have `wake` called afterwards; without `wake` the partition is reconsidered only when its
+        backoff ends.
         """
         self._cluster = cluster
         self._positions = positions
@@ -115,26 +115,26 @@ class Fetcher:
             on_changed=self.wake,
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        """One for each request that has no response yet."""
+        """One task per request in flight."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
         self._is_fetching = True
 
-    # For the consumer.
+    # Called by the consumer.
 
     def start(self) -> None:
-        """Begin to fetch whatever has a position."""
+        """Start fetching partitions that have a position."""
         keep_freed_memory()
         self._is_running = True
         self.assignment_changed()
 
     async def stop_fetching(self) -> None:
-        """Send no more fetch requests. Positions are still looked up for callers that need one."""
+        """Send no more fetch requests. Position lookups continue for callers that need one."""
         self._is_fetching = False
         await self._give_up_requests()
 
     async def close(self) -> None:
-        """Cancel requests under way and drop everything that was fetched. May be called twice."""
+        """Cancel requests in flight and drop all fetched data. May be called twice."""
         self._is_running = False
         self._stop_timer()
         await asyncio.gather(self._give_up_requests(), self._resets.close(), self._checks.close())
@@ -142,21 +142,21 @@ class Fetcher:
         self._changed.set()
 
     def take(self, max_records: int, only: PartitionFilter = None) -> Records:
-        """Take records that have arrived, in order within each partition: `max_records` at most in
-        all, of the partitions `only` if it is given.
+        """Take records that have arrived, in order within each partition: at most `max_records` in
+        total, from the partitions `only` if given.
 
-        Positions move past them. The result may be empty even after `wait` has returned True: then
-        nothing that arrived was for users (transaction markers, aborted transactions).
+        Positions move past them. The result may be empty even after `wait` returned True, if
+        everything that arrived was internal (transaction markers) or aborted.
 
         Raises:
-            RecordError: the next record of a partition cannot be given out, because its batch is
+            RecordError: the next record of a partition cannot be returned, because its batch is
                 corrupt or too large, or its deserialiser raises; the position stays. Seek past it
-                to go on.
+                to continue.
             OffsetOutOfRangeError: the position is not in the log, and there is no reset policy.
-            AuthorizationError: the topic may not be read.
+            AuthorizationError: reading the topic is not allowed.
 
         Records before the error are returned first. Each error is raised once; the partition is
-        then fetched again, so an error that lasts is raised again.
+        then fetched again, so a persisting error is raised again.
         """
         self._raise_error(only)
         taken = self.state.take(max_records, only)
@@ -167,9 +167,10 @@ class Fetcher:
         return taken
 
     def next_record(self) -> AnyRecord | None:
-        """Take one record, and move the position past it. None if none has arrived; then `wait`.
+        """Take one record, and move the position past it. None if none has arrived; then call
+        `wait`.
 
-        Raises what `take` raises.
+        Raises whatever `take` raises.
         """
         record = self.state.next_made()
         if record is None:
@@ -181,26 +182,26 @@ class Fetcher:
         return record
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) polls again: what it was given last is processed."""
+        """A reader of `only` (None: all) polls again: the records it got last are now processed."""
         self.state.mark_processed(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions up to which records count as processed: behind everything that was
-        returned, except what each reader was given last, which it may still be working on.
+        """The positions up to which records count as processed: after all returned records, except
+        those that each reader got last and may still be processing.
         """
         return self.state.processed()
 
     @property
     def waiting_bytes(self) -> int:
-        """What was fetched and not taken yet."""
+        """Bytes fetched and not yet taken."""
         return self.state.waiting_bytes
 
     async def wait(self, timeout_s: float, only: PartitionFilter = None) -> bool:
-        """Wait until there are records or an error to take (of the partitions `only` if it is
-        given), until `wake` is called, or for `timeout_s`.
+        """Wait until there are records or an error to take (from the partitions `only` if given),
+        until `wake` is called, or for `timeout_s`.
 
-        Yields to the loop even if there is something already: a caller that always finds records
-        would otherwise keep the loop from receiving the next ones.
+        Yields to the loop even if data is available: a caller that always finds records would
+        otherwise keep the loop from receiving more.
 
         Returns:
             whether there is something to take.
@@ -215,13 +216,12 @@ class Fetcher:
         return self.state.has_something(only)
 
     async def let_loop_receive(self) -> None:
-        """Yield to the loop until nothing new comes in, for RECEIVING_ITERATIONS_MAX iterations at
-        most.
+        """Yield to the loop until nothing new arrives, for at most RECEIVING_ITERATIONS_MAX
+        iterations.
 
         One iteration receives what the kernel has buffered of a response, and so makes room for
-        more of it; a response of a megabyte takes about ten. Without these iterations nothing would
-        come in while a caller takes records that are here, and it would wait for the next ones
-        afterwards.
+        more; a response of a megabyte takes about ten. Without these iterations nothing would be
+        received while a caller takes the available records, and it would have to wait afterwards.
         """
         for _ in range(RECEIVING_ITERATIONS_MAX):
             had = self._cluster.received_bytes
@@ -236,7 +236,7 @@ class Fetcher:
         self._changed.set()
 
     def assignment_changed(self) -> None:
-        """Drop what was fetched of partitions that were taken away, and fetch those added."""
+        """Drop fetched data of revoked partitions, and fetch the new ones."""
         self.state.set_assigned()
         self._pump()
         self._changed.set()
@@ -245,14 +245,14 @@ class Fetcher:
         """Give a position to every partition that has none: its committed offset, or else what the
         reset policy says.
 
-        Waits for `committed` only; None means that there is no group to ask, so that all are reset.
-        Resets are looked up in the background, and a partition is fetched as soon as its position
-        is known; `wait_positions` waits for them. Costs next to nothing if no position is missing,
-        so it may be called in every poll.
+        Waits only for `committed`; None means that there is no group, so that all partitions are
+        reset. Resets are looked up in the background, and a partition is fetched as soon as its
+        position is known; `wait_positions` waits for them. Costs next to nothing if no position is
+        missing, so it may be called in every poll.
 
         Raises:
-            NoOffsetError: there is no committed offset and no policy.
-            whatever `committed` raises.
+            NoOffsetError: there is no committed offset and no reset policy.
+            Exception: whatever `committed` raises.
         """
         missing = self._positions.missing_position()
         if not missing:
@@ -262,8 +262,8 @@ class Fetcher:
         default_reset = self.state.default_reset(wall_ms())
         try:
             for partition, fence in fences.items():
-                # A partition that was taken away and given back meanwhile may have been committed
-                # by another member after this response.
+                # If the partition was revoked and reassigned meanwhile, another member may have
+                # committed after this response.
                 if self._positions.has_fence(partition, fence):
                     self._positions.committed_found(partition, found.get(partition), default_reset)
         finally:
@@ -272,8 +272,8 @@ class Fetcher:
     async def wait_positions(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> bool:
-        """Wait until each of these has a position or is not assigned any more; False if that took
-        longer than `timeout_s`.
+        """Wait until each of these partitions has a position or is no longer assigned; False on
+        timeout.
 
         Raises:
             AuthorizationError, OffsetOutOfRangeError: as `take` does.
@@ -291,7 +291,7 @@ class Fetcher:
     # Requests.
 
     def _pump(self) -> None:
-        """Send the requests that are due, and carry out the effects and notes of the state."""
+        """Send the requests that are due, and carry out the effects of the state."""
         if self._is_running:
             self._send_planned()
         state = self.state
@@ -329,16 +329,16 @@ class Fetcher:
         """Send a planned fetch, and start the task that waits for its response.
 
         If there is a connection, the request is sent here and not by the task: the task starts in
-        the next iteration of the loop, which a user that handles records without awaiting may delay
-        until all records that are here are handled.
+        the next loop iteration, which a user that handles records without awaiting may delay until
+        all available records are handled.
         """
         address = self._cluster.broker(fetch.node_id)
         connection = None if address is None else self._cluster.connected(address, FETCHING)
         under_way: _UnderWay | None = None
         if connection is not None:
-            # Not handled here: `under_way` stays None, so the task tries to send again. If that
-            # fails too, the task has the error raised by the next poll, and frees the broker for
-            # other requests (`on_request_finished`).
+            # Errors are not handled here: `under_way` stays None, so the task tries to send again.
+            # If that fails too, the task has the next poll raise the error, and frees the broker
+            # for other requests (`on_request_finished`).
             with suppress(Exception):
                 under_way = self._send(fetch, connection)
         name = f"fetch from broker {fetch.node_id}"
@@ -347,7 +347,7 @@ class Fetcher:
         task.add_done_callback(self._tasks.discard)
 
     def _send(self, fetch: PlannedFetch, connection: BrokerConnection) -> _UnderWay | None:
-        """Build the request and send it; None if there is nothing to fetch any more."""
+        """Build and send the request; None if there is nothing to fetch any more."""
         sent = self.state.build_request(fetch, connection.versions.best(FetchRequest), loop_ms())
         if sent is None:
             return None
@@ -389,16 +389,16 @@ class Fetcher:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep freed memory for the next response.
+    """Make the C library keep freed memory for the next response.
 
-    Responses and records are allocated and freed by the megabyte. glibc takes blocks above its mmap
-    threshold (128 KiB at first) from the system and gives them back when they are freed, and it
-    gives back free memory at the end of the heap above twice that threshold. The system then clears
-    the same pages again for each response: half of the time of reading records of 1 kB.
+    Responses and records are allocated and freed by the megabyte. glibc allocates blocks above its
+    mmap threshold (initially 128 KiB) from the system and returns them when they are freed; it also
+    returns free memory at the end of the heap above twice that threshold. The system then zeroes
+    the same pages again for each response: half of the time of reading 1 kB records.
 
-    When a block above the threshold is freed, glibc raises the threshold to its size. So the
+    Freeing a block above the threshold makes glibc raise the threshold to its size. So the
     statement below allocates a large block and frees it at once, on purpose. The block is never
-    written to, so it takes up no memory. With another C library this does nothing.
+    written to, so it takes up no memory. With another C library this has no effect.
     """
-    # Not a bytearray: its zeros are written, page by page, which holds the loop up for 31 ms.
+    # Not a bytearray: zeroing its pages would block the loop for 31 ms.
     bytes(LARGE_BLOCK_BYTES)

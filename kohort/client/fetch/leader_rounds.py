@@ -1,8 +1,9 @@
-"""Asks the leaders of partitions, each for itself: one that is silent holds up its own alone.
+"""Sends requests to partition leaders independently, so that a slow leader delays only its own
+partitions.
 
-What is asked, and what an answer means, is its user's business. Here it is decided when a
-partition's leader is asked: at once; again after a backoff that grows while it fails; and without
-waiting for that when another leader has been found, or something else is to be asked.
+The user of this class decides what to ask and what a response means. This module decides when a
+leader is asked: at once; after a growing backoff if it fails; or without the backoff when the
+leader or the question has changed.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ T = TypeVar("T")
 class _Postponed(NamedTuple):
     until_ms: int
     leader: int | None
-    """The one that failed; None: there was none."""
+    """The leader that failed; None if there was none."""
 
 
 class LeaderRounds(Generic[T]):
-    """Questions about partitions, on the running loop. `T` is what is asked about one."""
+    """Requests about partitions, on the running loop. `T` is the question about one partition."""
 
     def __init__(
         self,
@@ -41,18 +42,17 @@ class LeaderRounds(Generic[T]):
         on_metadata_wanted: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Make one that has nothing to ask.
+        """Create an instance without pending requests.
 
         Args:
-            name: of its tasks.
-            ask: asks one broker, given by node id, and says which partitions are to be asked about
-                again.
-            leader_of: node id of the broker to ask; None if that is not known.
+            name: name of the tasks.
+            ask: asks one broker, given by node id, and returns the partitions to ask about again.
+            leader_of: node id of the broker to ask; None if it is unknown.
             backoff_ms: the first and the longest wait after a failure.
-            on_due: called when `begin` would ask something again.
-            on_answered: called after each answer, and after each failure.
-            on_metadata_wanted: called where a leader is not known, or did not answer.
-            on_failed: told what `ask` raised.
+            on_due: called when `begin` would send a request again.
+            on_answered: called after each response and each failure.
+            on_metadata_wanted: called if a leader is unknown or did not answer.
+            on_failed: called with the exception that `ask` raised.
         """
         self._name = name
         self._ask = ask
@@ -64,13 +64,15 @@ class LeaderRounds(Generic[T]):
         self._on_failed = on_failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[TopicPartition, tuple[T, int]] = {}
-        """What was asked about, and of which broker, and is not answered."""
+        """Pending questions, with the broker that was asked."""
         self._postponed: dict[TopicPartition, _Postponed] = {}
         self._backoffs: dict[TopicPartition, Backoff] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, wanted: Mapping[TopicPartition, T]) -> None:
-        """Ask what of `wanted` is neither under way nor to wait; all else is forgotten."""
+        """Ask the questions in `wanted` that are neither pending nor waiting for a backoff; drop
+        all others.
+        """
         for gone in self._backoffs.keys() - wanted.keys():
             del self._backoffs[gone]
             self._postponed.pop(gone, None)
@@ -94,7 +96,7 @@ class LeaderRounds(Generic[T]):
             self._on_metadata_wanted()
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel pending requests."""
         if self._timer is not None:
             self._timer.cancel()
         tasks = list(self._tasks)

@@ -1,4 +1,4 @@
-"""Offsets by time, and the ends of logs (ListOffsets)."""
+"""Looks up offsets by timestamp, and the ends of logs (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ _AGAIN: Final = STALE | {
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.REQUEST_TIMED_OUT,
 }
-"""To be asked again, of the leader that newer metadata name."""
+"""Errors after which the leader named by newer metadata is asked."""
 
 
 class Lookup(NamedTuple):
-    """What came of questions."""
+    """The results of a lookup."""
 
     found: dict[TopicPartition, Found]
-    """By partition; None if no record is that late."""
+    """By partition; None if no record is that recent."""
     failed: dict[TopicPartition, ErrorCode]
-    """To be asked again."""
+    """The error codes of partitions that have to be asked about again."""
 
 
 async def list_offsets(
@@ -64,18 +64,18 @@ async def list_offsets(
     *,
     request_timeout_ms: int = 30_000,
 ) -> Mapping[TopicPartition, Found]:
-    """For each partition the first offset that is not older than a time, or an end of its log.
+    """Return for each partition the first offset at or after a timestamp, or an end of its log.
 
-    With READ_COMMITTED the end is the last stable offset. None: no record is that late. A leader
-    that does not answer holds up its own partitions alone.
+    With READ_COMMITTED the end is the last stable offset. None: no record is that recent. A leader
+    that does not answer delays only its own partitions.
 
     Args:
-        timeout_ms: for all of it.
-        request_timeout_ms: for one answer; then another leader is looked for.
+        timeout_ms: time limit of the whole lookup.
+        request_timeout_ms: time limit of one response, after which the leader is looked up again.
 
     Raises:
         UnknownTopicError, OperationTimedOutError: not all were found within `timeout_ms`.
-        AuthorizationError: a topic may not be looked at.
+        AuthorizationError: access to a topic is denied.
         UnexpectedResponseError: a broker answers with another error.
     """
     result = Lookup({}, {})
@@ -98,7 +98,7 @@ async def _look_up(
     request_timeout_ms: int,
     result: Lookup,
 ) -> None:
-    """Ask until all of them are in `result.found`; `result.failed` has the last failures."""
+    """Repeat requests until `result.found` is complete; `result.failed` has the latest failures."""
     backoff = Backoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, random.random)
     left = dict(specs)
     while True:
@@ -124,7 +124,7 @@ async def _look_up(
 
 
 async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
-    """Do them side by side; what the first one to fail raises ends the others."""
+    """Run coroutines concurrently; the first failure cancels the others and is raised."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.gather(*tasks)
@@ -137,7 +137,7 @@ async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
 def _by_leader(
     cluster: Cluster, specs: Mapping[TopicPartition, OffsetSpec]
 ) -> tuple[dict[int, dict[TopicPartition, OffsetSpec]], dict[TopicPartition, ErrorCode]]:
-    """By the leader to be asked; and why there is none to ask about the rest."""
+    """Group by the leader to ask; partitions without one are returned with the reason."""
     by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = defaultdict(dict)
     unled: dict[TopicPartition, ErrorCode] = {}
     for partition, spec in specs.items():
@@ -153,7 +153,7 @@ def _by_leader(
 
 
 async def _refresh(cluster: Cluster, partitions: Collection[TopicPartition]) -> None:
-    # Who cannot be reached now may be so in the next round; the timeout ends it.
+    # Brokers that are unreachable may return for the next round; the timeout limits the attempts.
     with suppress(BrokerUnreachableError, DisconnectedError):
         await cluster.refresh({partition.topic for partition in partitions})
 
@@ -185,7 +185,7 @@ async def ask_leader(
     """Ask one broker once.
 
     Raises:
-        ConsumerError: it answers with an error that asking again does not mend.
+        ConsumerError: the broker answers with an error that a retry cannot resolve.
     """
     address = cluster.broker(node_id)
     if address is None:
@@ -244,7 +244,7 @@ def _read(answer: ListOffsetsResponse, specs: Mapping[TopicPartition, OffsetSpec
                     one.offset, one.timestamp, one.leader_epoch
                 )
             elif code in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}:
-                # Logs from before Kafka 0.10 have no times to look for.
+                # Logs written before Kafka 0.10 have no timestamps to search.
                 result.found[partition] = None
             elif code in _AGAIN:
                 result.failed[partition] = code

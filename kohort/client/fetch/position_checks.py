@@ -1,7 +1,7 @@
-"""Asks new leaders whether they have what a position stands behind (OffsetForLeaderEpoch).
+"""Validates positions with new leaders (OffsetForLeaderEpoch).
 
-The rules are in `kohort.client.core.fetch.truncation`. It goes on in the background for as long as
-it takes; what is not in doubt is read meanwhile.
+The rules are in `kohort.client.core.fetch.truncation`. Validation runs in the background;
+partitions that need none are read meanwhile.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 logger = logging.getLogger(__name__)
 
 VERSION_MIN: Final = 3
-"""Before it only other brokers may ask (KIP-320 wants a right to the whole cluster)."""
+"""Older versions are for brokers only (KIP-320: they require cluster-level permission)."""
 
 _CONSUMER: Final = -1
 _FINAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-"""What neither time nor newer metadata mends."""
+"""Errors that neither time nor newer metadata resolves."""
 
 Doubts = Mapping[TopicPartition, Doubt]
 
 
 class PositionChecks:
-    """The checks of one consumer's positions."""
+    """Validates the positions of one consumer."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PositionChecks:
         on_metadata_wanted: Callable[[], None],
         on_changed: Callable[[], None],
     ) -> None:
-        """`state` is told what fails. `on_changed`: positions were answered for, or that failed."""
+        """`state` receives failures. `on_changed` is called after a response or a failure."""
         self._cluster = cluster
         self._positions = positions
         self._state = state
@@ -62,7 +62,7 @@ class PositionChecks:
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
         self._cut: dict[TopicPartition, tuple[Doubt, EpochEnd]] = {}
-        """What is known to be gone, and waits for the user to seek."""
+        """Known truncations that wait for the user to seek."""
         self._on_metadata_wanted = on_metadata_wanted
         self._rounds: LeaderRounds[Doubt] = LeaderRounds(
             "check positions",
@@ -77,8 +77,9 @@ class PositionChecks:
         self._on_changed = on_changed
 
     def begin(self) -> bool:
-        """Look at all positions, if something has changed, and have questions asked; whether there
-        are new doubts, so that what was fetched may be void. Quick if there is nothing to do.
+        """Check all positions if something has changed, and start the requests that are needed.
+        Returns whether there are new doubts, so that fetched records may be invalid. Cheap when
+        there is nothing to do.
         """
         now = (self._cluster.version, self._positions.version)
         if now == self._looked_at:
@@ -89,11 +90,11 @@ class PositionChecks:
         return has_doubts
 
     async def close(self) -> None:
-        """Give up."""
+        """Cancel pending requests."""
         await self._rounds.close()
 
     def _asked_leader(self, partition: TopicPartition) -> int | None:
-        """The leader that there is a doubt about, which may not be the newest one."""
+        """Return the leader to validate with, which may not be the newest one."""
         doubt = self._rules.doubts().get(partition)
         return None if doubt is None else doubt.leader.node_id
 
@@ -105,7 +106,7 @@ class PositionChecks:
         self._on_changed()
 
     async def _ask(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
-        """Ask this leader once; those that are to be asked about again, or told of again."""
+        """Ask this leader once. Returns the partitions to ask about, or to report, again."""
         cut = {one: self._cut[one][1] for one in doubts if self._is_cut(one, doubts)}
         for partition, end in cut.items():
             self._decide(partition, doubts[partition], end)
@@ -113,7 +114,7 @@ class PositionChecks:
         return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
 
     def _is_cut(self, partition: TopicPartition, doubts: Doubts) -> bool:
-        """Whether an answer that no time changes has been given to this doubt."""
+        """Whether this doubt already has a final answer."""
         known = self._cut.get(partition)
         return known is not None and known[0] == doubts[partition]
 

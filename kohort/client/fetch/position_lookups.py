@@ -1,4 +1,4 @@
-"""Sees that every assigned partition gets a position, in the background."""
+"""Gives every assigned partition a position, in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.client.fetch.fetcher import CommittedLookup, Fetcher
 
 
 class PositionLookups:
-    """The lookups of one consumer: one at a time, and another one when the positions changed."""
+    """The lookups of one consumer: one at a time, repeated when positions have changed."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class PositionLookups:
         retry_backoff_ms: int,
         on_done: Callable[[], None],
     ) -> None:
-        """`committed` is None without a group. `on_done` is called when one has ended."""
+        """`committed` is None without a group. `on_done` is called when a lookup has ended."""
         self._fetcher = fetcher
         self._positions = positions
         self._committed = committed
@@ -32,15 +32,15 @@ class PositionLookups:
         self._on_done = on_done
         self._task: asyncio.Task[None] | None = None
         self._seen_version = -1
-        """The version of the positions that was looked at last; -1: look again."""
+        """The version of the positions at the last lookup; -1: look up again."""
         self.rests_until_s = 0.0
-        """After a failure nothing is looked up until then, on the loop's clock."""
+        """After a failure, no lookup starts before this time on the loop's clock."""
 
     def advance(self, now_s: float) -> None:
-        """Begin to look up what is missing, unless that goes on already.
+        """Start a lookup of missing positions, unless one is in progress.
 
         Raises:
-            whatever `Fetcher.update_positions` raised in the lookup before.
+            Exception: whatever `Fetcher.update_positions` raised in the previous lookup.
         """
         if self._task is not None:
             if not self._task.done():
@@ -59,11 +59,11 @@ class PositionLookups:
         self._task.add_done_callback(lambda _: self._on_done())
 
     async def find(self, partition: TopicPartition, timeout_s: float) -> int:
-        """Wait for a position, without the group's steps: callbacks may ask too.
+        """Wait for a position, without performing rebalance steps, so that callbacks may call this.
 
         Raises:
             IllegalStateError: the partition is not assigned, or not any more.
-            OperationTimedOutError: not within `timeout_s`.
+            OperationTimedOutError: not found within `timeout_s`.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -78,7 +78,7 @@ class PositionLookups:
         return found
 
     async def close(self) -> None:
-        """Give up the lookup that goes on."""
+        """Cancel the lookup in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,7 +1,6 @@
-"""Looks up the offsets of partitions that are to begin at an end of their log, or at a time.
+"""Looks up offsets for partitions that start at an end of their log, or at a timestamp.
 
-It goes on in the background for as long as it takes, so that partitions that have a position can be
-read meanwhile.
+Lookups run in the background, so that partitions that have a position are read meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kohort.client.net.cluster import Cluster
 
 
 class OffsetResets:
-    """Looks up what `Positions.awaiting_reset` names, with each leader for itself."""
+    """Looks up the partitions in `Positions.awaiting_reset`, each leader independently."""
 
     def __init__(
         self,
@@ -31,7 +30,9 @@ class OffsetResets:
         on_found: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_found`: positions may have come. `on_failed`: to be told to the user."""
+        """`on_found` is called when positions may have been set, `on_failed` with an error for the
+        user.
+        """
         self._cluster = cluster
         self._positions = positions
         self._config = config
@@ -48,11 +49,11 @@ class OffsetResets:
         )
 
     def begin(self) -> None:
-        """See that whatever awaits a reset is looked up. To be called when metadata came, too."""
+        """Start all lookups that are needed. To be called after new metadata, too."""
         self._rounds.begin(self._positions.awaiting_reset())
 
     async def close(self) -> None:
-        """Give up."""
+        """Cancel pending lookups."""
         await self._rounds.close()
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
@@ -62,14 +63,14 @@ class OffsetResets:
     async def _look_up(
         self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]
     ) -> Collection[TopicPartition]:
-        """Ask this leader once; those that are to be asked about again."""
+        """Ask this leader once. Returns the partitions to ask about again."""
         config = self._config
         try:
             found, failed = await ask_leader(
                 self._cluster, node_id, specs, config.isolation, config.request_timeout_ms
             )
         except ConsumerError as error:
-            # To be told, and to be tried again, as a fetch that is refused.
+            # Reported to the user and retried, as with a fetch that is refused.
             self._on_failed(error)
             return specs
         for partition, offset in found.items():

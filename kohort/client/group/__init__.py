@@ -1,1 +1,1 @@
-"""Takes part in a group: the tasks and the thread around `kohort.client.core.group`."""
+"""Group membership: the tasks and the thread around `kohort.client.core.group`."""

@@ -1,4 +1,4 @@
-"""Commits positions while the application polls (enable.auto.commit)."""
+"""Commits positions periodically while the application polls (enable.auto.commit)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kohort.client.group.commit_callbacks import Offsets
 from kohort.client.group.offsets import GroupOffsets
 
 SAME_AGAIN_S: Final = 1.0
-"""How often at most what has not changed is committed, however short the interval: a poll that
-waits has nothing new."""
+"""The shortest time between two commits of unchanged positions, however short the interval: a poll
+that is waiting has nothing new to commit."""
 
 logger = logging.getLogger(__name__)
 
 
 class AutoCommit:
-    """Commits what is processed: what was returned before the consumer was asked for more."""
+    """Commits processed offsets: those of records returned before the latest poll."""
 
     def __init__(
         self,
@@ -35,26 +35,28 @@ class AutoCommit:
         self._interval_s = interval_ms / 1000
         self._backoff = backoff
         self.due_s = time.monotonic() + self._interval_s
-        """When the next one is made, on the loop's clock."""
+        """When the next commit is due, on the loop's clock."""
         self._is_under_way = False
         self._sent: Offsets = {}
-        """By the last commit, unless that has failed."""
+        """The offsets of the last commit, unless it failed."""
         self._sent_s = 0.0
         self._rest_until_s = 0.0
-        """Nothing was new; until then only a poll that comes may have something."""
+        """There was nothing new to commit; until then only a new poll can change that."""
 
     @property
     def idle_until_s(self) -> float:
-        """When a poll has something to do for it; while one is under way, its end is told of."""
+        """When auto commit next needs a poll; infinite during a commit, whose completion wakes the
+        poll.
+        """
         return float("inf") if self._is_under_way else max(self.due_s, self._rest_until_s)
 
     def polled(self, now_s: float) -> None:
-        """A poll begins: commit if it is time to."""
+        """Commit if the interval has passed; called at the beginning of each poll."""
         if now_s >= self.due_s and not self._is_under_way:
             self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
-        """Commit now, without waiting for it."""
+        """Start a commit without waiting for it."""
         self.due_s = now_s + self._interval_s
         processed = self._processed()
         is_same = processed == self._sent and now_s < self._sent_s + SAME_AGAIN_S
@@ -74,14 +76,15 @@ class AutoCommit:
                 logger.info("commits succeed again")
             self._backoff.succeed()
         elif isinstance(error, RebalanceInProgressError):
-            # The commit before the rebalance has it, or the next one will.
+            # The commit before the rebalance covers these offsets, or the next commit will.
             logger.debug("a commit came into a rebalance: %s", error)
         else:
-            # Once: while the coordinator is away each attempt fails in the same way.
+            # Logged as a warning only once: while the coordinator is away every attempt fails
+            # alike.
             level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
             logger.log(level, "a commit failed, and will be tried again: %s", error)
             wait_s = self._backoff.fail() / 1000
             again_s = time.monotonic() + wait_s
             is_retried = isinstance(error, ConsumerError) and error.code.retriable
-            # Not before, also with an interval that is shorter.
+            # Retry no earlier than this, even with a shorter interval.
             self.due_s = again_s if is_retried else max(self.due_s, again_s)

@@ -1,7 +1,7 @@
-"""Runs the callbacks of the application, each to its end once, also when its caller has gone.
+"""Runs the rebalance callbacks of the application, each exactly once and to completion.
 
-A poll that is cancelled does not cut a callback in two: it goes on in a task of its own, and the
-next poll, or the end of the consumer, waits for it.
+A cancelled poll does not interrupt a callback: it continues in a task of its own, and the next
+poll, or the closing of the consumer, waits for it.
 """
 
 from __future__ import annotations
@@ -19,51 +19,52 @@ from kohort.client.group.listener import Answer, Partitions
 logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 0.1
-"""What callbacks have at least while a consumer is closed, if there is no time left."""
+"""The least time that callbacks get while a consumer is closed, even if its timeout has passed."""
 
 
 class Callbacks:
-    """Calls the methods of a listener one after the other, for one rebalance at a time."""
+    """Calls the methods of a listener one at a time; keeps track of one rebalance at a time."""
 
     def __init__(self, on_error: Callable[[str, Exception], None]) -> None:
-        """`on_error` is told what a callback raised, under the callback's name."""
+        """`on_error` is called with the name of a callback and the exception that it raised."""
         self._on_error = on_error
         self._over: set[str] = set()
         self._given_up: set[TopicPartition] = set()
         self._running: tuple[str, asyncio.Task[None]] | None = None
         self._cut: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when callbacks have had all the time that the end of the consumer gives them."""
+        """Completes when callbacks have used up the time that closing the consumer gives them."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The task in which one is running, None if there is none."""
+        """The task of the running callback, or None."""
         return None if self._running is None else self._running[1]
 
     @property
     def given_up(self) -> frozenset[TopicPartition]:
-        """The partitions of this rebalance that the listener was told it loses."""
+        """The partitions that the listener was told it loses in this rebalance."""
         return frozenset(self._given_up)
 
     def has_told(self, name: str) -> bool:
-        """Whether it was called in this rebalance."""
+        """Whether the callback of this name was called in this rebalance."""
         return name in self._over or (self._running is not None and self._running[0] == name)
 
     def begin(self) -> None:
-        """Forget what was told: another rebalance."""
+        """Reset for another rebalance."""
         self._over.clear()
         self._given_up.clear()
 
     async def tell(
         self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
     ) -> None:
-        """Call it, unless it was called in this rebalance, and wait until it is over.
+        """Call a callback, unless it was already called in this rebalance, and wait until it
+        returns.
 
-        The listener is told once that it loses a partition, also where membership was lost after
-        a poll was cancelled in the middle of on_revoked: on_lost is for the other ones.
+        The listener is told only once that it loses a partition, even if membership was lost after
+        a poll was cancelled during on_revoked: on_lost then covers only the other partitions.
 
         Raises:
-            CancelledError: the caller was cancelled; the callback goes on.
+            CancelledError: the caller was cancelled; the callback continues.
         """
         await self.wait_over()
         is_loss = name != "on_assigned"
@@ -85,11 +86,11 @@ class Callbacks:
             await self.wait_over()
 
     async def wait_over(self) -> None:
-        """Until none is running, or what `end_by` allows is over."""
+        """Wait until no callback is running, or the time set by `end_by` has passed."""
         while self._running is not None:
             name, task = self._running
             if self._cut.done():
-                # It was told when its time was over already.
+                # The callback was started after its time was already over.
                 await asyncio.wait([task], timeout=GRACE_S)
                 if not task.done():
                     _cut_short(name, task)
@@ -100,12 +101,12 @@ class Callbacks:
                 self._take(name, task)
 
     def end_by(self, deadline_s: float) -> None:
-        """Give up callbacks that last longer, on the clock of `time.monotonic`."""
+        """Cancel callbacks that run beyond `deadline_s`, on the clock of `time.monotonic`."""
         left_s = max(GRACE_S, deadline_s - time.monotonic())
         self._timer = asyncio.get_running_loop().call_later(left_s, self._give_up)
 
     def close(self) -> None:
-        """No more callbacks: forget the deadline."""
+        """Forget the deadline, after the last callback."""
         if self._timer is not None:
             self._timer.cancel()
 

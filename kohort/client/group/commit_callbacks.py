@@ -1,4 +1,6 @@
-"""Tells the application how its commits went: in their order, each callback to its end, once."""
+"""Calls the application's commit callbacks: in the order of the commits, one at a time,
+each once.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,20 @@ logger = logging.getLogger(__name__)
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], Awaitable[None] | None]
-"""Told how a commit went: None for well. A plain function or a coroutine."""
+"""Called with the committed offsets and the error, None on success. A plain function or a coroutine
+function."""
 
 
 class CommitCallbacks:
-    """Callbacks of one consumer whose commits are over."""
+    """The pending commit callbacks of one consumer."""
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
-        """In which one is running. A caller that waits for it may be cancelled; it goes on."""
+        """The task of the running callback. It continues if a caller that waits for it is
+        cancelled."""
         self._due: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
         self._error: Exception | None = None
-        """Raised by a callback, and not by anybody's call yet."""
+        """An exception that a callback raised and that no call has re-raised yet."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -38,17 +42,18 @@ class CommitCallbacks:
         return bool(self._due) or self.task is not None or self._error is not None
 
     def add(self, callback: CommitCallback, offsets: Offsets, error: Exception | None) -> None:
-        """A commit is over."""
+        """Queue the callback of a completed commit."""
         self._due.append((callback, offsets, error))
 
     async def tell(self, *, keeps_error: bool = False) -> None:
-        """Call all that are due.
+        """Call all pending callbacks.
 
         Args:
-            keeps_error: leave what they raise to a later call: this one has a result of its own.
+            keeps_error: leave an exception of theirs to a later call, because this call has a
+                result of its own.
 
         Raises:
-            what the first one of them raised.
+            Exception: the first one that a callback raised.
         """
         while (self._due or self.task is not None) and asyncio.current_task() is not self.task:
             try:
@@ -61,15 +66,15 @@ class CommitCallbacks:
             raise kept
 
     async def close(self, timeout_s: float) -> None:
-        """Calls all that are due, like `tell`, for so long at most; one that still runs then is
-        cancelled.
+        """Call all pending callbacks, like `tell`, for at most `timeout_s`; one that is still
+        running then is cancelled.
         """
         try:
             async with asyncio.timeout(timeout_s):
                 await self.tell()
         except TimeoutError:
             if self.task is None:
-                raise  # A callback's own.
+                raise  # Raised by the callback itself.
             logger.warning(
                 "the callback of a commit has not returned, and the consumer should be closed by"
                 " now: it is cancelled"

@@ -1,7 +1,8 @@
-"""The commits of a consumer with a group: which positions count as processed, and who stores them.
+"""The commits of a consumer with a group: which positions count as processed, and who commits them.
 
-Three commit: the application (`commit`, `commit_async`), auto commit, and the consumer itself at
-its end. While `Consumer.run` handles records it alone knows what is handled, and commits instead.
+Commits are made by the application (`commit`, `commit_async`), by auto commit, and by the consumer
+when it closes. During `Consumer.run` only the run commits, because only it knows which records are
+handled.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Commits:
-    """The commits of one consumer, from its start to its end."""
+    """The commits of one consumer, from start to close."""
 
     def __init__(
         self,
@@ -43,10 +44,10 @@ class Commits:
         fetcher: Fetcher,
         calls: OpenCalls,
     ) -> None:
-        """`calls` are the application's that wait for the cluster."""
+        """`calls` are the application's calls that are waiting for the cluster."""
         self.offsets = offsets
         self.handled: Callable[[], Offsets] | None = None
-        """While records are handled by a run: what it has handled; it commits that by itself."""
+        """During a run: returns the offsets that it has handled; the run commits them by itself."""
         self._config = config
         self._subscription = subscription
         self._positions = positions
@@ -55,9 +56,8 @@ class Commits:
         self.processed: Callable[[], Offsets] = (
             fetcher.processed if config.enable_auto_offset_store else self._stored.committable
         )
-        """What auto commit may commit: of what was returned, not what a caller still has in hand;
-        or what the application has stored.
-        """
+        """The offsets that auto commit may commit: those of returned records, except the ones the
+        caller is still processing, or those that the application has stored."""
         self._auto_commit: AutoCommit | None = None
         if config.enable_auto_commit:
             self._auto_commit = AutoCommit(
@@ -69,16 +69,17 @@ class Commits:
                 ),
             )
 
-    # For the application.
+    # Called by the application.
 
     async def commit(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> None:
-        """`Consumer.commit`."""
+        """Implements `Consumer.commit`."""
         wanted = self._wanted(offsets)
         try:
             with self._calls.call():
                 await self.offsets.commit(wanted, self._config.default_api_timeout_ms / 1000)
         finally:
-            # What another commit's callback raises is not what has come of this one.
+            # An exception from another commit's callback must not look like the result of this
+            # commit.
             await self.offsets.callbacks.tell(keeps_error=True)
 
     def commit_async(
@@ -86,18 +87,18 @@ class Commits:
         offsets: Mapping[TopicPartition, ToCommit] | None,
         callback: CommitCallback | None,
     ) -> None:
-        """`Consumer.commit_async`."""
+        """Implements `Consumer.commit_async`."""
         self.offsets.commit_async(self._wanted(offsets), callback)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> Committed:
-        """`Consumer.committed_offsets`."""
+        """Implements `Consumer.committed_offsets`."""
         with self._calls.call():
             return await self.offsets.fetch(partitions, self._config.default_api_timeout_ms / 1000)
 
     def store(
         self, message: AnyRecord | None, offsets: Mapping[TopicPartition, ToCommit] | None
     ) -> None:
-        """`Consumer.store_offsets`."""
+        """Implements `Consumer.store_offsets`."""
         if self._config.enable_auto_offset_store:
             raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False")
         if (message is None) == (offsets is None):
@@ -108,7 +109,7 @@ class Commits:
         self._stored.store(as_committed(offsets or {}))
 
     def _wanted(self, offsets: Mapping[TopicPartition, ToCommit] | None) -> Offsets:
-        """What is to be committed: these, or by default all that may be."""
+        """Return the offsets to commit: the given ones, or by default all that may be committed."""
         if offsets is None:
             return self._returned() if self.handled is None else self.handled()
         wanted = as_committed(offsets)
@@ -116,22 +117,25 @@ class Commits:
         return wanted
 
     def _returned(self) -> Offsets:
-        """All that was returned, or all that is stored if the application stores."""
+        """Return the offsets after all returned records, or all stored ones if the application
+        stores them.
+        """
         stores_itself = self._config.enable_auto_offset_store
         return self._positions.consumed() if stores_itself else self._stored.committable()
 
     def _check_owned(self, offsets: Offsets) -> None:
-        """See that a member commits what it owns: another one's position would be overwritten.
+        """Check that a member commits only partitions it owns; otherwise it would overwrite another
+        member's position.
 
         Raises:
-            IllegalStateError: one of the partitions is not assigned to this consumer by its group.
+            IllegalStateError: a partition is not assigned to this consumer by its group.
         """
         if not self._subscription.is_by_group or self._config.commit_unassigned:
             return
         try:
             self.offsets.committer.commit_identity()
         except CommitError:
-            return  # The commit will say that, which says more.
+            return  # The commit itself will fail, with a more specific error.
         strange = offsets.keys() - self._subscription.assigned
         if strange:
             names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(strange)[:10])
@@ -140,36 +144,36 @@ class Commits:
                 " another one; set commit_unassigned=True to commit it all the same"
             )
 
-    # By itself.
+    # Automatic commits.
 
     @property
     def _active(self) -> AutoCommit | None:
-        """Auto commit, unless a run commits instead."""
+        """The active auto commit; None while a run commits instead."""
         return self._auto_commit if self.handled is None else None
 
     @property
     def idle_until_s(self) -> float:
-        """When a poll has something to do for auto commit, on the loop's clock."""
+        """When auto commit next needs a poll, on the loop's clock."""
         active = self._active
         return float("inf") if active is None else active.idle_until_s
 
     def polled(self, now_s: float) -> None:
-        """A poll begins: auto commit may be due."""
+        """Give auto commit the opportunity to commit; called at the beginning of each poll."""
         if (active := self._active) is not None:
             active.polled(now_s)
 
     def begin(self) -> None:
-        """With auto commit: commit what is processed now, without waiting for it."""
+        """With auto commit, start committing what is processed, without waiting for it."""
         if (active := self._active) is not None:
             active.begin(time.monotonic())
 
     async def commit_last(self, deadline_s: float, *, commits_all: bool) -> None:
-        """With auto commit: commit before the end, by `deadline_s` of the loop's clock or never.
+        """With auto commit, make the final commit, before `deadline_s` on the loop's clock.
 
-        Nothing is returned any more from here on, unless it is cancelled.
+        No records are returned after this call, unless it is cancelled.
 
         Args:
-            commits_all: all that was returned is processed; else not what was returned last.
+            commits_all: whether the records returned last count as processed.
         """
         if self._active is None:
             return

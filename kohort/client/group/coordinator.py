@@ -1,4 +1,4 @@
-"""The broker that looks after one group: found when it is needed, forgotten when it is gone."""
+"""The group coordinator of a consumer: looked up when needed, dropped when it is gone."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """The coordinator of one consumer's group."""
+    """Finds the coordinator of one group and connects to it."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
         self.address: Address | None = None
         self.on_found: Callable[[Address], None] = lambda _: None
-        """Told where it is, whenever a broker has said so."""
+        """Called with the coordinator's address whenever a broker has reported it."""
         self._cluster = cluster
         self._search: asyncio.Task[ErrorCode] | None = None
 
     async def find(self) -> ErrorCode:
-        """Ask for it, unless it is known. All that ask at the same time share the answer.
+        """Find the coordinator, unless it is known. Concurrent callers share one request.
 
         Returns:
-            NONE if it is known now; else what the broker answered.
+            NONE if it is known now; otherwise the broker's error code.
 
         Raises:
             DisconnectedError, BrokerUnreachableError: no broker answers.
-            AuthenticationError: we are not let in.
+            AuthenticationError: the broker rejects the credentials.
         """
         if self.address is not None:
             return ErrorCode.NONE
@@ -48,7 +48,7 @@ class Coordinator:
         return await asyncio.shield(self._search)
 
     async def connection(self, purpose: str) -> BrokerConnection:
-        """A connection to it.
+        """Connect to the coordinator.
 
         Raises:
             DisconnectedError: it is not known, or cannot be reached.
@@ -59,12 +59,14 @@ class Coordinator:
         return await self._cluster.connection(address, purpose)
 
     def lost(self, address: Address | None = None) -> None:
-        """It is not the one any more, or does not answer; `address`: only if it is that one."""
+        """Drop the coordinator because it has moved or does not answer; with an `address`, only if
+        that is the known one.
+        """
         if address is None or address == self.address:
             self.address = None
 
     def close(self) -> None:
-        """Give up looking."""
+        """Cancel a lookup in progress."""
         if self._search is not None:
             self._search.cancel()
 
@@ -81,6 +83,8 @@ class Coordinator:
 
 
 def _look_at(task: asyncio.Task[ErrorCode]) -> None:
-    """An error that no caller waits for any more is no news."""
+    """Retrieve the exception, so that asyncio does not report one that no caller waits for any
+    more.
+    """
     if not task.cancelled():
         task.exception()

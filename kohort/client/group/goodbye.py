@@ -1,4 +1,4 @@
-"""Tells a group that a member leaves."""
+"""Tells the group coordinator that a member leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Goodbye:
-    """The LeaveGroup of one member; it goes on by itself, whoever waits for it."""
+    """Sends the LeaveGroup of one member; continues even if its caller is cancelled."""
 
     def __init__(self, coordinator: Coordinator, group_instance_id: str | None) -> None:
         self._coordinator = coordinator
@@ -25,7 +25,9 @@ class Goodbye:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, leave: SendLeave, deadline_s: float) -> asyncio.Task[None] | None:
-        """Send it, until `deadline_s` on the clock of `time.monotonic`; None if that is over."""
+        """Start sending it, until `deadline_s` on the clock of `time.monotonic`; None if that has
+        passed.
+        """
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return None
@@ -35,12 +37,12 @@ class Goodbye:
         return self._task
 
     def give_up(self) -> None:
-        """Wait no longer for the answer."""
+        """Stop waiting for the response."""
         if self._task is not None:
             self._task.cancel()
 
     async def close(self, timeout_s: float) -> None:
-        """Wait for the answer so long at most."""
+        """Wait for the response for at most `timeout_s`."""
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=timeout_s)
         self.give_up()

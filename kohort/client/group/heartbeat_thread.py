@@ -1,11 +1,11 @@
-"""The heartbeat thread: shows the coordinator that the consumer lives, whatever its loop does.
+"""The heartbeat thread: keeps the membership alive even while the consumer's event loop is blocked.
 
-A consumer whose event loop is held up by its own application keeps its membership, because nothing
-here waits for the loop: the thread has its own connection, looks for the coordinator by itself, and
-what it learns waits until the loop has time. Only max.poll.interval.ms limits how long that may be.
+Nothing here waits for the loop: the thread has its own connection, finds the coordinator by itself,
+and its findings wait until the loop has time. So an application that blocks its event loop keeps
+its membership, limited only by max.poll.interval.ms.
 
-All that both sides share is one set of `HeartbeatRules`, behind one lock that is not held while
-waiting for a network.
+Both sides share only a `HeartbeatRules`, behind one lock that is never held while waiting for the
+network.
 """
 
 from __future__ import annotations
@@ -51,19 +51,26 @@ logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S: Final = 5.0
 
+THREAD_LAST_STEPS_S: Final = 1.0
+"""Allowed time between the thread's report that it has ended and its actual exit: usually
+microseconds, longer on a busy machine."""
+
 
 class HeartbeatThreadConfig(NamedTuple):
-    """The member that the thread sends heartbeats for, and how it sends them."""
+    """The member that the thread sends heartbeats for, and how."""
 
     group_id: str
     group_instance_id: str | None
     request_timeout_ms: int
-    """For one answer. Within a session, so that there is time for another attempt."""
+    """Time limit of one response; shorter than a session, so that there is time for another
+    attempt."""
     connection: ConnectionConfig
 
 
 class HeartbeatThread:
-    """The thread of one consumer. Its methods are for the consumer's side; none of them waits."""
+    """The heartbeat thread of one consumer. The methods are called by the consumer; none of them
+    blocks.
+    """
 
     def __init__(
         self,
@@ -73,7 +80,7 @@ class HeartbeatThread:
         loop: asyncio.AbstractEventLoop,
         on_findings: Callable[[], None],
     ) -> None:
-        """`on_findings` is called on the loop when there is something to take."""
+        """`on_findings` is called on the loop when there are findings to take."""
         self._config = config
         self._rules = rules
         self._loop = loop
@@ -82,9 +89,9 @@ class HeartbeatThread:
         self._coordinator: Address | None = None
         self._brokers: Sequence[Address] = ()
         self._connection: BlockingConnection | None = None
-        """Open, or being opened."""
+        """The connection that is open or being opened."""
         self._suspects: dict[Address, None] = {}
-        """Brokers that did not answer when they were last asked; the latest is the last."""
+        """Brokers that did not answer last time; the latest comes last."""
         self._is_stopping = False
         self._ended = asyncio.Event()
         self._thread = threading.Thread(
@@ -92,11 +99,11 @@ class HeartbeatThread:
         )
 
     def start(self) -> None:
-        """Begin; it sleeps until there is a member to send heartbeats for."""
+        """Start the thread; it sleeps until there is a member to send heartbeats for."""
         self._thread.start()
 
     def begin(self, identity: Identity, coordinator: Address, brokers: Sequence[Address]) -> None:
-        """A JoinGroup was answered. `brokers` can be asked if the coordinator gets lost."""
+        """Send heartbeats for this member. `brokers` are asked if the coordinator is lost."""
         with self._changed:
             self._rules.begin(identity, monotonic_ms())
             self._coordinator = coordinator
@@ -104,7 +111,9 @@ class HeartbeatThread:
             self._changed.notify()
 
     def coordinator_found(self, address: Address) -> None:
-        """The loop has found the coordinator; the thread does not have to look for it then."""
+        """Report the coordinator that the loop has found, so that the thread does not have to
+        search.
+        """
         with self._changed:
             self._coordinator = address
             self._suspects.pop(address, None)
@@ -113,47 +122,47 @@ class HeartbeatThread:
             self._changed.notify()
 
     def know_brokers(self, brokers: Sequence[Address]) -> None:
-        """These can be asked if the coordinator gets lost; the loop has newer metadata."""
+        """Update the brokers that can be asked if the coordinator is lost."""
         with self._changed:
             self._brokers = tuple(brokers)
             for gone in self._suspects.keys() - set(brokers):
                 del self._suspects[gone]
 
     def end(self) -> None:
-        """No member any more, or one whose JoinGroup is on its way."""
+        """Stop heartbeats: there is no member any more, or its JoinGroup is pending."""
         with self._changed:
             self._rules.end()
             self._changed.notify()
 
     def polled(self) -> None:
-        """The application has polled."""
+        """Record that the application has polled."""
         with self._changed:
             self._rules.polled(monotonic_ms())
 
     def take_findings(self) -> list[Finding]:
-        """What the thread has learnt since the last call."""
+        """Return what the thread has found out since the last call."""
         with self._changed:
             return self._rules.take_findings()
 
     @property
     def last_success_ms(self) -> int | None:
-        """When a heartbeat was last answered well (time.monotonic, in milliseconds)."""
+        """When a heartbeat last succeeded (time.monotonic, in milliseconds)."""
         with self._changed:
             return self._rules.last_success_ms
 
     @property
     def trouble(self) -> ErrorCode:
-        """What came instead of the last answer; NONE if it was good."""
+        """The error of the last heartbeat; NONE if it succeeded."""
         with self._changed:
             return self._rules.trouble
 
     def figures(self, now_ms: int) -> Figures:
-        """What there is to be said of its heartbeats (time.monotonic, in milliseconds)."""
+        """The heartbeat statistics at `now_ms` (time.monotonic, in milliseconds)."""
         with self._changed:
             return self._rules.statistics.figures(now_ms)
 
     def stop(self) -> None:
-        """Ask the thread to end; a request under way is given up."""
+        """Ask the thread to end; a request in progress is aborted."""
         with self._changed:
             self._is_stopping = True
             self._rules.end()
@@ -163,16 +172,20 @@ class HeartbeatThread:
             connection.close()
 
     async def wait_stopped(self, timeout_s: float) -> bool:
-        """Whether it has ended within that time."""
+        """Wait for the thread to end. Returns whether it did within `timeout_s`."""
         if self._thread.ident is None:
             return True
-        # Told by the thread itself: the loop's executor may be full of the application's work.
+        # The thread reports its end directly: the loop's executor may be full of the application's
+        # work.
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._ended.wait()
+        if self._ended.is_set():
+            # The thread has nothing left to do, but exits only when it is scheduled again.
+            self._thread.join(THREAD_LAST_STEPS_S)
         return self._ended.is_set()
 
-    # In the thread.
+    # Runs in the thread.
 
     def _run(self) -> None:
         while True:
@@ -190,13 +203,14 @@ class HeartbeatThread:
                     continue
             self._act(action)
         self._disconnect()
-        # The loop may have ended before; then nothing waits.
+        # If the loop is already closed, nothing is waiting.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _is_forgotten(self) -> bool:
-        """Whether this consumer cannot be polled or closed any more. To go on would keep partitions
-        from others for as long as the process lives, or max.poll.interval.ms lasts.
+        """Whether the consumer can no longer be polled or closed because its loop has ended.
+        Heartbeats would keep the partitions from other members until max.poll.interval.ms has
+        passed.
         """
         if self._loop.is_closed() and self._rules.has_member:
             logger.warning(
@@ -229,8 +243,8 @@ class HeartbeatThread:
                 case Wait():
                     pass
         except AuthenticationError as error:
-            # It let us in before, so users or certificates have changed. To go on trying
-            # would lock the user out in places that count failures.
+            # Authentication succeeded before, so users or certificates have changed. Retrying could
+            # lock out the user where failed logins are counted.
             logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
             self._disconnect()
             with self._changed:
@@ -244,8 +258,7 @@ class HeartbeatThread:
                 else:
                     self._rules.failed(monotonic_ms())
         except Exception:
-            # Nothing that was to be expected; a thread that ends would take the membership with it,
-            # and it would go unnoticed.
+            # Unexpected. If the thread died here, the membership would be lost without notice.
             logger.exception("heartbeat of group %s", self._config.group_id)
             self._disconnect()
             with self._changed:
@@ -279,10 +292,10 @@ class HeartbeatThread:
         self._call_coordinator(LeaveGroupRequest, request, LEAVE_TIMEOUT_S)
 
     def _find_coordinator(self) -> ErrorCode:
-        """Ask the brokers one after the other; the first one that answers decides.
+        """Ask the brokers in turn; the first response decides.
 
-        Those that did not answer when they were last asked come last: a machine that is gone
-        without a word costs the time of a whole attempt.
+        Brokers that did not answer last time are asked last: a machine that has silently
+        disappeared costs the timeout of a whole attempt.
         """
         self._disconnect()
         with self._changed:
@@ -339,7 +352,7 @@ class HeartbeatThread:
             raise
 
     def _connect(self, address: Address) -> BlockingConnection:
-        """Where `stop` finds it, from the first moment on."""
+        """Connect, storing the connection from the first moment so that `stop` can abort it."""
         connection = BlockingConnection(address, self._config.connection)
         with self._changed:
             if self._is_stopping:
@@ -362,5 +375,5 @@ class HeartbeatThread:
 heartbeats_are_sent_by: Final[ContextVar[Any]] = ContextVar(
     "heartbeats_are_sent_by", default=HeartbeatThread
 )
-"""What consumers made in this context send their heartbeats by, in the place of a thread: for tests
-on virtual time, of which a thread knows nothing."""
+"""Replaces the thread for consumers created in this context: for tests on virtual time, which a
+real thread would not follow."""

@@ -1,4 +1,4 @@
-"""What a consumer tells its application about its partitions."""
+"""The rebalance listener: tells the application which partitions it gains and loses."""
 
 from __future__ import annotations
 
@@ -10,45 +10,47 @@ from kohort.client.core.partitions import TopicPartition
 
 Partitions: TypeAlias = AbstractSet[TopicPartition]
 Answer: TypeAlias = Awaitable[None] | None
-"""Methods may be plain functions or coroutines."""
+"""Methods may be plain functions or coroutine functions."""
 
 
 class RebalanceListener:
-    """Derive from it and write what you need; each method may be `def` or `async def`.
+    """Base class of listeners: override what you need; each method may be `def` or `async def`.
 
-    All of them are called within `poll` (or iteration, `getone`, `close`, `unsubscribe`), and may
-    use the consumer: commit, seek, pause; not poll. They count as time between polls, so
-    max_poll_interval_ms bounds them. Coroutines run in a task of their own: a poll that is
-    cancelled leaves them running, and the next one waits for them. Only `stop` may end one.
+    All methods are called within `poll` (or iteration, `getone`, `close`, `unsubscribe`). They may
+    use the consumer: commit, seek, pause; but not poll. Their run time counts as time between
+    polls, so max_poll_interval_ms bounds it. Coroutines run in a task of their own: cancelling a
+    poll leaves them running, and the next poll waits for them. Only `stop` may cancel one.
 
-    One that raises does not stop the rebalance: the first exception is raised by that poll once the
-    rebalance is through, or its time is up.
+    An exception does not stop the rebalance: that poll raises the first exception once the
+    rebalance is complete, or the poll has timed out.
     """
 
     def on_revoked(self, partitions: Partitions) -> Answer:
-        """These will be read by others. They are still owned: what was processed can be committed.
+        """Called before partitions go to other members. They are still owned: commit what was
+        processed.
 
-        In an eager group these are all partitions, at the beginning of each rebalance, and may be
-        none; in a cooperative one those that move, if there are any.
+        In an eager group these are all partitions, at the beginning of each rebalance, possibly
+        none; in a cooperative group only those that move, if there are any.
         """
 
     def on_assigned(self, partitions: Partitions) -> Answer:
-        """These are new, and will be read from now on. Called after each rebalance, if need be with
-        no partitions.
+        """Called with the newly assigned partitions before they are read; after each rebalance,
+        even if there are none.
         """
 
     def on_lost(self, partitions: Partitions) -> Answer:
-        """These may be read by others already: membership was lost. Nothing can be committed.
+        """Called when membership was lost: other members may already read the partitions, and
+        nothing can be committed.
 
-        By default as `on_revoked`.
+        Calls `on_revoked` by default.
         """
         return self.on_revoked(partitions)
 
 
 class AiokafkaListener(RebalanceListener):
-    """Calls a listener that was written for aiokafka."""
+    """Adapts a listener that was written for aiokafka."""
 
-    def __init__(self, listener: Any) -> None:  # noqa: ANN401 - has what aiokafka's base class has.
+    def __init__(self, listener: Any) -> None:  # noqa: ANN401 - duck-typed as aiokafka's base class.
         self._listener = listener
 
     def on_revoked(self, partitions: Partitions) -> Answer:
@@ -89,10 +91,10 @@ NO_LISTENER: Final = RebalanceListener()
 
 
 def listener_from(given: object) -> RebalanceListener:
-    """Ours, or one that has the methods of aiokafka's.
+    """Return a `RebalanceListener`, wrapping one that has aiokafka's methods.
 
     Raises:
-        TypeError: neither.
+        TypeError: it is neither kind of listener.
     """
     if given is None:
         return NO_LISTENER
@@ -109,7 +111,7 @@ def listener_from(given: object) -> RebalanceListener:
 
 
 def _check_names(listener: RebalanceListener) -> None:
-    """Java's and aiokafka's names beside ours would never be called, and it would go unnoticed."""
+    """Refuse Java's and aiokafka's method names, which would silently never be called."""
     kind = type(listener)
     for name in ("on_revoked", "on_assigned", "on_lost"):
         theirs = name.replace("on_", "on_partitions_")

@@ -1,11 +1,11 @@
-"""A consumer's place in its group: does what the core's `Membership` asks for, step by step.
+"""A consumer's group membership: carries out the steps that the core's `Membership` asks for.
 
-What waits for the network (finding the coordinator, joining, leading, syncing) runs in a task of
-its own, a *round*, which one poll begins and which goes on between polls: a poll that is cancelled
-or returns records meanwhile loses nothing, and the other members are not kept waiting. What the
-application takes part in (callbacks, commits before a rebalance) runs within polls only.
+Steps that wait for the network (finding the coordinator, joining, leading, syncing) run in a task
+of their own, a *round*, which a poll starts and which continues between polls: a poll that is
+cancelled or returns records meanwhile loses nothing, and the other members are not kept waiting.
+Steps that involve the application (callbacks, commits before a rebalance) run within polls only.
 
-The heartbeat thread is begun at each answer to a JoinGroup and ended when there is no member.
+The heartbeat thread starts heartbeating at each JoinGroup response and stops when membership ends.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ from kohort.protocol.messages.join_group import JoinGroupRequest
 logger = logging.getLogger(__name__)
 
 JOIN_GRACE_MS: Final = 5_000
-"""What Java adds to the rebalance's time for the answer to a JoinGroup."""
+"""Added to the rebalance timeout when waiting for a JoinGroup response, as in the Java consumer."""
 
 INSTANCE_ID_SINCE: Final = 5
-"""The version of JoinGroup that knows static members."""
+"""The JoinGroup version that introduced static membership."""
 
 MEMBER_ID_TIMEOUT_S: Final = 1.0
-"""How long a consumer that leaves waits for being told its member id."""
+"""How long a consumer that leaves waits to be told its member id."""
 
 THREAD_END_S: Final = 1.0
 
 LARGE_GROUP: Final = 100
-"""Members from which on an assignor runs in a thread, so that it does not hold up the loop."""
+"""Group size from which the assignor runs in a thread, so that it does not block the event loop."""
 
 
 class MembershipShell:
-    """The shell around the `Membership` of one consumer, for as long as it lives."""
+    """Runs the `Membership` of one consumer, for the consumer's lifetime."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class MembershipShell:
         self._on_progress = on_progress
         self._round: asyncio.Task[None] | None = None
         self._beating = NOBODY
-        """The identity that the heartbeat thread works for."""
+        """The identity that the heartbeat thread uses."""
         self._error: BaseException | None = None
-        """What ended a round, for the next poll."""
+        """The error that ended a round, to be raised by the next poll."""
         self._parked_on: BrokerConnection | None = None
-        """Where the answer to a join or sync is waited for."""
+        """The connection on which a join or sync response is pending."""
         self._is_started = False
         self._is_leaving = False
         self.goodbye = Goodbye(coordinator, config.group_instance_id)
@@ -118,8 +118,9 @@ class MembershipShell:
             on_changed=self._changed,
         )
         self.idle_until_ms: int | None = None
-        """When `advance` may have something to do without anything happening before."""
-        # Half a session for one answer leaves time for another attempt.
+        """When `advance` may have something to do if no event occurs before; on the monotonic
+        clock."""
+        # Limiting a response to half the session timeout leaves time for another attempt.
         answer_ms = max(1, min(config.request_timeout_ms, config.session_timeout_ms // 2))
         self.heartbeats: HeartbeatThread = heartbeats_are_sent_by.get()(
             HeartbeatThreadConfig(
@@ -133,24 +134,25 @@ class MembershipShell:
             on_findings=self._learn,
         )
 
-        # The thread may know only brokers that are gone by now.
+        # The brokers that the thread knows may all be gone by now.
         coordinator.on_found = self.heartbeats.coordinator_found
 
-    # What polls do.
+    # Called by polls.
 
     def polled(self) -> None:
-        """The application has polled, or waits in a poll."""
+        """Record that the application polls, or is waiting in a poll."""
         self.heartbeats.polled()
 
     async def advance(self, deadline_s: float) -> None:
-        """Do what is to be done now, and begin what takes longer.
+        """Do what can be done now, and start what takes longer.
 
-        Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (of
+        Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (on
         the loop's clock) at most.
 
         Raises:
-            ConsumerError: the group cannot go on with this member.
-            whatever a callback raised, once the rebalance is through or `deadline_s` is over.
+            ConsumerError: the group rejected this member.
+            Exception: whatever a callback raised, once the rebalance is complete or `deadline_s`
+                has passed.
         """
         self.idle_until_ms = None
         self._learn()
@@ -200,7 +202,7 @@ class MembershipShell:
 
     @property
     def is_joining(self) -> bool:
-        """Whether a join or a sync may be parked at the coordinator."""
+        """Whether a join or sync may be pending at the coordinator."""
         return self._round is not None
 
     # Rounds.
@@ -243,7 +245,8 @@ class MembershipShell:
                     case _:
                         return
             except (DisconnectedError, BrokerUnreachableError) as error:
-                # Of a refresh. The others tell the membership.
+                # Raised by a metadata refresh. The other requests report their errors to the
+                # membership.
                 logger.debug("group %s: %s", self.coordinator.group_id, error)
                 await asyncio.sleep(backoff.fail() / 1000)
             self._align_heartbeats()
@@ -260,7 +263,7 @@ class MembershipShell:
         return step
 
     def _note_state(self) -> None:
-        """At every change: two rebalances with a moment between them do not count as one."""
+        """Called at every state change, so that two rebalances in quick succession count as two."""
         if self._subscription.is_by_group:
             is_settled = self.membership.state is MemberState.STABLE
             self.statistics.saw(monotonic_ms(), is_settled=is_settled)
@@ -331,7 +334,7 @@ class MembershipShell:
             self.coordinator.lost()
 
     async def _assign(self, step: Assign) -> None:
-        # Whatever others subscribe to is of interest from now on.
+        # From now on metadata must cover everything that the group's members subscribe to.
         self._leading = step.topics
         try:
             await self._metadata.refresh()
@@ -341,7 +344,7 @@ class MembershipShell:
         assignment: Assignment = {}
         if step.assignor is not None:
             assignment = await self._run_assignor(step.assignor, step, counts)
-        # A topic that does not exist yet is watched as well.
+        # Topics that do not exist yet are watched as well.
         self.membership.assigned(assignment, {one: counts.get(one, 0) for one in step.topics})
 
     _leading: frozenset[str] = frozenset()
@@ -354,21 +357,21 @@ class MembershipShell:
             return assignor.assign(counts, step.members)
         return await asyncio.to_thread(assignor.assign, counts, step.members)
 
-    # What happens meanwhile.
+    # Events.
 
     @property
     def watched_topics(self) -> frozenset[str]:
-        """Topics that this member has to know about because it leads the group."""
+        """Topics whose metadata this member needs because it leads the group."""
         return self._leading.union(self.membership.watched_topics)
 
     def metadata_updated(self) -> None:
-        """There was an answer about topics and brokers."""
+        """Apply a new metadata response."""
         self.heartbeats.know_brokers(self._metadata.cluster.addresses)
         watched = self.membership.watched_topics
         self.membership.metadata_updated(self._metadata.cluster.partition_counts(watched))
 
     def coordinator_lost(self) -> None:
-        """A request to the coordinator came back without it."""
+        """Record that a request to the coordinator lost its connection."""
         self.coordinator.lost()
         self.membership.findings([Finding(FindingKind.COORDINATOR_LOST, self.membership.identity)])
 
@@ -388,13 +391,13 @@ class MembershipShell:
         self._on_progress()
 
     def _align_heartbeats(self) -> None:
-        """Have heartbeats sent for the current identity."""
+        """Make the heartbeat thread use the current identity."""
         membership = self.membership
         address = self.coordinator.address
         is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
         wanted = membership.identity if is_member and address is not None else NOBODY
         if is_member and address is None:
-            return  # The thread looks for the coordinator by itself.
+            return  # The thread finds the coordinator by itself.
         if wanted == self._beating:
             return
         self._beating = wanted
@@ -403,14 +406,14 @@ class MembershipShell:
         else:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)
 
-    # The end.
+    # Leaving.
 
     async def give_up(self, reason: str, deadline_s: float, *, leaves: bool | None) -> None:
-        """Be no member any more: the listener is told, and then the group.
+        """End the membership: first the listener is notified, then the group.
 
         Args:
-            leaves: whether to tell the group (KIP-1092); None: dynamic members do.
-            deadline_s: when telling it is given up, on the clock of `time.monotonic`.
+            leaves: whether to tell the group (KIP-1092); None: only dynamic members do.
+            deadline_s: when to stop trying to tell the group, on the clock of `time.monotonic`.
         """
         membership = self.membership
         is_lost = membership.state is not MemberState.STABLE or not membership.identity.is_valid
@@ -419,7 +422,7 @@ class MembershipShell:
                 await self._rebalance.give_up(is_lost=is_lost)
             await self._wait_member_id(deadline_s)
         finally:
-            # A caller that gives up waiting does not keep the group from being told.
+            # The group is told even if the caller is cancelled.
             told = self._leave(reason, leaves=leaves, deadline_s=deadline_s)
         if told is not None:
             await asyncio.shield(told)
@@ -427,7 +430,7 @@ class MembershipShell:
     def _leave(
         self, reason: str, *, leaves: bool | None, deadline_s: float
     ) -> asyncio.Task[None] | None:
-        """What tells the group; None if it is not told."""
+        """Start the task that tells the group; None if the group is not told."""
         self._end_round()
         leave = self.membership.leave(reason, leaves=leaves)
         self.statistics.left(monotonic_ms())
@@ -435,8 +438,8 @@ class MembershipShell:
         return None if leave is None else self.goodbye.begin(leave, deadline_s)
 
     async def _wait_member_id(self, deadline_s: float) -> None:
-        """Before `_leave`: the first JoinGroup of all is answered at once, with an id. If nobody
-        came back with it the group would wait for that member until its session is over.
+        """Before `_leave`, wait for the member id. The first JoinGroup is answered at once, with an
+        id; if the consumer never used it, the group would wait until that member's session expires.
         """
         task = self._round
         if task is None or self._parked_on is None or self.membership.identity.member_id:
@@ -449,11 +452,11 @@ class MembershipShell:
             self._is_leaving = False
 
     async def close(self, timeout_s: float) -> None:
-        """End the rounds and the heartbeat thread, and see that the group is told of a leave."""
+        """End the rounds and the heartbeat thread, and wait until a LeaveGroup has been sent."""
         self._end_round()
         self.heartbeats.stop()
         await self.goodbye.close(timeout_s)
-        # It has been told, and what it waits for was ended; this is a matter of moments.
+        # The thread has been told to stop and its request was aborted, so this takes only moments.
         if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
             logger.warning("the heartbeat thread does not end")
 
@@ -464,7 +467,7 @@ class MembershipShell:
         self._round.cancel()
         self._round = None
         if self._parked_on is not None:
-            # Whatever is sent there would wait behind the join that is not wanted any more.
+            # Any other request on this connection would be answered only after the abandoned join.
             self._parked_on.close()
             self._parked_on = None
 

@@ -23,8 +23,8 @@ class MemberCommits:
         learn: Callable[[], None],
         on_changed: Callable[[], None],
     ) -> None:
-        """`learn` takes over what the heartbeat thread knows; `on_changed` is called when there is
-        something for the next poll to do.
+        """`learn` takes over the heartbeat thread's findings; `on_changed` is called when the next
+        poll has something to do.
         """
         self._membership = membership
         self._is_joining = is_joining
@@ -33,15 +33,15 @@ class MemberCommits:
 
     @property
     def is_joining(self) -> bool:
-        """Whether the group's own connection may be held up by a join."""
+        """Whether a join may be blocking the group's own connection."""
         return self._is_joining()
 
     def commit_identity(self) -> Identity:
-        """The identity that commits now.
+        """Return the identity to commit with.
 
         Raises:
             RebalanceInProgressError: no commit is possible before the rebalance is over.
-            CommitFailedError: this consumer is no member.
+            CommitFailedError: this consumer is not a member.
         """
         self._learn()
         membership = self._membership
@@ -50,16 +50,16 @@ class MemberCommits:
             return identity
         is_cooperative = membership.mode is RebalanceProtocol.COOPERATIVE
         if identity.is_valid and is_cooperative and state is not MemberState.UNJOINED:
-            # Whether it is too late for what is kept, the coordinator knows.
+            # The coordinator decides whether it is too late for the partitions that were kept.
             return identity
         raise self._not_now()
 
     def check_still(self, asked: Identity) -> None:
-        """See that a commit which was asked for as `asked` is not sent as another member.
+        """Check that a commit requested as `asked` would not be sent under another identity.
 
         Raises:
-            RebalanceInProgressError: the group went on, and this member with it.
-            CommitFailedError: the group went on without it.
+            RebalanceInProgressError: the group rebalanced, and this member took part.
+            CommitFailedError: the group rebalanced without this member.
         """
         self._learn()
         if asked == self._membership.identity:
@@ -92,8 +92,8 @@ class MemberCommits:
         )
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """A commit was answered that `sent` is not what the group knows; what to raise, None for
-        what `error_for` makes of it.
+        """Return the error for a commit whose identity `sent` the coordinator does not recognise;
+        None to use `error_for`.
         """
         membership = self._membership
         is_same = sent == membership.identity
@@ -106,9 +106,9 @@ class MemberCommits:
             self._on_changed()
             return in_progress
         if state is MemberState.PREPARING_REBALANCE:
-            return in_progress  # The answer to its JoinGroup decides.
+            return in_progress  # The pending JoinGroup response decides.
         if not is_same and membership.identity.is_valid:
-            # The group went on, and this member with it, while the commit was on its way.
+            # The group rebalanced, with this member, while the commit was in flight.
             return in_progress
         if code is ErrorCode.FENCED_INSTANCE_ID and is_same:
             membership.findings([Finding(FindingKind.FENCED, sent, code)])

@@ -1,7 +1,7 @@
-"""Committed positions: stored with the group's coordinator, and fetched from there.
+"""Committed positions: stored at and fetched from the group's coordinator.
 
-Commits go out one at a time, in the order in which they were asked for, so that an older one never
-overwrites a newer one.
+Commits are sent one at a time, in the order of the calls, so that an older one never overwrites a
+newer one.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _NO_ORDER: Final = nullcontext()
 Committed: TypeAlias = dict[TopicPartition, OffsetAndMetadata | None]
 
 ASYNC_COMMITS_MAX: Final = 1_000
-"""That wait to be sent, or to be told of. Who gets there commits faster than the coordinator
-answers, or never polls."""
+"""Limit on commits that wait to be sent, or whose callbacks wait to be called. It is reached only
+if the application commits faster than the coordinator answers, or never polls."""
 
 _COORDINATOR_GONE: Final = frozenset(
     {
@@ -84,24 +84,30 @@ _LOST_MEMBERSHIP: Final = frozenset(
 
 
 class Committer(Protocol):
-    """On whose behalf commits are made."""
+    """The identity under which commits are made."""
 
     def commit_identity(self) -> Identity:
-        """The identity that commits. Raises a CommitError if that cannot be done now."""
+        """Return the identity to commit with. Raises a CommitError if committing is not possible
+        now.
+        """
 
     def check_still(self, asked: Identity) -> None:
-        """Raise a CommitError if `asked`, which a commit was made for, is not who commits now."""
+        """Raise a CommitError if the identity has changed since `asked` was captured for a
+        commit.
+        """
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:
-        """The coordinator does not take `sent` for a member of this generation; what to raise."""
+        """Handle a coordinator that rejects `sent` as a member of this generation; return the error
+        to raise.
+        """
 
     @property
     def is_joining(self) -> bool:
-        """Whether the group's own connection may be held up by a join."""
+        """Whether a join may be blocking the group's own connection."""
 
 
 class Outsider:
-    """Commits without being a member: with partitions of one's own choice."""
+    """Commits without being a member: for manually assigned partitions."""
 
     is_joining = False
 
@@ -109,7 +115,7 @@ class Outsider:
         return NOBODY
 
     def check_still(self, asked: Identity) -> None:
-        """Pass: what is outside a group has one identity for ever."""
+        """Pass: a consumer outside of a group never changes its identity."""
 
     def commit_refused(self, sent: Identity, code: ErrorCode) -> CommitError | None:  # noqa: ARG002
         return CommitFailedError(
@@ -120,10 +126,10 @@ class Outsider:
 
 
 class _Author(NamedTuple):
-    """The author of a commit: its member and generation; every attempt goes out under that.
+    """The member and generation that made a commit; every attempt is sent under them.
 
-    The offsets are those of that moment. Under a later identity the coordinator would take them,
-    although the partitions may have been another member's meanwhile, whose commit they would undo.
+    The offsets belong to that moment. Under a later identity the coordinator would accept them,
+    although another member may have owned the partitions meanwhile, and its commit would be undone.
     """
 
     committer: Committer
@@ -131,7 +137,7 @@ class _Author(NamedTuple):
 
 
 class GroupOffsets:
-    """Commits and looks up the positions of one consumer's group."""
+    """Commits and fetches the positions of one consumer's group."""
 
     def __init__(
         self,
@@ -142,41 +148,42 @@ class GroupOffsets:
         backoff_ms: tuple[int, int],
         on_progress: Callable[[], None],
     ) -> None:
-        """`on_progress` is called when a callback of `commit_async` is there to be told."""
+        """`on_progress` is called when a callback of `commit_async` is ready to be called."""
         self.committer: Committer = Outsider()
         self.on_coordinator_lost: Callable[[], None] = coordinator.lost
         self.on_stale_metadata: Callable[[], None] = lambda: None
         self.on_committed: Callable[[float], None] = lambda _: None
-        """Told how many seconds a commit took that was stored."""
+        """Called with the seconds that a successful commit took."""
         self.on_commit_failed: Callable[[ConsumerError], None] = lambda _: None
-        """Told of each attempt that was not."""
+        """Called for each failed attempt."""
         self._cluster = cluster
         self._coordinator = coordinator
         self._instance_id = group_instance_id
         self._backoff_ms = backoff_ms
         self._on_progress = on_progress
         self._last_place: asyncio.Future[None] | None = None
-        """Done when the commit that was asked for last is over."""
+        """Completes when the most recently requested commit is over."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.callbacks = CommitCallbacks()
-        """Callbacks of commits that are over."""
+        """Callbacks of completed commits."""
 
     # Commits.
 
     async def commit(
         self, offsets: Offsets, timeout_s: float, *, is_automatic: bool = False
     ) -> None:
-        """Store them, after all commits that were asked for before; tries again if that may help.
+        """Store positions, after all commits requested before; retries where that may help.
 
-        Every attempt goes out under the identity that the consumer has now.
+        Every attempt is sent under the identity that the consumer has now.
 
-        `is_automatic`: topics that are gone by now are not waited for.
+        Args:
+            is_automatic: do not wait for topics that have been deleted.
 
         Raises:
-            CommitFailedError, RebalanceInProgressError: see there. Also if the consumer becomes
-                another member, or one of a later generation, before an attempt succeeds.
+            CommitFailedError, RebalanceInProgressError: see there. Also if the consumer's member id
+                or generation changes before an attempt succeeds.
             OperationTimedOutError: no success in time.
-            AuthorizationError, CommitError: it is refused.
+            AuthorizationError, CommitError: the coordinator refuses the commit.
         """
         if offsets:
             doing = f"commit in group {self._coordinator.group_id}"
@@ -195,12 +202,13 @@ class GroupOffsets:
         *,
         on_done: Callable[[BaseException | None], None] | None = None,
     ) -> None:
-        """Have them stored, one attempt only: a later one could overtake another commit.
+        """Store positions with a single attempt: a retry could overtake another commit.
 
-        `callback` is the application's, and waits for `callbacks.tell`; `on_done` does not.
+        `callback` is the application's and is called by `callbacks.tell`; `on_done` is called at
+        once.
 
         Raises:
-            IllegalStateError: far too many are waiting.
+            IllegalStateError: `ASYNC_COMMITS_MAX` commits are waiting.
         """
         is_ours = on_done is not None
         if len(self._tasks) + len(self.callbacks) >= ASYNC_COMMITS_MAX and not is_ours:
@@ -208,7 +216,7 @@ class GroupOffsets:
                 f"{ASYNC_COMMITS_MAX} commits wait to be sent, or to be told of by a poll;"
                 " commit less often, or await some"
             )
-        # Now, not when the task begins: a commit that is waited for does not wait for that.
+        # Queued now, not when the task starts, so that a later awaited commit comes after it.
         before, place = self._take_place()
         author: _Author | CommitError
         try:
@@ -236,7 +244,7 @@ class GroupOffsets:
         task.add_done_callback(done)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the commits in progress."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -251,12 +259,12 @@ class GroupOffsets:
         if before is not None:
             await asyncio.wait([before])
         if isinstance(author, CommitError):
-            raise author  # In its turn, so that callbacks keep the order of their commits.
+            raise author  # Only in its turn, so that callbacks keep the order of their commits.
         await self._commit_once(author, offsets)
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
-        """Waits for all commits that were asked for before this one was."""
+        """Wait for all commits that were requested before this one."""
         before, place = self._take_place()
         try:
             if before is not None:
@@ -279,22 +287,22 @@ class GroupOffsets:
         try:
             seconds = await self._send_commit(author, offsets, is_automatic=is_automatic)
         except RebalanceInProgressError:
-            raise  # Nothing is wrong.
+            raise  # No failure: the caller was cancelled.
         except ConsumerError as error:
             self.on_commit_failed(error)
             raise
         self.on_committed(seconds)
 
     async def _send_commit(self, author: _Author, offsets: Offsets, *, is_automatic: bool) -> float:
-        """The seconds that it took."""
+        """Send one commit; return the seconds that it took."""
         committer, identity = author
         connection = await self._connection()
-        # Last of all, because what came before may have taken a while.
+        # Checked last, because the steps before may have taken a while.
         committer.check_still(identity)
         ids = self._topic_ids()
         version = connection.versions.best(OffsetCommitRequest)
         if version >= 10 and any(one.topic not in ids for one in offsets):
-            version = 9  # Without their ids topics can only be named.
+            version = 9  # Up to v9 topics are named; later versions need their ids.
         instance_id = self._instance_id if identity.is_valid else None
         request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
         began_s = asyncio.get_running_loop().time()
@@ -310,7 +318,7 @@ class GroupOffsets:
         *,
         is_automatic: bool,
     ) -> None:
-        """Raise the error that matters most, if there is one."""
+        """Raise the most important error of a response, if there is one."""
         codes = set(errors.values())
         for code in codes & _LOST_MEMBERSHIP | codes & _IDENTITY_ERRORS:
             if error := author.committer.commit_refused(author.identity, code):
@@ -322,19 +330,19 @@ class GroupOffsets:
             raise _commit_error(code, partitions)
         self._raise_retried(codes)
 
-    # Fetching what was committed.
+    # Fetching committed positions.
 
     async def fetch(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
-        """What the group has committed for each of them, None for nothing.
+        """Fetch what the group has committed for each partition, None where there is no commit.
 
         Raises:
             OperationTimedOutError: no success in time.
-            AuthorizationError, UnknownTopicError: it is refused.
+            AuthorizationError, UnknownTopicError: the coordinator refuses the request.
         """
         return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, timeout_s)
 
     async def fetch_patiently(self, partitions: Collection[TopicPartition]) -> Committed:
-        """Fetches like `fetch`, for as long as it takes."""
+        """Fetch as `fetch` does, retrying without a time limit."""
         return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, None)
 
     @property
@@ -372,7 +380,7 @@ class GroupOffsets:
         }
 
     async def _connection(self) -> BrokerConnection:
-        """To the coordinator; not one that a join holds up."""
+        """Connect to the coordinator, avoiding the connection that a join may be blocking."""
         coordinator = self._coordinator
         if coordinator.address is None:
             code = await coordinator.find()
@@ -410,7 +418,7 @@ class GroupOffsets:
         timeout_s: float | None,
         order: AbstractAsyncContextManager[object] = _NO_ORDER,
     ) -> T:
-        """Try until it works, or cannot work, or the time is over."""
+        """Retry until success, an error that is not retriable, or the timeout."""
         backoff = Backoff(*self._backoff_ms, random.random)
         last: ConsumerError | None = None
         try:
@@ -433,12 +441,12 @@ def _leave_place(place: asyncio.Future[None], before: asyncio.Future[None] | Non
     if before is None or before.done():
         place.set_result(None)
     else:
-        # Given up while others are still before it; those behind wait for them.
+        # Cancelled while earlier commits are pending; later ones must still wait for those.
         before.add_done_callback(lambda _: place.set_result(None))
 
 
 class _RetriableError(CommitError):
-    """Worth another attempt."""
+    """A failed attempt that is worth repeating."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(f"{code.name}: try again", code)

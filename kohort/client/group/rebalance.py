@@ -1,7 +1,7 @@
-"""The part of a rebalance that the application takes part in: commits, callbacks, a new share.
+"""The part of a rebalance that involves the application: commits, callbacks, the new assignment.
 
-A poll that is cancelled in the middle leaves off where it was: a callback that was called goes on,
-is waited for by the next poll and is not called again, and so is the commit.
+A poll that is cancelled midway loses nothing: the commit and a callback in progress continue, and
+the next poll waits for them instead of starting them again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOTHING: Final[Partitions] = frozenset()
 
 
 class Rebalance:
-    """The rebalances of one consumer; nothing is left here between two of them."""
+    """The rebalances of one consumer; keeps no state between two of them."""
 
     def __init__(
         self,
@@ -50,12 +50,13 @@ class Rebalance:
         commit_timeout_s: float,
         on_progress: Callable[[], None],
     ) -> None:
-        """`processed`: what is to be committed. `commit_timeout_s`: after so long a rebalance goes
-        on without its commit.
+        """`processed` returns the offsets to commit. `commit_timeout_s`: how long a rebalance waits
+        for its commit.
         """
         self.listener: RebalanceListener = NO_LISTENER
         self.committer: RebalanceListener | None = None
-        """Told before the listener; commits what is processed, so that no other member does."""
+        """Notified before the listener; commits what is processed before other members take
+        over."""
         self._subscription = subscription
         self._positions = positions
         self._fetcher = fetcher
@@ -67,13 +68,15 @@ class Rebalance:
         self._commit: asyncio.Task[None] | None = None
         self._is_committed = False
         self.callbacks = Callbacks(self._callback_failed)
-        """Callbacks of the step that is under way."""
+        """Callbacks of the current step."""
         self._error: BaseException | None = None
 
     # Steps.
 
     async def prepare(self, step: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
-        """Commit, tell the listener, and keep what is kept; whether that is done."""
+        """Commit, notify the listener, and keep the retained partitions. Returns whether that is
+        complete.
+        """
         if step.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
             held = self._subscription.assigned - step.kept
             if not step.lost and not await self._commit_before(held, deadline_s):
@@ -83,22 +86,24 @@ class Rebalance:
         if step.lost:
             await self._take_back("on_lost", self._told.on_lost, step.lost)
         await self.callbacks.wait_over()
-        # A step that was left in the middle may have told of some that this one would keep.
+        # An interrupted earlier step may have revoked some partitions that this one would keep.
         self._finish(step.kept - self.callbacks.given_up)
         return True
 
     async def apply(self, step: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
-        """Give up what was taken away, own the new share, tell the listener; whether it is done."""
+        """Give up revoked partitions, take the new assignment, notify the listener. Returns whether
+        that is complete.
+        """
         if step.revoked and not self.callbacks.has_told("on_assigned"):
             if not await self._commit_before(step.revoked, deadline_s):
                 return False
             await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
         if not is_valid():
-            # Membership was lost meanwhile: what is left is the next step's business.
+            # Membership was lost meanwhile; the next step handles the rest.
             self._finish(self._subscription.assigned - step.revoked)
             return True
         self.own(step.assigned)
-        # Also for a poll that comes while the callback still runs, and has another step to do.
+        # Holds also for a later poll that has another step to do while this callback still runs.
         self._positions.hold(step.added)
         await self._tell("on_assigned", self._told.on_assigned, step.added)
         self._positions.release(step.added)
@@ -107,10 +112,10 @@ class Rebalance:
         return True
 
     async def give_up(self, *, is_lost: bool) -> None:
-        """Own nothing any more, outside of a rebalance: at close and unsubscribe."""
+        """Give up all partitions outside of a rebalance: at close and unsubscribe."""
         await self.callbacks.wait_over()
         owned = self._subscription.assigned
-        # A rebalance that was cancelled in the middle may have told of some already.
+        # An interrupted rebalance may have revoked some of them already.
         left = owned - self.callbacks.given_up
         has_told = bool(self.callbacks.given_up)
         self.callbacks.begin()
@@ -123,9 +128,9 @@ class Rebalance:
             self._finish(NOTHING)
 
     def own(self, partitions: Partitions) -> None:
-        """Read these and no others."""
+        """Read exactly these partitions."""
         if partitions == self._subscription.assigned == set(self._positions.assigned):
-            # The same, but nothing is held back any more.
+            # The assignment is unchanged, but no partition is held back any longer.
             self._positions.set_assigned(self._positions.assigned)
             self._fetcher.wake()
             return
@@ -134,24 +139,24 @@ class Rebalance:
         self._fetcher.assignment_changed()
 
     def close(self) -> None:
-        """Give up a commit that no caller waits for any more."""
+        """Cancel a commit that no caller waits for any more."""
         if self._commit is not None:
             self._commit.cancel()
 
     # Errors.
 
     def failed(self, error: BaseException) -> None:
-        """To be raised by a poll; the first one is."""
+        """Keep an error for the next poll to raise; the first one wins."""
         if self._error is None:
             self._error = error
 
     def raise_error(self) -> None:
-        """Raise what was kept."""
+        """Raise the kept error, if any."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
-    # Inside.
+    # Internals.
 
     @property
     def _told(self) -> RebalanceListener:
@@ -165,7 +170,7 @@ class Rebalance:
         self.callbacks.begin()
         self._is_committed = False
         if self._commit is not None:
-            # What it was asked for is not owned any more.
+            # The partitions that it was for are not owned any more.
             self._commit.cancel()
             self._commit = None
 
@@ -177,7 +182,7 @@ class Rebalance:
     async def _take_back(
         self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
     ) -> None:
-        """Nothing of them is returned from the moment on in which the listener is told."""
+        """Stop returning records of these partitions, then notify the listener."""
         self._positions.hold(partitions)
         await self._tell(name, method, partitions)
 
@@ -186,9 +191,10 @@ class Rebalance:
         self.failed(error)
 
     async def _commit_before(self, held: Collection[TopicPartition], deadline_s: float) -> bool:
-        """Commit what was returned, with nothing returned of `held` meanwhile; whether it is over.
+        """Commit returned records before a rebalance, and return no more records of `held`
+        meanwhile. Returns whether the commit is over.
 
-        The commit outlives the poll. It is given up after `commit_timeout_s`.
+        The commit continues beyond the poll. It is abandoned after `commit_timeout_s`.
         """
         is_wanted = self._commits_by_itself and self.committer is None
         if not is_wanted or self._offsets is None or self._is_committed:

@@ -1,4 +1,4 @@
-"""Where brokers listen, and the texts that say so."""
+"""Broker addresses, and parsing them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_PORT: Final = 9092
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The host and port of a broker."""
 
     host: str
     port: int
@@ -23,13 +23,13 @@ class Address(NamedTuple):
 def parse_bootstrap(
     servers: str | Iterable[str], setting: str = "bootstrap_servers"
 ) -> list[Address]:
-    """`host:port` texts, as a list or separated by commas; the port is 9092 if it is not said.
+    """Parse `host:port` texts, given as a list or separated by commas; the default port is 9092.
 
     Args:
-        setting: where they come from, for what is said if they cannot be read.
+        setting: name of the setting, for error messages.
 
     Raises:
-        ConfigError: no address, or one that cannot be read.
+        ConfigError: no address, or an invalid one.
     """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     found = [_parse_address(text.strip(), setting) for text in texts if text.strip()]
@@ -39,7 +39,7 @@ def parse_bootstrap(
 
 
 def _parse_address(text: str, setting: str) -> Address:
-    # An address of IPv6 has colons of its own, and stands in brackets if a port follows.
+    # An IPv6 address contains colons itself, and must be in brackets if a port follows.
     host, _, port = text.rpartition(":") if "]:" in text or text.count(":") == 1 else (text, "", "")
     host = host.removeprefix("[").removesuffix("]")
     if not _is_host(host) or (
@@ -50,7 +50,9 @@ def _parse_address(text: str, setting: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be looked up at all; the resolver raises anything but an OSError else."""
+    """Whether the host can be passed to the resolver, which raises other errors than OSError for
+    some texts.
+    """
     try:
         return bool(text.encode("idna")) and "/" not in text
     except UnicodeError:

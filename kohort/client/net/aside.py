@@ -1,6 +1,6 @@
-"""Work that would hold up the loop, done in a thread of its own.
+"""Runs blocking work in a thread of its own.
 
-Not in the loop's executor: that is the application's, which may have filled it.
+The loop's default executor is not used: it belongs to the application, which may have filled it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 async def aside(work: Callable[[], T], name: str) -> T:
-    """What `work` returns, or raises. A caller that is cancelled meanwhile leaves it running,
-    unheard.
+    """Run `work` in a thread and return its result. If the caller is cancelled, the work continues
+    and its result is discarded.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -35,7 +35,7 @@ async def aside(work: Callable[[], T], name: str) -> T:
             result = work()
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for.
             failure = error
-        # The loop may have ended before; then nothing waits.
+        # If the loop is already closed, nothing is waiting.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(tell, result, failure)
 

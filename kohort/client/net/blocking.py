@@ -1,8 +1,7 @@
-"""A connection without an event loop: one request at a time, with a limit for each wait.
+"""A connection without an event loop: one request at a time, with a timeout for each.
 
-The heartbeat thread has one, which shares nothing with the connections of the event loop, whose
-progress it must not depend upon. The command line asks by it, too, and is spared the import of
-asyncio.
+The heartbeat thread uses one, which shares nothing with the event loop's connections, because it
+must work while the loop is blocked. The command line uses it too, which saves importing asyncio.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from kohort.protocol.framing import decode_response, encode_request
 
 
 class BlockingConnection:
-    """A connection to one broker, to be opened first.
+    """A blocking connection to one broker; call `open` first.
 
-    Every call ends within its timeout; `close` may come from another thread, and ends what is
-    under way, connecting included.
+    Every call ends within its timeout. `close` may be called from another thread and aborts
+    whatever is in progress, including connecting.
     """
 
     def __init__(self, address: Address, config: ConnectionConfig) -> None:
@@ -43,14 +42,15 @@ class BlockingConnection:
         self._frame_bytes_max = GREETING_BYTES_MAX
         self._retire_at_s: float | None = None
         self._is_untried = False
-        """Nothing but the greeting has been answered."""
+        """Nothing but the handshake has been answered yet."""
 
     def open(self, timeout_s: float) -> None:
-        """Connect, to whichever of the host's addresses answers, and greet.
+        """Connect to whichever of the host's addresses answers, and perform the handshake.
 
         Raises:
-            DisconnectedError: the broker cannot be reached, or is none, or `close` was called.
-            AuthenticationError: it does not let us in, or does not prove that it is the right one.
+            DisconnectedError: the broker is unreachable, the peer is not a broker, or `close` was
+                called.
+            AuthenticationError: the broker rejects the credentials, or fails to prove its identity.
         """
         try:
             self._open(time.monotonic() + timeout_s)
@@ -60,12 +60,12 @@ class BlockingConnection:
 
     @property
     def is_closed(self) -> bool:
-        """It was closed, from here or by the broker."""
+        """Whether it was closed, by either side."""
         return self._is_closed
 
     @property
     def is_retiring(self) -> bool:
-        """Its session ends soon (KIP-368); a new connection is better."""
+        """Whether its session ends soon (KIP-368), so that a new connection is preferred."""
         return self._retire_at_s is not None and time.monotonic() >= self._retire_at_s
 
     def call(
@@ -76,14 +76,15 @@ class BlockingConnection:
         version: int | None = None,
         at_most: int | None = None,
     ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
-        """Send a request and return its answer. After an error the connection is closed.
+        """Send a request and return its response. After an error the connection is closed.
 
         Args:
-            version: to be sent; by default the best that both sides know, and `at_most` at most.
+            version: the version to send; by default the highest that both sides support, limited by
+                `at_most`.
 
         Raises:
-            DisconnectedError: there is no answer, or none in time.
-            UnsupportedVersionError: no version in common; the connection can still be used.
+            DisconnectedError: the connection was lost, or there was no response in time.
+            UnsupportedVersionError: no version in common; the connection remains usable.
         """
         if version is None:
             version = self.versions.best(type(request), at_most)
@@ -91,7 +92,7 @@ class BlockingConnection:
             answer = self._call(request, time.monotonic() + timeout_s, version)
         except (OSError, DecodeError, ValueError) as error:
             if isinstance(error, ValueError) and not self._is_closed:
-                raise  # Else it is what a TLS socket says that another thread has closed.
+                raise  # Otherwise it is the error of a TLS socket that another thread has closed.
             self.close()
             text = str(error) or "no answer in time"
             if isinstance(error, ConnectionError) and self._is_untried:
@@ -101,12 +102,12 @@ class BlockingConnection:
         return answer
 
     def close(self) -> None:
-        """End it; a call under way in another thread fails."""
+        """Close the connection; a call in progress in another thread fails."""
         with self._lock:
             found, self._socket = self._socket, None
             self._is_closed = True
         if found is not None:
-            # Closing alone would not wake up a thread that is reading.
+            # Closing alone would not wake a thread that is reading.
             with contextlib.suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
             found.close()
@@ -135,7 +136,9 @@ class BlockingConnection:
             raise DisconnectedError(f"{self.address}: the connection is closed") from error
 
     def _connect(self, deadline_s: float) -> socket.socket:
-        """To the first of the host's addresses that answers; each has a part of the time."""
+        """Connect to the first of the host's addresses that answers;
+        each gets a share of the time.
+        """
         infos = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         failure: OSError = OSError("the name has no address")
         for tried, (family, kind, proto, _, place) in enumerate(infos):
@@ -155,7 +158,7 @@ class BlockingConnection:
         raise failure
 
     def _hold(self, found: socket.socket) -> None:
-        """Keep it where `close` finds it.
+        """Store the socket where `close` finds it.
 
         Raises:
             OSError: `close` was called.

@@ -1,8 +1,8 @@
-"""What is known of the cluster: its brokers, its topics, and the connections to them.
+"""The cluster as the client knows it: its brokers and topics, and the connections to them.
 
-Connections are made when they are needed. What a broker may hold back has one of its own, since it
-holds up whatever is behind it: fetches (`FETCHING`), and what the group's coordinator is asked.
-Everything else shares one to each broker.
+Connections are made when they are needed. Requests whose response a broker may delay have
+connections of their own, because a broker answers one connection in order: fetches (`FETCHING`),
+and requests to the group coordinator. All other requests share one connection per broker.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ UNKNOWN_EPOCH: Final = -1
 _UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FETCHING: Final = "fetch"
-"""The purpose of connections for fetches, which are parked while there is nothing to read."""
+"""The purpose of connections for fetches, which the broker parks while there is no data."""
 
 
 class ClusterConfig(NamedTuple):
-    """How to find the cluster and how patient to be with it."""
+    """How to find the cluster, and timeouts."""
 
     bootstrap: Sequence[Address]
     connection: ConnectionConfig
@@ -65,13 +65,13 @@ class Cluster:
         self.topics: Mapping[str, TopicInfo] = self._known.infos
         self.cluster_id: str | None = None
         self.version = 0
-        """Changes with every answer about topics."""
+        """Changes with every metadata response."""
         self.received_bytes = 0
-        """By all connections, without what they said to begin with."""
+        """Received over all connections, not counting their handshakes."""
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[BrokerConnection]] = {}
         self._retiring: list[BrokerConnection] = []
-        """Replaced by others, and open until their last answer."""
+        """Connections that have been replaced, and stay open until their last response."""
         self._backoffs: dict[Address, Backoff] = {}
         self._may_connect_s: dict[Address, float] = {}
         self._is_closed = False
@@ -79,23 +79,23 @@ class Cluster:
     # Connections.
 
     def broker(self, node_id: int) -> Address | None:
-        """Where a broker is, None if the last metadata does not have it."""
+        """Return a broker's address; None if the latest metadata does not contain it."""
         return self._brokers.get(node_id)
 
     @property
     def addresses(self) -> list[Address]:
-        """Addresses of all brokers that are known, and those that were given to begin with."""
+        """Addresses of all known brokers and of the bootstrap servers."""
         return list(dict.fromkeys((*self._brokers.values(), *self.config.bootstrap)))
 
     def remember(self, node_id: int, address: Address) -> None:
-        """A broker that another answer has named."""
+        """Add a broker that another response has named."""
         self._brokers[node_id] = address
 
     async def connection(self, address: Address, purpose: str = "") -> BrokerConnection:
-        """An open connection; all that ask for the same purpose share it.
+        """Return an open connection, shared by all callers with the same purpose.
 
         Raises:
-            DisconnectedError: there is none to be had now.
+            DisconnectedError: connecting failed, or has to wait for a backoff.
         """
         key = (address, purpose)
         task = self._connections.get(key)
@@ -107,21 +107,23 @@ class Cluster:
                 raise DisconnectedError("this client is closed")
             task = asyncio.create_task(self._open(address), name=f"connect to {address}")
             self._connections[key] = task
-        # A caller that gives up waiting does not end the attempt for the others.
+        # A cancelled caller does not end the attempt for the others.
         return await asyncio.shield(task)
 
     def connected(self, address: Address, purpose: str = "") -> BrokerConnection | None:
-        """The connection that `connection` would give, if it is there already; else None."""
+        """Return the connection that `connection` would return, if it is open already;
+        else None.
+        """
         task = self._connections.get((address, purpose))
         if task is None or not task.done() or _is_useless(task):
             return None
         return task.result()
 
     async def any_connection(self) -> BrokerConnection:
-        """A connection to whatever broker answers, those that are connected first.
+        """Connect to any broker that answers, preferring open connections.
 
         Raises:
-            BrokerUnreachableError: none of them does.
+            BrokerUnreachableError: no broker answers.
         """
         addresses = self.addresses
         connected = [one for one in addresses if self.connected(one) is not None]
@@ -140,7 +142,7 @@ class Cluster:
         )
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._is_closed = True
         tasks = [task for task in self._connections.values() if not task.done()]
         for task in tasks:
@@ -172,7 +174,8 @@ class Cluster:
         try:
             connection = await open_connection(*address, self.config.connection)
         except ConsumerError:
-            # Also when it does not let us in: who polls on must not be locked out for trying.
+            # Also after failed authentication: an application that keeps polling must not be locked
+            # out.
             self._may_connect_s[address] = loop.time() + backoff.fail() / 1000
             raise
         backoff.succeed()
@@ -185,7 +188,7 @@ class Cluster:
     # Metadata.
 
     async def refresh(self, topics: Collection[str] | None) -> None:
-        """Ask for these topics, or for all; what is known of others stays as it was.
+        """Fetch metadata of these topics, or of all; other known topics are kept.
 
         Raises:
             BrokerUnreachableError, DisconnectedError: no broker answers.
@@ -193,11 +196,11 @@ class Cluster:
         self._take(await self._ask(topics), is_complete=topics is None)
 
     async def partitions(self, topic: str) -> list[PartitionInfo]:
-        """Ask about this topic: all its partitions, in their order.
+        """Fetch all partitions of a topic, in order.
 
         Raises:
             BrokerUnreachableError, DisconnectedError: no broker answers.
-            UnknownTopicError, AuthorizationError: there is no such topic, or not for us.
+            UnknownTopicError, AuthorizationError: the topic does not exist, or access is denied.
         """
         answer = await self._ask([topic])
         code = ErrorCode(answer.topics[0].error_code) if answer.topics else _UNKNOWN_TOPIC
@@ -210,7 +213,7 @@ class Cluster:
 
     async def _ask(self, topics: Collection[str] | None) -> MetadataResponse:
         connection = await self.any_connection()
-        # By name: ids come back with the names, from version 10 on.
+        # Topics are requested by name; from version 10 on the response includes their ids.
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=one) for one in topics],
             allow_auto_topic_creation=self.config.creates_topics,
@@ -229,12 +232,12 @@ class Cluster:
         )
 
     def learn(self, found: Iterable[TopicInfo], *, is_complete: bool = False) -> None:
-        """An answer has these topics; `is_complete`: and there are no others."""
+        """Take over the topics of a response; with `is_complete` there are no others."""
         self.version += 1
         self._known.learn(found, is_complete=is_complete)
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Partition counts of those topics that are known to exist."""
+        """Return the partition counts of those topics that are known to exist."""
         known = ((topic, self.topics.get(topic)) for topic in topics)
         return {
             topic: info.partition_count
@@ -243,13 +246,13 @@ class Cluster:
         }
 
     def is_online(self, partition: TopicPartition, node_id: int) -> bool:
-        """Whether this broker has a replica of it, and it is known where the broker is."""
+        """Whether this broker has a replica of the partition, and the broker's address is known."""
         info = self.topics.get(partition.topic)
         replicas = () if info is None else info.replicas.get(partition.partition, ())
         return node_id in replicas and node_id in self._brokers
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """The leader that serves a partition, None if it is not known."""
+        """Return the leader of a partition, None if it is unknown."""
         info = self.topics.get(partition.topic)
         return None if info is None else info.leaders.get(partition.partition)
 
@@ -258,7 +261,7 @@ def _partitions(topic: str, answer: MetadataResponse) -> list[PartitionInfo]:
     nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
 
     def named(ids: Iterable[int]) -> list[Node]:
-        # One that is down is not among the brokers.
+        # An offline broker is not in the list of brokers.
         return [nodes.get(one) or Node(one, "", -1) for one in ids]
 
     return [

@@ -1,4 +1,4 @@
-"""What all connections of a client have in common, those of the loop and those of threads."""
+"""Settings shared by all connections of a client, on the event loop and in threads."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from kohort.client.net.security import SecurityConfig
 
 
 class ConnectionConfig(NamedTuple):
-    """Settings of a connection: who we are, how patient and how secure."""
+    """Settings of a connection: identity, timeouts and security."""
 
     client_id: str = "kohort"
     software_version: str = "0"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 5_000
-    """For each address of a host, whose next one is tried then; and no longer than a request."""
+    """For each address of a host, after which the next one is tried; never longer than the request
+    timeout."""
     max_idle_ms: int = 540_000
-    """After so long without a request a connection is closed; a negative time means never. Others
-    on the way forget idle connections without telling anybody, and a request on such a one would
-    wait for its whole time."""
+    """A connection without requests for this long is closed; a negative time means never. Firewalls
+    and NATs drop idle connections silently, and a request on such a connection would fail only
+    after its whole timeout."""
     security: SecurityConfig = SecurityConfig()

@@ -1,8 +1,8 @@
-"""One connection to one broker: requests out, answers in, in the same order.
+"""One connection to one broker: pipelined requests, answered in order.
 
-Requests may follow each other without waiting. What a request waits for ends in one of three ways:
-the answer, `DisconnectedError`, or the caller's own timeout, after which the connection is of no
-use any more, because the late answer would stand before all others.
+Waiting for a response ends in one of three ways: with the response, a `DisconnectedError`, or the
+caller's own timeout. After a timeout the connection is unusable, because the late response would
+come before all others.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from kohort.protocol.errors import DecodeError
 from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request
 
 NEXT_ADDRESS_S: Final = 0.25
-"""How long an address of a host is waited for before the next one is tried beside it; what RFC 8305
+"""How long to wait for one address of a host before the next one is tried in parallel, as RFC 8305
 proposes."""
 
 QUIET_ROUNDS: Final = 3
-"""Rounds of the loop in which nothing is read, before there is nothing to be read. Loops look at
-their timers and at their sockets in this order or the other one."""
+"""Loop iterations without data after which nothing is considered pending. Event loops may handle
+timers before sockets or after them."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Made by `open_connection`."""
+    """A connection; created by `open_connection`."""
 
     def __init__(self, address: str, config: ConnectionConfig) -> None:
         self.address = address
         self.versions = ApiVersionTable()
         self.received_bytes = 0
-        """So far."""
+        """Bytes received so far."""
         self.on_received: Callable[[int], None] | None = None
-        """Told how many bytes have come, whenever some have."""
+        """Called with the number of bytes whenever data arrives."""
         self._config = config
         self._frames = FrameReader()
         self._transport: asyncio.Transport | None = None
@@ -63,7 +63,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost_by: Exception | None = None
         self._is_lost = asyncio.Event()
         self._is_untried = False
-        """Nothing but the greeting has been answered."""
+        """Nothing but the handshake has been answered yet."""
         self._is_retiring = False
         self._is_ending = False
         self._timer: asyncio.TimerHandle | None = None
@@ -77,16 +77,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_retiring(self) -> bool:
-        """Its session ends soon: requests still go through, but a new connection is better."""
+        """Whether its session ends soon: requests still succeed,
+        but a new connection is preferred.
+        """
         return self._is_retiring
 
     @property
     def in_flight_count(self) -> int:
-        """Requests that wait for their answer."""
+        """The number of requests without a response."""
         return len(self._waiting)
 
     def close(self, why: str = "closed by this client") -> None:
-        """End it; requests that wait get a DisconnectedError."""
+        """Close the connection; pending requests fail with a DisconnectedError."""
         if self._why_closed is None:
             self._why_closed = why
         if self._transport is not None:
@@ -94,7 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail_all()
 
     async def wait_closed(self) -> None:
-        """Until the socket is given back."""
+        """Wait until the socket is closed."""
         await self._is_lost.wait()
 
     async def call(
@@ -105,14 +107,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         at_most: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 - the response that belongs to the request.
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response.
 
         Args:
-            version: to be sent; by default the best that both sides know, and `at_most` at most.
-            timeout_ms: instead of `request_timeout_ms`.
+            version: the version to send; by default the highest that both sides support, limited by
+                `at_most`.
+            timeout_ms: overrides `request_timeout_ms`.
 
         Raises:
-            DisconnectedError: there will be no answer, or there was none in time.
+            DisconnectedError: the connection was lost, or there was no response in time.
             UnsupportedVersionError: no version in common.
         """
         future = self.send(request, version=version, at_most=at_most)
@@ -121,7 +124,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def answer(
         self, future: asyncio.Future[Any], request: type, timeout_ms: int | None = None
     ) -> Any:  # noqa: ANN401 - as above.
-        """Wait for what `send` has promised. Raises DisconnectedError, as `call`."""
+        """Wait for the response to a request made by `send`. Raises a DisconnectedError,
+        as `call`.
+        """
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             await asyncio.wait([future], timeout=timeout_ms / 1000)
@@ -137,10 +142,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future.result()
 
     async def _receive(self, future: asyncio.Future[Any]) -> None:
-        """Take in what the system has received by now, until there is no more of it.
+        """Receive what the kernel has buffered before declaring a timeout.
 
-        Who keeps the loop busy for longer than the timeout has it run out before anything is read,
-        though the answer may have been here in time.
+        If the application blocks the event loop for longer than the timeout, the timeout expires
+        before any data is read, although the response may have arrived in time.
         """
         quiet_rounds = 0
         while quiet_rounds < QUIET_ROUNDS and not future.done():
@@ -151,7 +156,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send(
         self, request: object, *, version: int | None = None, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """Sends like `call`, without waiting, and without a timeout; `answer` gives it one."""
+        """Send a request as `call` does, without waiting; pass the future to `answer` for a
+        timeout.
+        """
         if version is None:
             version = self.versions.best(type(request), at_most)
         if self._why_closed is not None or self._transport is None:
@@ -168,11 +175,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     async def greet(self) -> None:
-        """Learn what the broker speaks, and say who we are. To be done once, before all else.
+        """Negotiate versions and authenticate. To be called once, before all other requests.
 
         Raises:
-            DisconnectedError: the broker cannot be understood, or hangs up.
-            AuthenticationError: it does not let us in.
+            DisconnectedError: the broker's response is invalid, or it closed the connection.
+            AuthenticationError: the broker rejects the credentials.
         """
         steps = greeting(
             self.address,
@@ -198,7 +205,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._limit_lifetime(asked.session_lifetime_ms / 1000)
 
     async def _advance(self, steps: Greeting, answer: object) -> Ask | Greeted:
-        """The next step. A proof of SCRAM hashes for up to a tenth of a second."""
+        """Advance the handshake. SCRAM hashes the password,
+        which takes up to a tenth of a second.
+        """
         if answer is None or not self._config.security.uses_scram:
             return advance(steps, answer)
         return await aside(lambda: advance(steps, answer), "prove a password")
@@ -206,7 +215,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _limit_lifetime(self, lifetime_s: float) -> None:
         def retire() -> None:
             self._is_retiring = True
-            # A caller that was given this connection still has some time to use it.
+            # Callers that hold this connection still have some time to use it.
             left_s = lifetime_s * (1 - RETIRE_AT - RETIRE_JITTER)
             self._timer = loop.call_later(left_s, end)
 
@@ -218,7 +227,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer = loop.call_later(retire_after_s(lifetime_s), retire)
 
     def _watch_idleness(self) -> None:
-        """Close it once it has not been used for too long; else look again when that may be."""
+        """Close the connection if it has been idle for too long; else check again when that may be
+        the case.
+        """
         max_idle_s = self._config.max_idle_ms / 1000
         if max_idle_s < 0 or self.is_closed:
             return
@@ -227,17 +238,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if idle_s >= max_idle_s:
             self.close(f"idle for {idle_s:.0f} s")
             return
-        # No less than a moment, also if clocks are rounded.
+        # At least a millisecond, in case the clock is rounded.
         self._idle_timer = loop.call_later(max(max_idle_s - idle_s, 0.001), self._watch_idleness)
 
     def _end_if_idle(self) -> None:
         if self._is_ending and not self._waiting:
             self.close("the session's lifetime is over")
 
-    # Of the protocol.
+    # asyncio.BufferedProtocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: uvloop's does what asyncio.Transport does, and is none.
+        # Not asserted: uvloop's transport implements asyncio.Transport without deriving from it.
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -287,16 +298,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for _, future in waiting:
             if not future.done():
                 future.set_exception(DisconnectedError(f"{self.address}: {self._why_closed}"))
-                # The caller may not be waiting any more.
+                # Mark the exception as retrieved: the caller may not be waiting any more.
                 future.exception()
 
 
 async def open_connection(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
-    """Connect, learn what the broker speaks, and say who we are.
+    """Connect, negotiate versions and authenticate.
 
     Raises:
-        DisconnectedError: it does not answer, or not as a Kafka broker.
-        AuthenticationError: it does not let us in, or does not prove that it is the right one.
+        DisconnectedError: no response, or not that of a Kafka broker.
+        AuthenticationError: the broker rejects the credentials, or fails to prove its identity.
     """
     address = f"{host}:{port}"
     connection: BrokerConnection | None = None
@@ -317,10 +328,10 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Bro
 
 
 async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
-    """To whichever of the host's addresses answers first (RFC 8305).
+    """Connect to whichever of the host's addresses answers first (RFC 8305).
 
-    They are tried one after the other, each NEXT_ADDRESS_S after the one before it unless that has
-    failed by then.
+    Attempts start one after another, NEXT_ADDRESS_S apart, or as soon as the previous one has
+    failed.
     """
     address = f"{host}:{port}"
     loop = asyncio.get_running_loop()
@@ -374,7 +385,7 @@ async def _connect_to(
 
 
 async def _give_up(attempts: Iterable[asyncio.Task[BrokerConnection]]) -> None:
-    """End what is under way, and close what has come of it."""
+    """Cancel the other attempts, and close connections that they have opened."""
     for attempt in attempts:
         attempt.cancel()
     for made in await asyncio.gather(*attempts, return_exceptions=True):

@@ -1,4 +1,4 @@
-"""How connections fail."""
+"""Errors of connections."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kohort.protocol.errors import ErrorCode
 
 
 class DisconnectedError(ConsumerError):
-    """The connection could not be made, or ended before the answer came."""
+    """The connection could not be made, or was lost before the response came."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorCode.NETWORK_EXCEPTION)
 
 
 def connect_error(address: str, error: OSError, security: SecurityConfig) -> ConsumerError:
-    """What it means that a connection could not be made."""
+    """Return the error for a connection that could not be made, with a hint at its likely cause."""
     found = tls_error(address, error) if isinstance(error, ssl.SSLError) else None
     if found is not None:
         return found

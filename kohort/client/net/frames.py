@@ -1,7 +1,7 @@
-"""Cuts what a broker sends into frames, copying nothing that is large.
+"""Splits received bytes into frames without copying large ones.
 
-Small answers are parsed out of one buffer that all of them share; an answer that does not fit there
-is received into a buffer of its own size, straight from the socket.
+Small responses are parsed from one shared buffer; a larger response is received from the socket
+directly into a buffer of its own.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ _SCRATCH_BYTES: Final = 64 * 1024
 _SIZE_BYTES: Final = 4
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""No answer that was asked for is larger; a size above it is not a broker's."""
+"""Upper bound of any legitimate response; a larger size did not come from a broker."""
 
 GREETING_BYTES_MAX: Final = 1 << 20
-"""The same for the first answers, before it is known that a broker talks; they have some hundred
+"""The bound before the peer has proved to be a broker; handshake responses have some hundred
 bytes."""
 
 _TLS_ALERT: Final = b"\x15\x03"
-"""How TLS begins to say that it has not understood: content type and the major version."""
+"""The beginning of a TLS alert: content type and major version."""
 
 
 def checked_size(head: bytes, bytes_max: int) -> int:
-    """The size of a frame, from the four bytes before it.
+    """Return the size of a frame from its four-byte header.
 
     Raises:
-        ValueError: no frame begins so; the text says what does, as far as one can tell.
+        ValueError: this is not a frame header; the message says what it probably is instead.
     """
     size = int.from_bytes(head, "big")
     if size <= bytes_max:
@@ -39,29 +39,32 @@ def checked_size(head: bytes, bytes_max: int) -> int:
 
 
 class FrameReader:
-    """For one connection. Use like asyncio.BufferedProtocol: `buffer`, then `received`."""
+    """Splits the data of one connection. Use as asyncio.BufferedProtocol does: `buffer`, then
+    `received`.
+    """
 
     def __init__(self) -> None:
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._begin = 0
-        """Where the bytes begin that are in the scratch buffer and not taken yet."""
+        """Where the unconsumed bytes in the scratch buffer begin."""
         self._end = 0
         self._large: bytearray | None = None
         self._filled = 0
         self.bytes_max = GREETING_BYTES_MAX
-        """Limit for a frame; to be raised to FRAME_BYTES_MAX once the two sides know each other."""
+        """Limit for a frame; to be raised to FRAME_BYTES_MAX after the handshake."""
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be put; never empty."""
+        """The buffer for the next bytes to receive; never empty."""
         if self._large is not None:
             return memoryview(self._large)[self._filled :]
         return memoryview(self._scratch)[self._end :]
 
     def received(self, count: int) -> list[bytes | bytearray]:
-        """`count` bytes were put there; the frames that are complete by now, without their size.
+        """Process `count` received bytes; return the frames that are complete, without their size
+        headers.
 
         Raises:
-            ValueError: what comes is not frames.
+            ValueError: the data is not a sequence of frames.
         """
         if self._large is not None:
             self._filled += count
@@ -90,7 +93,7 @@ class FrameReader:
         self._begin = self._end = 0
 
     def _make_room(self) -> None:
-        """Have what is left begin at the start, so that the frame it begins will fit."""
+        """Move the unconsumed bytes to the start, so that the frame they begin will fit."""
         left = self._end - self._begin
         if self._begin:
             self._scratch[:left] = self._scratch[self._begin : self._end]

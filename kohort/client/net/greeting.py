@@ -1,7 +1,7 @@
-"""What both sides say on a new connection before it can be used: versions first, then SASL.
+"""The handshake of a new connection: version negotiation, then SASL.
 
-A generator, so that the loop's connections and the thread's share the rules: it yields what is to
-be asked, gets the answers, and returns what came of it. Authentication is that of KIP-152.
+Written as a generator, so that the event loop's connections and the thread's share it: it yields
+requests, is sent the responses, and returns the result. Authentication follows KIP-152.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
 SOFTWARE_NAME: Final = "kohort-python"
 
 ROUNDS_MAX: Final = 4
-"""Tokens that a client sends: PLAIN one, SCRAM two."""
+"""The most tokens that a client sends: PLAIN one, SCRAM two."""
 
 NONCE_BYTES: Final = 24
 
 RETIRE_AT: Final = 0.85
-"""Share of the session's lifetime: from then on other connections are used, and this one is closed
-when the last answer is there. Java begins to authenticate again between 85 and 95 percent."""
+"""Share of the session lifetime after which a connection is replaced; it is closed after its last
+response. Java re-authenticates between 85 and 95 percent."""
 RETIRE_JITTER: Final = 0.1
-"""So that not all connections that were made together end together."""
+"""Spreads the replacement of connections that were opened together."""
 
 
 class Ask(NamedTuple):
-    """Send this, in this version, and give the answer to the generator."""
+    """A request to send in this version; its response goes back to the generator."""
 
     request: object
     version: int
 
 
 class Greeted(NamedTuple):
-    """What is known of a connection that can be used."""
+    """The result of the handshake."""
 
     versions: ApiVersionTable
     session_lifetime_ms: int
-    """The broker closes the connection some time after that (KIP-368); 0: never."""
+    """The broker closes the connection some time after this (KIP-368); 0: never."""
 
 
 Greeting = Generator[Ask, Any, Greeted]
@@ -54,12 +54,12 @@ Greeting = Generator[Ask, Any, Greeted]
 def greeting(
     address: str, security: SecurityConfig, *, software_version: str, nonce: str
 ) -> Greeting:
-    """To be driven by `advance`.
+    """Perform the handshake; to be driven by `advance`.
 
     Raises:
-        AuthenticationError: the broker does not let this client in.
+        AuthenticationError: the broker rejects the credentials.
         UnsupportedVersionError: the broker is too old.
-        DecodeError: it does not behave as a broker does.
+        DecodeError: the peer does not behave like a broker.
     """
     versions = yield from _ask_versions(software_version)
     if not security.uses_sasl:
@@ -83,7 +83,9 @@ def greeting(
 
 
 def advance(steps: Greeting, answer: object) -> Ask | Greeted:
-    """The next question, or what came of all. `answer` to the question before, None at first."""
+    """Return the next request, or the result. `answer` is the response to the previous request,
+    None at first.
+    """
     try:
         return steps.send(answer)
     except StopIteration as end:
@@ -92,12 +94,14 @@ def advance(steps: Greeting, answer: object) -> Ask | Greeted:
 
 
 def retire_after_s(lifetime_s: float) -> float:
-    """When to begin to replace a connection whose session lasts so long."""
+    """Return after how many seconds to replace a connection with this session lifetime."""
     return lifetime_s * (RETIRE_AT + RETIRE_JITTER * random.random())  # noqa: S311 - no secret.
 
 
 def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]:
-    """A broker that is too old for our question answers in version 0, with its error in it."""
+    """Request the supported versions. A broker that does not know our version of the request
+    answers in version 0, with an error.
+    """
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=software_version
     )
@@ -118,7 +122,7 @@ def _choose_mechanism(
     try:
         version = versions.best(SaslHandshakeRequest)
     except UnsupportedVersionError:
-        # Nothing that this client could say would be understood.
+        # The listener would not understand any further request.
         raise _without_sasl(address, security) from None
     if version < 1:
         raise UnsupportedVersionError(
@@ -143,7 +147,7 @@ def _choose_mechanism(
 def _authenticate(
     address: str, security: SecurityConfig, versions: ApiVersionTable, rules: Mechanism
 ) -> Generator[Ask, Any, int]:
-    """How long the session may last, in milliseconds; 0 for ever."""
+    """Authenticate; return the session lifetime in milliseconds, 0 for unlimited."""
     version = versions.best(SaslAuthenticateRequest)
     token: bytes | None = rules.first()
     lifetime_ms = 0

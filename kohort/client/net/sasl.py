@@ -1,9 +1,9 @@
-"""SASL mechanisms as pure rules: the broker's bytes in, ours out.
+"""SASL mechanisms as pure rules: the broker's tokens in, the client's tokens out.
 
 PLAIN (RFC 4616) and SCRAM (RFC 5802; with SHA-256 RFC 7677), without channel binding, which Kafka
-does not have. As in Kafka's own clients and brokers names and passwords are taken as they are, in
-UTF-8, without the normalisation (SASLprep) that the RFC asks for: what the broker has stored was
-made without it, too.
+does not support. As in Kafka's own clients and brokers, names and passwords are used in UTF-8
+without the normalisation (SASLprep) that the RFC requires: the credentials stored by the broker
+were created without it, too.
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ from kohort.protocol import scram
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 ITERATIONS_MAX: Final = 1 << 17
-"""Kafka allows 16,384. So many take about a tenth of a second, in which the loop stands still."""
+"""Kafka's maximum is 16,384. This many take about a tenth of a second, during which the loop is
+blocked."""
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
-"""Tokens of these mechanisms have one or two hundred bytes."""
+"""Upper bound; tokens of these mechanisms have one or two hundred bytes."""
 
 
 class SaslError(Exception):
-    """The exchange cannot go on; the text says why and never has the password in it."""
+    """Authentication cannot continue; the message gives the reason and never contains the
+    password.
+    """
 
 
 class Mechanism(Protocol):
-    """One attempt to authenticate."""
+    """One authentication attempt."""
 
     def first(self) -> bytes:
-        """The token that begins it."""
+        """Return the first token."""
 
     def answer(self, token: bytes) -> bytes | None:
-        """The answer to the broker's token; None if it was the last one, and all is well.
+        """Return the response to the broker's token; None if authentication is complete.
 
         Raises:
-            SaslError: the broker does not prove who it is, or does not keep to the rules.
+            SaslError: the broker fails to prove its identity, or violates the protocol.
         """
 
 
 def mechanism(name: str, user: str, password: str, nonce: str) -> Mechanism:
-    """One of `MECHANISMS`.
+    """Create one of `MECHANISMS`.
 
     Args:
         nonce: printable ASCII without commas, never used before; only SCRAM sends it.
@@ -53,7 +56,7 @@ def mechanism(name: str, user: str, password: str, nonce: str) -> Mechanism:
 
 
 class Plain:
-    """The password as it is: for connections with TLS."""
+    """PLAIN: sends the password itself; for connections with TLS."""
 
     def __init__(self, user: str, password: str) -> None:
         self._token = f"\0{user}\0{password}".encode()
@@ -62,21 +65,21 @@ class Plain:
         return self._token
 
     def answer(self, token: bytes) -> bytes | None:
-        del token  # Kafka's is empty.
+        del token  # Kafka's is always empty.
         return None
 
 
 class Scram:
-    """Both sides prove that they know the password, and neither says it."""
+    """SCRAM: both sides prove that they know the password without sending it."""
 
     def __init__(self, hash_name: str, user: str, password: str, nonce: str) -> None:
-        """`hash_name` as hashlib has it."""
+        """`hash_name` is hashlib's name."""
         self._hash_name = hash_name
         self._password = password.encode()
         self._nonce = nonce
         self._first_bare = f"n={scram.escaped(user)},r={nonce}"
         self._server_signature: bytes | None = None
-        """What the broker has to answer in the end; None before the proof is sent."""
+        """The signature expected from the broker at the end; None before the proof is sent."""
 
     def first(self) -> bytes:
         return (scram.NO_CHANNEL_BINDING + self._first_bare).encode()
@@ -106,9 +109,9 @@ class Scram:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _parsed(self, server_first: str) -> tuple[str, bytes, int]:
-        """The nonce of both sides, the salt, and how often to hash."""
+        """Return the combined nonce, the salt, and the iteration count."""
         parts = server_first.split(",")
-        # Extensions may follow. One that must be understood would stand first (m=).
+        # Optional extensions may follow. A mandatory one would come first (m=).
         if len(parts) < 3 or [part[:2] for part in parts[:3]] != ["r=", "s=", "i="]:
             raise SaslError("the broker's first token is not one of SCRAM")
         nonce, iterations = parts[0][2:], parts[2][2:]

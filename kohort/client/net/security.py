@@ -1,6 +1,6 @@
-"""How connections are made secure: TLS, and what SASL needs to know.
+"""Connection security: TLS and the settings of SASL.
 
-Both kinds of connections use it, that of the loop and that of the heartbeat thread.
+Used both by the event loop's connections and by the heartbeat thread's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
 )
-"""What OpenSSL calls an answer that is not TLS at all, which differs with its version."""
+"""What OpenSSL, depending on its version, calls a response that is not TLS."""
 
 TLS_HINT: Final = (
     "; is this a listener with TLS? If it is not, security_protocol must be PLAINTEXT or"
@@ -35,21 +35,21 @@ class SecurityConfig:
     """Settings under aiokafka's names."""
 
     security_protocol: str = "PLAINTEXT"
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, as the listener's."""
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, matching the listener."""
     ssl_context: ssl.SSLContext | None = None
-    """By default one that trusts what the system trusts and checks the host's name. Authorities and
-    certificates of one's own are loaded into one made by `ssl.create_default_context`."""
+    """By default one with the system's trusted authorities that checks the host name. To use other
+    authorities or client certificates, load them into one made by `ssl.create_default_context`."""
     sasl_mechanism: str = "PLAIN"
     """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
     sasl_plain_username: str | None = None
-    """For all mechanisms, not for PLAIN alone."""
+    """Used by all mechanisms, not only PLAIN."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together.
+        """Check that the settings are valid and consistent.
 
         Raises:
-            ConfigError: it names the setting.
+            ConfigError: the message names the setting.
         """
         if self.security_protocol not in PROTOCOLS:
             raise ConfigError(
@@ -64,10 +64,10 @@ class SecurityConfig:
 
     @property
     def tls_context(self) -> ssl.SSLContext | None:
-        """What connections are made with; None without TLS.
+        """The TLS context for connections; None without TLS.
 
-        All the authorities that a system trusts are read here, once, if there is no `ssl_context`.
-        That takes tens of milliseconds, which an event loop should be spared.
+        Without an `ssl_context`, the first use loads all trusted authorities of the system. That
+        takes tens of milliseconds, so avoid it on an event loop.
         """
         if self.uses_tls and self.ssl_context is None:
             object.__setattr__(self, "ssl_context", ssl.create_default_context())
@@ -112,9 +112,10 @@ class SecurityConfig:
 
 
 def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:
-    """What a failed TLS handshake means; None if another attempt may well succeed.
+    """Return the error for a failed TLS handshake; None if a retry may well succeed.
 
-    An end without a word is of that kind: brokers without TLS do it, and all that just go down.
+    A connection closed without a TLS alert is of the latter kind: brokers without TLS do that, but
+    so do brokers that are just shutting down.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(

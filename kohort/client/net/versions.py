@@ -1,4 +1,4 @@
-"""Which version of a request to send: the highest that both sides know."""
+"""Selects request versions: the highest that both sides support."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,20 +12,20 @@ NO_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType({})
 
 
 class UnsupportedVersionError(ConsumerError):
-    """The broker does not know a request, or only versions that are too old or too new."""
+    """The broker does not support a request, or only versions that this client does not."""
 
 
 class ApiVersionTable:
-    """What one broker said that it speaks: (lowest, highest) version by api key."""
+    """The versions that one broker supports: (lowest, highest) by api key."""
 
     def __init__(self, ranges: Mapping[int, tuple[int, int]] = NO_VERSIONS) -> None:
         self._ranges = ranges
 
     def best(self, request: type, at_most: int | None = None) -> int:
-        """The version to send.
+        """Return the version to send.
 
         Raises:
-            UnsupportedVersionError: there is none in common.
+            UnsupportedVersionError: there is no version in common.
         """
         schema = schema_of(request)
         assert schema.key is not None

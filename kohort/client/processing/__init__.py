@@ -1,1 +1,1 @@
-"""`Consumer.run`: handlers side by side, retries, dead letters, commits of what is done."""
+"""`Consumer.run`: concurrent handlers, retries, dead letters, commits of what is handled."""

@@ -1,4 +1,4 @@
-"""One attempt at one record: its key and value are deserialised, and its handler is called."""
+"""One attempt at one record: deserialise its key and value, then call the handler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kohort.client.processing.options import Handler
 
 
 class Attempts:
-    """Attempts of one run."""
+    """The attempts of one run."""
 
     def __init__(
         self,
@@ -28,12 +28,13 @@ class Attempts:
         self._timeout_ms = timeout_ms
 
     async def make(self, item: Item) -> None:
-        """Return when the handler is through.
+        """Deserialise the record and wait until its handler has returned.
 
         Raises:
-            DeserialisationError: a deserialiser, a plain function, has raised: it will again.
-            TimeoutError: `timeout_ms` was over.
-            whatever the handler raised, or a deserialiser that is a coroutine function.
+            DeserialisationError: a plain-function deserialiser raised; another attempt would not
+                help.
+            TimeoutError: the attempt took longer than `timeout_ms`.
+            Exception: whatever the handler, or a deserialiser's coroutine, raised.
         """
         if self._timeout_ms is None:
             await self._make(item)

@@ -1,4 +1,4 @@
-"""RunCommits what is done, from time to time."""
+"""Commits what a run has handled, periodically."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from kohort.client.processing.source import Positions, Source
 logger = logging.getLogger(__name__)
 
 SOON_S: Final = 0.001
-"""What is due so soon is due: no wait is as short."""
+"""A commit due within this time is made now: timers are no more precise."""
 
 INTERVAL_S_MIN: Final = 0.01
-"""So that a run with an interval of 0 does something else, too."""
+"""Keeps a run with a commit interval of 0 from doing nothing but committing."""
 
 
 class RunCommits:
-    """RunCommits of one run. Only what has changed since it was stored is committed."""
+    """The commits of one run. Only offsets that have changed since the last commit are
+    committed.
+    """
 
     def __init__(
         self,
@@ -42,14 +44,14 @@ class RunCommits:
 
     @property
     def due_in_s(self) -> float:
-        """When there may be something to do."""
+        """Seconds until a commit may be due."""
         if self._is_under_way or not self._source.can_commit:
             return float("inf")
         left_s = self._due_s - self._clock()
         return left_s if left_s > SOON_S else 0.0
 
     def begin_if_due(self) -> None:
-        """Commit without waiting, if the interval is over."""
+        """Start a commit without waiting, if the interval has passed."""
         if self.due_in_s > 0:
             return
         self._due_s = self._clock() + self._interval_s
@@ -61,7 +63,9 @@ class RunCommits:
         self._source.commit_soon(wanted, lambda error: self._done(wanted, drops, error))
 
     async def commit_now(self, wanted: Positions, timeout_s: float) -> None:
-        """Commit these, and wait for it; what fails is logged, for its records come again."""
+        """Commit these offsets and wait. A failure is only logged, because the records are read
+        again.
+        """
         if not wanted or not self._source.can_commit:
             return
         try:
@@ -78,12 +82,14 @@ class RunCommits:
                 logger.info("commits succeed again")
             self._backoff.succeed()
             if drops == self._work.drop_count:
-                # Else others may have committed since, for one that went and came back.
+                # Otherwise a partition was revoked and reassigned, and others may have committed
+                # since.
                 self._work.committed(wanted)
         elif isinstance(error, RebalanceInProgressError):
             logger.debug("a commit came into a rebalance: %s", error)
         else:
-            # Once: while the coordinator is away each attempt fails in the same way.
+            # Logged as a warning only once: while the coordinator is away every attempt fails
+            # alike.
             level = logging.DEBUG if self._backoff.failure_count else logging.WARNING
             logger.log(level, "a commit failed, and will be tried again: %s", error)
             wait_s = self._backoff.fail() / 1000

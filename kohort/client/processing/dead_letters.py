@@ -1,7 +1,7 @@
-"""Where records go that cannot be handled: unchanged, with what happened in their headers.
+"""Dead letters: records that cannot be handled are stored unchanged, with the failure in headers.
 
-The headers are named as those of Kafka Streams (KIP-1034) and Kafka Connect (KIP-298), with a
-prefix of their own and, as theirs, with texts as values: `__kohort.errors.topic`, and so on.
+The headers follow those of Kafka Streams (KIP-1034) and Kafka Connect (KIP-298), with a prefix of
+their own and, as there, with text values: `__kohort.errors.topic`, and so on.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ STOP_S: Final = 5.0
 PREFIX: Final = "__kohort.errors."
 
 TEXT_LIMIT: Final = 1_000
-"""Characters of an exception's text; what does not fit is cut off at its end."""
+"""Characters of an exception's message; the rest is cut off at the end."""
 
 STACK_LIMIT: Final = 4_000
-"""Characters of a stack, cut off at its beginning: the end says where it went wrong."""
+"""Characters of a stack trace; the rest is cut off at the beginning, because the end says where it
+failed."""
 
 EARLIER_HEADERS_LIMIT: Final = 64
-"""How many headers of earlier failures stay, the latest ones, so that a record which goes round
-does not grow for ever."""
+"""How many headers of earlier failures are kept, the latest ones, so that a record that is
+dead-lettered again and again does not grow without bound."""
 
 REQUEST_BYTES_LIMIT: Final = 128 << 20
-"""What aiokafka's producer accepts; what is too large is for the broker to say."""
+"""The limit of aiokafka's producer; rejecting records that are too large is left to the broker."""
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 
@@ -45,17 +46,19 @@ class DeadLetter:
     """A record that could not be handled."""
 
     record: ConsumerRecord[bytes | None, bytes | None]
-    """The record as it was read: no deserialiser has touched it."""
+    """The record as it was read, not deserialised."""
     error: Exception
-    """What its last attempt raised; a DeserialisationError if it did not come to a handler."""
+    """The error of the last attempt; a DeserialisationError if the handler was not called."""
     attempts: int
-    """How often it was tried."""
+    """How many attempts were made."""
     group_id: str | None
     failed_at_ms: int
     """When the last attempt failed, in milliseconds since the epoch."""
 
     def headers(self) -> Headers:
-        """The record's own, then those that say what happened. All values are texts in UTF-8."""
+        """The record's own headers, then those that describe the failure. All values are UTF-8
+        text.
+        """
         record = self.record
         own = {
             "topic": record.topic,
@@ -79,28 +82,28 @@ class DeadLetter:
 
 
 DeadLetterWriter: TypeAlias = Callable[[DeadLetter], Awaitable[object]]
-"""Returns when the record is stored for good. If it raises it is called again, later."""
+"""Stores a dead letter durably before it returns. If it raises, it is called again later."""
 
 
 class DeadLetterSink(Protocol):
-    """Somewhere dead letters are written to."""
+    """A destination for dead letters."""
 
     async def start(self) -> None: ...
 
     async def write(self, letter: DeadLetter) -> None:
-        """Return when it is stored."""
+        """Store a dead letter; return when it is stored."""
 
     async def stop(self) -> None: ...
 
 
 class CallerSink:
-    """What the application does with them."""
+    """Passes dead letters to the application's function."""
 
     def __init__(self, writer: DeadLetterWriter) -> None:
         self._writer = writer
 
     async def start(self) -> None:
-        """Do nothing: it is the application's."""
+        """Do nothing: the application manages its own resources."""
 
     async def write(self, letter: DeadLetter) -> None:
         await self._writer(letter)
@@ -110,14 +113,14 @@ class CallerSink:
 
 
 class TopicSink:
-    """A topic of the same cluster, written to by aiokafka's idempotent producer.
+    """Writes to a topic of the same cluster, with aiokafka's idempotent producer.
 
-    Keys stay, so records of one key stay in order; the timestamp is that of the failure, so that
-    the topic's retention counts from then on.
+    Keys are kept, so records of one key stay in order. The timestamp is that of the failure, so
+    that the topic's retention counts from then.
     """
 
     def __init__(self, topic: str, config: ConsumerConfig) -> None:
-        """Raises a ConfigError if aiokafka is not installed."""
+        """Create the sink. Raises a ConfigError if aiokafka is not installed."""
         self._topic = topic
         self._settings = _producer_settings(config)
         self._kind = _producer_class()
@@ -125,7 +128,7 @@ class TopicSink:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Connect. Raises what aiokafka raises."""
+        """Connect. Raises whatever aiokafka raises."""
         async with self._starting:
             if self._producer is None:
                 self._producer = await self._started()
@@ -140,7 +143,7 @@ class TopicSink:
         return producer
 
     async def write(self, letter: DeadLetter) -> None:
-        """Return when all replicas in sync have it."""
+        """Store a dead letter; return when all in-sync replicas have it."""
         await self.start()
         producer, record = self._producer, letter.record
         try:
@@ -149,17 +152,17 @@ class TopicSink:
             )
         except Exception as error:
             if not getattr(error, "retriable", False) and self._producer is producer:
-                # An idempotent producer that has failed for good refuses whatever comes next.
+                # An idempotent producer that has failed fatally rejects everything that follows.
                 await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Disconnect, for good or until the next write."""
+        """Disconnect, permanently or until the next write."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
         try:
-            # The writer has been answered, or has given up.
+            # No write is pending any more.
             async with asyncio.timeout(STOP_S):
                 await producer.stop()
         except Exception as error:  # noqa: BLE001 - nothing depends on it any more.
@@ -169,10 +172,10 @@ class TopicSink:
 def sink_for(
     wanted: str | DeadLetterWriter | None, config: ConsumerConfig
 ) -> DeadLetterSink | None:
-    """What `dead_letter` of `Consumer.run` stands for.
+    """Create the sink for the option `dead_letter` of `Consumer.run`.
 
     Raises:
-        ConfigError: a topic is to be written to, and aiokafka is not installed.
+        ConfigError: a topic is given, but aiokafka is not installed.
     """
     if wanted is None:
         return None
@@ -210,7 +213,7 @@ def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
 
 
 def _earlier(headers: tuple[tuple[str, bytes | None], ...]) -> Headers:
-    """The record's headers, without stacks of earlier failures and with some of the rest."""
+    """Return the record's headers without stack traces of earlier failures, limited in number."""
     stack = PREFIX + "stacktrace"
     kept = [one for one in headers if one[0] != stack]
     too_many = sum(name.startswith(PREFIX) for name, _ in kept) - EARLIER_HEADERS_LIMIT

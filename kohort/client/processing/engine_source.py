@@ -1,4 +1,4 @@
-"""A consumer's engine, as a run reads from it."""
+"""Adapts a consumer's engine to the interface that a run reads from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EngineSource:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._count_max = engine.config.max_poll_records
-        # Callbacks count as time without a poll.
+        # The time that callbacks take counts as time between polls.
         self.patience_s = engine.config.max_poll_interval_ms / 1000 / 2
 
     @property

@@ -1,4 +1,4 @@
-"""What a run has done and is doing, for health and metrics."""
+"""Figures of a run, for health and metrics."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from kohort.client.core.partitions import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class Counts:
-    """Counts of all runs of one consumer together."""
+    """Counts over all runs of one consumer."""
 
     handled: int = 0
     """Records whose handler returned."""
     failed: int = 0
-    """Attempts that raised, or took too long."""
+    """Attempts that raised or timed out."""
     retried: int = 0
-    """Attempts that were made again."""
+    """Attempts that were repeated."""
     dead_lettered: int = 0
     """Records that were stored as dead letters."""
     dead_letter_failures: int = 0
-    """Attempts to store one that failed."""
+    """Failed attempts to store a dead letter."""
     skipped: int = 0
-    """Records that were passed over, with on_failure="skip"."""
+    """Records that were skipped, with on_failure="skip"."""
     dropped: int = 0
-    """Handlers that were cancelled, or returned too late, because their partition was gone or the
-    time for the end was over. Their records come again, here or elsewhere."""
+    """Handlers that were cancelled, or returned too late, because their partition was revoked or
+    the run's drain timeout had passed. Their records are read again, here or by another member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """One consumer's runs at one moment."""
+    """The figures of one consumer's runs at one moment."""
 
     is_running: bool
     handled: int
@@ -43,23 +43,23 @@ class RunFigures:
     skipped: int
     dropped: int
     in_flight: int
-    """Records that were begun and are not done: in a handler, or waiting for another attempt."""
+    """Records started and not done: in a handler, or waiting for a retry."""
     waiting: int
-    """Records that are held and were not begun."""
+    """Records taken and not started."""
     held_bytes: int
-    """Bytes of the records in flight and of those waiting."""
+    """Bytes of the in-flight and waiting records."""
     oldest_in_flight_seconds: float | None
-    """Since the first attempt at the record that was begun first; None if there is none."""
+    """Seconds since the first attempt at the oldest record in flight; None if there is none."""
     oldest_in_flight: tuple[TopicPartition, int] | None
     """Its partition and offset."""
     handler_seconds: float | None
-    """For how long the handler has run that was called first; None if none runs."""
+    """How long the longest-running handler has been running; None if none runs."""
     dead_letters_failing_seconds: float | None
-    """For how long no dead letter could be stored; None if that is not so."""
+    """How long storing dead letters has been failing; None if it is not."""
     dead_letter_error: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in what JSON knows."""
+        """All figures as JSON-compatible values."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.oldest_in_flight is not None:
             partition, offset = self.oldest_in_flight
@@ -67,10 +67,10 @@ class RunFigures:
         return values
 
     def problem(self, *, session_timeout_ms: int, max_poll_interval_ms: int) -> str | None:
-        """Why it does not do its work, in a sentence; None if it does.
+        """Why the run makes no progress, in a sentence; None if it does.
 
-        A run polls whatever its handlers do, so the group does not notice one that hangs: it is
-        judged by the time that there may be between two polls.
+        A run polls whatever its handlers do, so the group does not notice one that hangs: a handler
+        is considered hung after max_poll_interval_ms.
         """
         failing = self.dead_letters_failing_seconds
         if self.is_running and failing is not None and failing * 1000 >= session_timeout_ms:
@@ -81,7 +81,7 @@ class RunFigures:
         return self.handler_problem(max_poll_interval_ms)
 
     def handler_problem(self, limit_ms: int) -> str | None:
-        """Whether a handler hangs, in a sentence; None if not."""
+        """A sentence about a handler that hangs; None if there is none."""
         lasting = self.handler_seconds
         if not self.is_running or lasting is None or lasting * 1000 < limit_ms:
             return None

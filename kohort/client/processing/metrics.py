@@ -1,4 +1,4 @@
-"""What runs have done, for Prometheus. A part of `kohort.client.metrics.ConsumerCollector`."""
+"""Prometheus metrics of runs. A part of `kohort.client.metrics.ConsumerCollector`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.client.processing.figures import RunFigures
 PREFIX: Final = "kohort_consumer_run_"
 
 Seen: TypeAlias = list[tuple[str, RunFigures | None]]
-"""By `client_id`."""
+"""Pairs of `client_id` and the figures of its run."""
 
 
 class _Family(NamedTuple):
@@ -57,7 +57,7 @@ GAUGES: Final = (
 
 
 def run_metrics(seen: Seen) -> Iterator[Metric]:
-    """Metrics of the runs of all consumers; one without a run has no series."""
+    """Yield the metrics of all runs; a consumer without a run has no series."""
     for each in COUNTERS:
         yield _filled(
             CounterMetricFamily(PREFIX + each.name, each.text, labels=["client_id"]), each, seen

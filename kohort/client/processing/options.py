@@ -1,4 +1,4 @@
-"""What `Consumer.run` can be told, checked before the first record is read."""
+"""The options of `Consumer.run`, checked before the first record is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kohort.client.processing.dead_letters import DeadLetterWriter
 Ordering: TypeAlias = Literal["key", "partition"]
 OnFailure: TypeAlias = Literal["stop", "skip"]
 RetryOn: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""Which exceptions of a handler are worth another attempt: classes, or a function that decides."""
+"""The exceptions of a handler that are retried: classes, or a function that decides."""
 
 Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
 
@@ -28,18 +28,18 @@ _COUNTS: Final = {
     "retry_backoff_max_ms": 0,
     "drain_timeout_ms": 0,
 }
-"""Whole numbers, and their least."""
+"""Integer options and their minimum."""
 
 _MAYBE: Final = {"retries": 0, "handler_timeout_ms": 1, "commit_interval_ms": 0}
-"""The same, or None."""
+"""Integer options that may also be None, and their minimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The keyword arguments of `Consumer.run`, which says what they mean.
+    """The keyword arguments of `Consumer.run`, which documents them.
 
     Raises:
-        ConfigError: one of them cannot be used, or two do not go together.
+        ConfigError: an option has an unusable value, or two options contradict each other.
     """
 
     concurrency: int
@@ -94,7 +94,7 @@ class RunOptions:
 
     @property
     def limits(self) -> WorkLimits:
-        """What may be held."""
+        """The limits on records held."""
         return WorkLimits(
             self.in_flight_records_limit,
             self.in_flight_bytes_limit,
@@ -103,13 +103,13 @@ class RunOptions:
 
     @property
     def rules(self) -> RetryRules:
-        """When there is another attempt."""
+        """The rules for retries."""
         return RetryRules(
             self.retries, self.retry_backoff_ms, self.retry_backoff_max_ms, self.retry_jitter
         )
 
     def is_retried(self, error: Exception) -> bool:
-        """Whether another attempt may help, going by `retry_on`."""
+        """Whether `retry_on` says that another attempt may help."""
         wanted = self.retry_on
         if isinstance(wanted, (type, tuple)):
             return isinstance(error, wanted)

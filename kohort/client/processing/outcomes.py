@@ -1,4 +1,4 @@
-"""What the end of an attempt means: done, another attempt, a dead letter, or the end of the run."""
+"""Decides how an attempt ends: done, retried, dead-lettered, skipped, or failing the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """Outcomes of one run; counts them."""
+    """The outcomes of one run, with counts."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Outcomes:
         self._dead_letter_error: str | None = None
 
     def succeeded(self, item: Item) -> None:
-        """Its handler has returned, or it is stored as a dead letter."""
+        """Record that the handler has returned, or the dead letter is stored."""
         self._work.finish(item)
         counts = self._counts
         if item.phase is Phase.DEAD_LETTER:
-            # Even if its partition is gone: it is there.
+            # Counted even if the partition was revoked: the dead letter exists.
             counts.dead_lettered += 1
             self._dead_letters_failing_since_ms = self._dead_letter_error = None
         elif item.is_void:
@@ -49,7 +49,7 @@ class Outcomes:
             counts.handled += 1
 
     def failed(self, item: Item, error: Exception, now_ms: int) -> HandlerError | None:
-        """An attempt has raised. What is to be raised if that is the end of the run, else None."""
+        """Handle a failed attempt. Returns the error if it must fail the run, else None."""
         if item.phase is Phase.DEAD_LETTER:
             self._dead_letter_failed(item, error, now_ms)
             return None
@@ -82,7 +82,7 @@ class Outcomes:
         return None
 
     def letter(self, item: Item) -> DeadLetter:
-        """What is written of it."""
+        """Create the dead letter of a record."""
         assert item.error is not None
         return DeadLetter(
             record=item.record,
@@ -94,7 +94,7 @@ class Outcomes:
 
     def _wait_ms(self, item: Item, error: Exception) -> int | None:
         if isinstance(error, DeserialisationError):
-            return None  # The bytes stay as they are.
+            return None  # Deserialising the same bytes would fail again.
         try:
             is_retried = self._options.is_retried(error)
         except Exception:
@@ -115,7 +115,7 @@ class Outcomes:
         self._work.rest(item, now_ms + wait_ms)
 
     def figures(self, now_ms: int, *, is_running: bool) -> RunFigures:
-        """Figures of this moment."""
+        """The figures at `now_ms`."""
         work, counts = self._work, self._counts
         oldest = work.oldest()
         began_ms = None if oldest is None else oldest.began_ms

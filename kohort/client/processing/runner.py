@@ -1,8 +1,8 @@
 """Runs handlers: reads while there is room, hands records to workers, drains, commits.
 
-One task reads, polling all the while, so that the group always hears of this member, however long
-handlers take. `concurrency` workers handle; what they may begin, and what is done, is for
-`kohort.client.core.work` to say. Partitions that go are told of by `revoke` and `lose`.
+One task reads and keeps polling, so that the membership is kept however long handlers take.
+`concurrency` workers run the handlers; `kohort.client.core.work` decides which record may start and
+which offsets are done. `revoke` and `lose` report partitions that are taken away.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from kohort.client.processing.source import Source
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 1.0
-"""How long a poll waits if nothing happens."""
+"""The longest time that a poll waits if nothing happens."""
 
 BREATH_S: Final = 0.005
-"""How long a worker whose handlers never wait may keep the loop from others."""
+"""How long a worker whose handlers never suspend may block the event loop."""
 
 CUT_GRACE_S: Final = 1.0
-"""What a handler that was cancelled has for its own clean-up."""
+"""How long a cancelled handler has for its clean-up."""
 
 LAST_COMMIT_S: Final = 5.0
-"""What the last commit may take, if a run was cancelled or failed."""
+"""Time limit of the last commit, if the run was cancelled or failed."""
 
 RECORD_OVERHEAD_BYTES: Final = 500
-"""What a record costs beside its bytes."""
+"""Estimated memory of a record in addition to its bytes."""
 
 Partitions: TypeAlias = Collection[TopicPartition]
 
@@ -64,7 +64,7 @@ class Runner:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`clock` in seconds, as the loop's."""
+        """`clock` returns seconds, comparable with the loop's clock."""
         self._source = source
         self._clock = clock
         self._options = options
@@ -78,20 +78,20 @@ class Runner:
         )
         self._by_key = options.ordering == "key"
         self._workers: dict[asyncio.Task[None], Item | None] = {}
-        """What each has in hand."""
+        """The record that each worker is handling."""
         self._idle: list[asyncio.Future[None]] = []
         self._only: frozenset[TopicPartition] | None = None
-        """What is read just now; None: all."""
+        """The partitions being read at present; None: all."""
         self._timer: asyncio.TimerHandle | None = None
         self._progress = asyncio.Event()
-        """Set when a record is given back."""
+        """Set when a worker has finished with a record."""
         self._is_ending = False
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when `run` has returned."""
+        """Completes when `run` has returned."""
 
-    # The run.
+    # Running.
 
     async def run(self) -> None:
         """Until `end` is called, the consumer is closed, or something fails.
@@ -119,7 +119,7 @@ class Runner:
             raise self._failure
 
     def end(self, timeout_s: float | None = None) -> None:
-        """Begin no more records, and let `run` return when those that run are done.
+        """Start no more records, and let `run` return when the running handlers have finished.
 
         `timeout_s`: how long they have; drain_timeout_ms by default.
         """
@@ -132,7 +132,7 @@ class Runner:
         self._source.wake()
 
     def has_task(self, task: asyncio.Task[object] | None) -> bool:
-        """Whether it is one in which handlers are called."""
+        """Whether handlers are called in this task."""
         return task in self._workers
 
     async def _read(self) -> None:
@@ -159,7 +159,7 @@ class Runner:
         return left_s if left_s > SOON_S else 0.0
 
     def _wanted(self) -> frozenset[TopicPartition] | None:
-        """The partitions that records are taken of; None: all."""
+        """The partitions to take records from; None: all."""
         if self._is_ending or not self._work.room():
             return frozenset()
         work = self._work
@@ -167,7 +167,7 @@ class Runner:
         return frozenset(self._source.assigned) - full if full else None
 
     def _take(self, only: frozenset[TopicPartition] | None) -> bool:
-        """Take what there is room for; whether the poll is to return."""
+        """Take as many records as there is room for. Returns whether the poll should return."""
         if self._wanted() != only or self._is_over:
             return True
         if only is not None and not only:
@@ -189,9 +189,7 @@ class Runner:
     # Workers.
 
     def _employ(self) -> None:
-        """See that as many work as there are records to begin, and that a task comes back when a
-        rest is over.
-        """
+        """Start as many workers as there are records ready, and set a timer for the next retry."""
         wanted = self._work.ready_count
         while wanted > 0 and self._idle:
             waiting = self._idle.pop()
@@ -260,9 +258,9 @@ class Runner:
                 self._counts.dropped += 1
                 self._work.abandon(item)
                 raise
-            # The handler's own: something that it waited for was cancelled.
+            # The handler raised this itself: something that it waited for was cancelled.
             self._failed(item, RuntimeError(f"the handler was cancelled from within: {error!r}"))
-        except Exception as error:  # noqa: BLE001 - the handler's, or the dead letters'.
+        except Exception as error:  # noqa: BLE001 - raised by the handler or the dead-letter sink.
             self._failed(item, error)
         except BaseException:
             self._work.abandon(item)
@@ -289,15 +287,17 @@ class Runner:
             self._source.wake()
 
     def _fail(self, error: BaseException) -> None:
-        """End, and raise it then; the first one counts."""
+        """End the run, which then raises the first error."""
         if self._failure is None:
             self._failure = error
         self.end()
 
-    # Partitions that go.
+    # Rebalances.
 
     async def revoke(self, partitions: Partitions) -> None:
-        """Drain these within the time that there is, commit what is done of them, forget them."""
+        """Let running handlers of these partitions finish within the time limit, commit, and forget
+        them.
+        """
         try:
             self._work.hold(partitions)
             patience_s = min(self._options.drain_timeout_ms / 1000, self._source.patience_s / 2)
@@ -309,17 +309,21 @@ class Runner:
             self.lose(partitions)
 
     def lose(self, partitions: Partitions) -> None:
-        """Others may have these by now: forget them, and cancel their handlers."""
+        """Forget these partitions, which other members may own by now,
+        and cancel their handlers.
+        """
         self._cut(partitions)
         self._work.drop(partitions)
         self._source.wake()
 
     def take_over(self, partitions: Partitions) -> None:
-        """These are owned from now on."""
+        """Take over newly assigned partitions."""
         self._work.take_over(partitions)
 
     async def _drain(self, partitions: Partitions, timeout_s: float) -> None:
-        """Until none of these is running; those that last too long are cancelled."""
+        """Wait until no handler of these partitions is running; those that take too long are
+        cancelled.
+        """
         if await self._wait_idle(partitions, timeout_s):
             return
         for item in self._cut(partitions):
@@ -343,7 +347,7 @@ class Runner:
         return True
 
     def _cut(self, partitions: Partitions) -> Iterable[Item]:
-        """Cancel the handlers of these; the records that they have in hand."""
+        """Cancel the handlers of these partitions; return the records that they were handling."""
         found = []
         for task, item in list(self._workers.items()):
             if item is not None and item.partition in partitions and not item.is_void:
@@ -351,15 +355,15 @@ class Runner:
                 found.append(item)
         return found
 
-    # The end.
+    # Ending.
 
     async def _drain_unpolled(self) -> None:
-        """Polls raise: wait for what is in hand without them."""
+        """Wait for running handlers without polling, because polls raise."""
         partitions = list(self._work.partitions)
         await self._wait_idle(partitions, min(self._drain_left_s, self._source.patience_s / 2))
 
     async def _finish(self) -> None:
-        """Cancel what has not ended, commit what is done, and give everything back."""
+        """Cancel remaining handlers, commit what is done, and reset the positions."""
         work = self._work
         if self._timer is not None:
             self._timer.cancel()
@@ -376,17 +380,17 @@ class Runner:
             await self._dead_letters.stop()
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Up to where all is done, of each partition."""
+        """The offset up to which all records are done, of each partition."""
         return self._work.committable(self._source.positions)
 
     def _let_go(self) -> None:
-        # Reading is ahead of handling. Who reads on, or commits, does so from what is done.
+        # Reading is ahead of handling; later reads and commits must start from what is done.
         self._source.go_back(self.committable())
         if not self.over.done():
             self.over.set_result(None)
 
     def figures(self) -> RunFigures:
-        """Figures of this moment."""
+        """The figures at this moment."""
         return self._outcomes.figures(self._now_ms(), is_running=not self.over.done())
 
     def _now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""`Consumer.run`: a part of `Consumer`."""
+"""`Consumer.run`, as a mixin of `Consumer`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from kohort.client.processing.options import OnFailure, Ordering, RetryOn, RunOp
 from kohort.client.processing.runner import Runner
 
 STOP_SHARE: Final = 0.6
-"""The part of the time of `stop` that handlers have; then come commits, callbacks, the group."""
+"""The share of the timeout of `stop` that handlers get; the rest is for commits, callbacks and
+leaving the group."""
 
 
 class Runs(Generic[K, V]):
-    """Handlers side by side."""
+    """Runs handlers concurrently."""
 
     config: ConsumerConfig
     _engine: Engine | None
@@ -58,46 +59,51 @@ class Runs(Generic[K, V]):
         uncommitted_records_limit: int = 10_000,
         stop_on: Collection[signal.Signals] = (),
     ) -> None:
-        """Have every record handled at least once, and commit what is, until `stop` or `end_run`.
+        """Handle every record at least once, and commit what is handled, until `stop` or `end_run`.
 
-        Afterwards the consumer's positions are behind what was handled without gaps, and it can
-        be read on. Cancelling cancels the handlers; what they had in hand is not committed.
+        Afterwards the consumer's positions are behind the records that were handled without gaps,
+        and it can be read further. Cancelling cancels the handlers, whose records are not
+        committed.
 
         Args:
-            handler: called with each record, as a rule a coroutine function. A plain one may not
-                take long: it keeps the loop from everything else.
-            concurrency: how many handlers run at a time at most.
-            ordering: "partition": one record of a partition after the other; "key": one record of
-                a key of a partition after the other, records without a key as if they had the
-                same. Keys are compared as bytes. A record that is tried again keeps its place.
-            retries: attempts after the first one; None: for ever.
-            retry_on: the exceptions that are worth one: classes, or a function that says.
-            retry_backoff_ms: before the second attempt; twice as long before each further one.
-            retry_backoff_max_ms: at most so long.
-            retry_jitter: the share by which it is longer or shorter at random; 0 for none.
-            handler_timeout_ms: after so long a handler is cancelled, which is a TimeoutError.
-            dead_letter: where a record goes whose attempts are over, or that no deserialiser can
-                read: a topic, which takes aiokafka (`kohort[dead-letters]`), or a coroutine
-                function that returns when the `DeadLetter` is stored. Tried until it succeeds.
-            on_failure: without `dead_letter`: "stop" raises a HandlerError once what is in hand is
-                handled, "skip" logs the record and passes over it.
-            commit_interval_ms: auto_commit_interval_ms by default. enable_auto_commit and
-                commits of other kinds are left out meanwhile; `commit()` commits what is handled.
-            drain_timeout_ms: what handlers have when their partitions are revoked, a quarter of
-                max_poll_interval_ms at most, and at the end. Those that have not returned by then
-                are cancelled, and their records come again.
-            in_flight_records_limit: records that are held, waiting or in a handler.
-            in_flight_bytes_limit: bytes of these, beyond which no more are taken.
-            uncommitted_records_limit: of one partition, records behind the first that is not done;
-                what may come again at most.
-            stop_on: signals that end it, as `end_run` does; the second one acts as it would
-                without this. (signal.SIGTERM,) in a container.
+            handler: called with each record, usually a coroutine function. A plain function must be
+                quick, because it blocks the event loop.
+            concurrency: the largest number of handlers running at once.
+            ordering: "partition": one record of a partition at a time; "key": one record of each
+                key of a partition at a time, where records without a key count as having the same
+                key. Keys are compared as bytes. A record that is retried keeps its place.
+            retries: attempts after the first one; None: unlimited.
+            retry_on: the exceptions that are retried: classes, or a function that decides.
+            retry_backoff_ms: the wait before the second attempt; it doubles for each further
+                attempt.
+            retry_backoff_max_ms: the longest such wait.
+            retry_jitter: the share by which waits vary at random; 0 for none.
+            handler_timeout_ms: a handler that takes longer is cancelled, which counts as a
+                TimeoutError.
+            dead_letter: where a record goes whose attempts are used up, or that cannot be
+                deserialised: a topic, which requires aiokafka (`kohort[dead-letters]`), or a
+                coroutine function that returns when the `DeadLetter` is stored. Retried until it
+                succeeds.
+            on_failure: without `dead_letter`: "stop" raises a HandlerError once the running
+                handlers have finished, "skip" logs the record and continues after it.
+            commit_interval_ms: auto_commit_interval_ms by default. enable_auto_commit and other
+                kinds of commits have no effect during a run; `commit()` commits what is handled.
+            drain_timeout_ms: how long handlers have when their partitions are revoked, at most a
+                quarter of max_poll_interval_ms, and at the end of the run. Handlers that take
+                longer are cancelled, and their records are read again.
+            in_flight_records_limit: the largest number of records held, waiting or in a handler.
+            in_flight_bytes_limit: no more records are taken while those held exceed this many
+                bytes.
+            uncommitted_records_limit: per partition, records after the first that is not done;
+                bounds how many may be handled twice.
+            stop_on: signals that end the run, as `end_run` does; a second one has its usual effect.
+                Use (signal.SIGTERM,) in a container.
 
         Raises:
             ConfigError: an option cannot be used.
             HandlerError: see `on_failure`.
-            IllegalStateError: it is running already, or there is nothing to read.
-            whatever a poll raises.
+            IllegalStateError: a run is in progress already, or there is nothing to read.
+            Exception: whatever a poll raises.
         """
         options = RunOptions(
             concurrency=concurrency,
@@ -127,7 +133,7 @@ class Runs(Generic[K, V]):
             await runner.run()
 
     def end_run(self) -> None:
-        """Have `run` return once what is in hand is handled. Handlers may call it, too."""
+        """Make `run` return once the running handlers have finished. Handlers may call it, too."""
         engine = self._engine
         if engine is not None and engine.runner is not None:
             engine.runner.end()
@@ -156,12 +162,12 @@ class Runs(Generic[K, V]):
             commit_interval_ms=(
                 config.auto_commit_interval_ms if interval_ms is None else interval_ms
             ),
-            # Looked up now, as tests on virtual time replace it.
+            # Looked up at call time, because tests on virtual time replace it.
             clock=time.monotonic,
         )
 
     async def _end_run(self, timeout_s: float) -> None:
-        """Wait for a run to end, in a part of the time that `stop` has."""
+        """Wait for a run to end, within its share of the timeout of `stop`."""
         runner = None if self._engine is None else self._engine.runner
         if runner is None:
             return
@@ -175,7 +181,7 @@ class Runs(Generic[K, V]):
 
 
 class _Told(RebalanceListener):
-    """Tells a run about its partitions."""
+    """Notifies a run of rebalances."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -192,7 +198,7 @@ class _Told(RebalanceListener):
 
 @contextmanager
 def _ended_by(signals: Collection[signal.Signals], runner: Runner) -> Iterator[None]:
-    """Within it the first of these signals ends the run."""
+    """A context in which the first of these signals ends the run."""
     loop = asyncio.get_running_loop()
     left = set(signals)
 

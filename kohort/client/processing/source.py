@@ -1,4 +1,4 @@
-"""What a run needs of the consumer that it reads from."""
+"""The interface between a run and the consumer that it reads from."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ CommitDone: TypeAlias = Callable[[BaseException | None], None]
 
 
 class Source(Protocol):
-    """Reads, and commits. `kohort.client.processing.engine_source` is the real one; that of the
-    tests under virtual time is `tests.unit.client.processing.played`.
+    """Reads and commits. Implemented by `kohort.client.processing.engine_source`, and for tests
+    under virtual time by `tests.unit.client.processing.played`.
     """
 
     @property
     def assigned(self) -> Collection[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
 
     @property
     def positions(self) -> Positions:
-        """Behind what was taken, of each partition that has a position."""
+        """The offset after the last record taken, of each partition that has a position."""
 
     @property
     def can_commit(self) -> bool:
-        """Whether there is a group."""
+        """Whether there is a group to commit to."""
 
     @property
     def patience_s(self) -> float:
-        """How long a rebalance may be held up by handlers and commits, half of it each."""
+        """How long handlers and commits together may delay a rebalance; each gets half of it."""
 
     async def poll(
         self,
@@ -40,25 +40,25 @@ class Source(Protocol):
         take: Callable[[], Any],
         only: frozenset[TopicPartition] | None,
     ) -> object:
-        """Have the group's steps done, and return what `take` returns as soon as that is true.
+        """Run the group's duties, and return the result of `take` as soon as it is true.
 
-        `take` is called whenever something may have changed, and at `wake`. `only`: the partitions
-        that it takes from; None: all.
+        `take` is called whenever something may have changed, and after `wake`. `only`: the
+        partitions that it takes from; None: all.
         """
 
     def take(self, count: int, only: frozenset[TopicPartition] | None) -> Records:
-        """Records that are here, in order within each partition; their keys and values bytes."""
+        """Return fetched records, in order within each partition, with keys and values as bytes."""
 
     def wake(self) -> None:
-        """Have `take` called."""
+        """Make a waiting `poll` call `take`."""
 
     async def commit(self, offsets: Positions, timeout_s: float) -> None:
-        """Store them. Raises a ConsumerError."""
+        """Commit these offsets. Raises a ConsumerError."""
 
     def commit_soon(self, offsets: Positions, on_done: CommitDone) -> None:
-        """Store them without being waited for, in the order of the calls."""
+        """Start a commit without waiting for it; commits are made in the order of the calls."""
 
     def go_back(self, offsets: Positions) -> None:
-        """Read on from there. Partitions that are read and not among these are read on from what
-        the group has committed.
+        """Continue reading from these offsets. Assigned partitions that are not given continue from
+        their committed offsets.
         """

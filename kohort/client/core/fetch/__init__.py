@@ -1,1 +1,1 @@
-"""What to fetch, what has arrived, and where the consumer stands in each partition."""
+"""What to fetch, what has arrived, and the position in each partition."""

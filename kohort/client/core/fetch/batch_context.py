@@ -1,4 +1,4 @@
-"""What `unpack` is told of the batch that it makes records of."""
+"""The context of a batch, as `unpack` needs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kohort.protocol.records.batch import TimestampType
 
 
 class BatchContext(NamedTuple):
-    """What all records of a batch have in common."""
+    """The fields that all records of a batch share."""
 
     topic: str
     partition: int
@@ -16,6 +16,6 @@ class BatchContext(NamedTuple):
     last_offset: int
     base_timestamp: int
     append_timestamp: int | None
-    """Instead of each record's own, if the broker has set it."""
+    """Replaces each record's own timestamp if the broker has set it (LogAppendTime)."""
     timestamp_type: TimestampType
     leader_epoch: int

@@ -1,7 +1,8 @@
-"""What one answer had for one partition: batches, of which records are made when they are taken.
+"""The batches of one partition in one response; records are decoded when they are taken.
 
-A batch that is partly read can be put back (`rewind`): it is kept until a record of the next one is
-asked for. Its decompressed form can be given up meanwhile (`deflate`), and is made again at need.
+A batch that is partly read can be restarted (`rewind`): it is kept until a record of the next one
+is requested. Its decompressed form can be dropped meanwhile (`deflate`), and is recreated when
+needed.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ class ReadOptions(NamedTuple):
     inflated_bytes_limit: int
     deserialisers: Deserialisers = NO_DESERIALISERS
     background: BackgroundDeserialiser | None = None
-    """What calls them, if they are coroutine functions."""
+    """Runs the deserialisers that are coroutine functions."""
 
 
 class Aborted(NamedTuple):
-    """A transaction that was given up: what its producer wrote from there on, up to its next
-    marker, is not for users.
+    """An aborted transaction: the records of its producer from this offset up to its next marker
+    are not returned.
     """
 
     first_offset: int
@@ -73,7 +74,7 @@ class _Open(NamedTuple):
 
 
 class Fetched:
-    """`data` is whole batches, the last of which may be cut off."""
+    """Fetched batches. `data` consists of whole batches, of which the last one may be truncated."""
 
     def __init__(
         self,
@@ -84,16 +85,16 @@ class Fetched:
         *,
         offset: int = 0,
     ) -> None:
-        """`aborted`: as the broker lists them; empty for who reads everything. `offset`: what was
-        asked for, which may be within the first batch.
+        """`aborted`: as listed by the broker; empty with read_uncommitted. `offset`: the requested
+        offset, which may be within the first batch.
 
         Raises:
-            CorruptRecordError, RecordTooLargeError: there is not one batch in it.
+            CorruptRecordError, RecordTooLargeError: there is not a single whole batch.
         """
         self._partition = partition
         self._options = options
         self._stop, self.next_offset = _extent(partition, data, offset)
-        # The rest of an answer should not be kept in memory for the sake of a small part of it.
+        # A small part should not keep the rest of a response in memory.
         data = data[: self._stop]
         whole = data.obj
         is_small_part = len(data) * 2 < len(whole) if isinstance(whole, bytes | bytearray) else True
@@ -111,29 +112,52 @@ class Fetched:
 
     @property
     def byte_count(self) -> int:
-        """The size of the batches that are not done with, as they were sent."""
+        """The size of the unfinished batches, as received."""
         begun = len(self._open.view) if self._open else 0
         return self._stop - self._cursor + begun
 
     @property
     def inflated_bytes(self) -> int:
-        """What the batch that is partly read takes beside those: its block, decompressed."""
+        """The size of the decompressed batch that is partly read, in addition to `byte_count`."""
         return 0 if self._block is None else len(self._block)
 
     def deflate(self) -> None:
-        """Keep the batch that is partly read in compressed form only, until it is read again."""
+        """Keep the partly read batch only in compressed form until it is read again."""
         self._block = None
 
     def read(self, floor: int, wanted: int) -> list[AnyRecord]:
-        """`wanted` records at most, none below offset `floor`; those of one batch at most.
+        """Return at most `wanted` records of one batch, none below offset `floor`.
 
-        Empty: there are no more here; go on at `next_offset`.
+        Empty: there are no more records here; continue at `next_offset`.
 
         Raises:
             CorruptRecordError, RecordTooLargeError, DeserialisationError: the record at `floor`, or
-                behind it, cannot be given out. The next call begins with it again.
-            NotMadeYet: its deserialisers are coroutine functions, and at work on it.
+                after it, cannot be returned. The next call starts with it again.
+            NotMadeYet: its deserialisers are coroutine functions, and still running.
         """
+        return self._deserialised(self._unpacked(floor, wanted))
+
+    def read_on(self, floor: int, wanted: int) -> list[AnyRecord]:
+        """The same, of as many batches as it takes where there are no deserialisers: many batches
+        have few records, and a call for each would cost more than they do.
+
+        It cannot be undone by `rewind`, but for the last batch.
+        """
+        records = self.read(floor, wanted)
+        if not records or self._options.deserialisers.are_there:
+            return records
+        while not self._left and len(records) < wanted:
+            try:
+                more = self._unpacked(records[-1].offset + 1, wanted - len(records))
+            except ConsumerError:
+                break  # The next call begins with it.
+            if not more:
+                break
+            records += more
+        return records
+
+    def _unpacked(self, floor: int, wanted: int) -> list[AnyRecord]:
+        """What `read` returns, as bytes."""
         while True:
             if not self._left and not self._begin_batch(floor):
                 return []
@@ -153,16 +177,16 @@ class Fetched:
                 self.rewind()
                 raise self._corrupt(self._open.header, floor, str(error)) from error
             if records:
-                return self._deserialised(records)
+                return records
 
     def rewind(self) -> None:
-        """Begin the present batch again, at the `floor` that comes next."""
+        """Restart the current batch, at the next `floor`."""
         if self._open is not None:
             self._position = 0
             self._left = self._open.header.record_count
 
     def _begin_batch(self, floor: int) -> bool:
-        """Go on to the next batch with records for users; False if there is none."""
+        """Move on to the next batch with records for users; False if there is none."""
         self._open = self._block = None
         while self._cursor < self._stop:
             header = read_header(self._data, self._cursor)
@@ -187,7 +211,7 @@ class Fetched:
             self._aborted_producers.add(self._aborted.pop().producer_id)
         if not header.is_control:
             return not (header.is_transactional and header.producer_id in self._aborted_producers)
-        # Compaction leaves empty ones, which end nothing.
+        # Compaction leaves empty batches, which do not end a transaction.
         if header.producer_id in self._aborted_producers and header.record_count:
             try:
                 marker = decode_marker(view, header)
@@ -227,7 +251,7 @@ class Fetched:
 
     def _deserialised(self, records: list[AnyRecord]) -> list[AnyRecord]:
         read_key, read_value = self._options.deserialisers.key, self._options.deserialisers.value
-        if read_key is None and read_value is None:
+        if not records or (read_key is None and read_value is None):
             return records
         if self._options.background is not None:
             return self._made(self._options.background, records)
@@ -273,8 +297,8 @@ class Fetched:
         )
 
     def _behind(self, header: BatchHeader) -> int:
-        """Where reading can go on. A header that is damaged may say too much; where the next batch
-        begins the broker has seen to.
+        """The offset to continue from. A damaged header may give too high an offset; where the next
+        batch begins has been validated by the broker.
         """
         cursor = self._cursor if self._open is not None else self._cursor + header.size_bytes
         if cursor < self._stop:
@@ -295,9 +319,10 @@ def _name(partition: TopicPartition) -> str:
 
 
 def _extent(partition: TopicPartition, data: memoryview, asked: int) -> tuple[int, int]:
-    """Where the last whole batch ends, and the offset behind it.
+    """Return where the last whole batch ends, and the offset after it.
 
-    What cannot be a batch ends it as well. It will be the first of the next answer, and an error.
+    Data that cannot be a batch ends it as well. It will come first in the next response, and be an
+    error.
     """
     cursor = next_offset = 0
     problem: ConsumerError | None = None

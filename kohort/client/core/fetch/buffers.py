@@ -1,6 +1,6 @@
-"""What was fetched and not taken yet, partition by partition, and how it is taken.
+"""Buffers of fetched data, per partition, and how records are taken from them.
 
-No sockets and no clock here: `FetchBuffers` is filled by the fetcher and emptied by the consumer.
+No sockets and no clock here: the fetcher fills `FetchBuffers`, the consumer empties it.
 """
 
 from __future__ import annotations
@@ -21,33 +21,35 @@ from kohort.client.core.records import AnyRecord
 Records: TypeAlias = dict[TopicPartition, list[AnyRecord]]
 
 PartitionFilter: TypeAlias = AbstractSet[TopicPartition] | None
-"""The partitions that one reader wants; None: all."""
+"""The partitions that a reader wants; None: all."""
+
+_Read: TypeAlias = Callable[[Fetched, int, int], list[AnyRecord]]
 
 AHEAD_RECORDS: Final = 64
-"""How many records are made at a time for who reads one by one."""
+"""How many records are decoded at a time for a reader that takes them one by one."""
 
 CHUNK_OVERHEAD_BYTES: Final = 512
-"""What an answer costs beside its bytes; else small ones would not count."""
+"""Memory that a response takes in addition to its bytes; otherwise small ones would not count."""
 
 
 class _Waiting:
-    """What waits of one partition, the oldest first."""
+    """The waiting data of one partition, the oldest first."""
 
     __slots__ = ("byte_count", "chunks", "fence", "next_offset")
 
     def __init__(self, fence: int) -> None:
         self.fence = fence
         self.next_offset = 0
-        """Behind the last of it."""
+        """The offset after the last of it."""
         self.byte_count = 0
         self.chunks: deque[Fetched] = deque()
 
 
 class _PartlyRead:
-    """The batches that are decompressed and partly read, the one that was read longest ago first.
+    """The batches that are decompressed and partly read, least recently read first.
 
-    Together they have `bytes_limit` at most, not counting the one that is being read, however
-    large. A caller that reads a few records of each of many partitions has one in every partition.
+    Together they take at most `bytes_limit`, not counting the one being read, however large. A
+    caller that reads a few records of each of many partitions has such a batch in every partition.
     """
 
     def __init__(self, bytes_limit: int) -> None:
@@ -56,12 +58,12 @@ class _PartlyRead:
         self._chunks: dict[TopicPartition, tuple[Fetched, int]] = {}
 
     def make_room(self, partition: TopicPartition) -> None:
-        """It is about to be read: what is above the limit goes first, not afterwards."""
+        """Called before a partition is read: frees memory above the limit first, not afterwards."""
         if self.byte_count > self._bytes_limit and partition not in self._chunks:
             self._shed()
 
     def was_read(self, partition: TopicPartition, chunk: Fetched) -> None:
-        """The oldest that are too many are kept compressed only, and decompressed again later."""
+        """Record a read; the oldest batches above the limit are kept only in compressed form."""
         self.forget(partition)
         if byte_count := chunk.inflated_bytes:
             self._chunks[partition] = chunk, byte_count
@@ -69,12 +71,12 @@ class _PartlyRead:
         self._shed(but_one=True)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its batch is gone."""
+        """Forget the partition's batch."""
         _, byte_count = self._chunks.pop(partition, (None, 0))
         self.byte_count -= byte_count
 
     def clear(self) -> None:
-        """All of them are gone."""
+        """Forget all batches."""
         self._chunks.clear()
         self.byte_count = 0
 
@@ -86,7 +88,7 @@ class _PartlyRead:
 
 
 class _Place(NamedTuple):
-    """Where a partition stood before records of it were handed out."""
+    """The position of a partition before records of it were returned."""
 
     placed: int
     offset: int
@@ -94,12 +96,12 @@ class _Place(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """Records that were made and not returned yet."""
+    """Records that have been decoded and not returned yet."""
 
     partition: TopicPartition
     records: Iterator[AnyRecord]
     version: int
-    """The version of the positions; after a change it has to be seen what still holds."""
+    """The version of the positions; after a change the records have to be checked."""
 
 
 class FetchBuffers:
@@ -114,15 +116,16 @@ class FetchBuffers:
         on_failed: Callable[[TopicPartition, RecordError], None],
         background: BackgroundDeserialiser | None = None,
     ) -> None:
-        """Make some that are empty.
+        """Create empty buffers.
 
         Args:
-            positions: moved by what is taken.
+            positions: moved past the records that are taken.
             inflated_bytes_limit: for all batches that are decompressed and partly read; the one
-                that is being read is decompressed in any case.
-            on_less: so many bytes of the partition are left.
-            on_failed: its next record cannot be given out, and what was there is forgotten.
-            background: calls deserialisers that are coroutine functions; None if there are none.
+                being read is decompressed in any case.
+            on_less: called with a partition and its remaining bytes.
+            on_failed: called when a partition's next record cannot be returned, after its data is
+                dropped.
+            background: runs deserialisers that are coroutine functions; None if there are none.
         """
         self._background = background
         self._positions = positions
@@ -135,15 +138,15 @@ class FetchBuffers:
         self._in_hand: dict[TopicPartition, _Place] = {}
         self._record_in_hand: tuple[TopicPartition, AnyRecord] | None = None
 
-    # For the fetcher.
+    # Called by the fetcher.
 
     def next_offset(self, partition: TopicPartition) -> int | None:
-        """Where to fetch on; None if nothing of it waits."""
+        """The offset to fetch next; None if no data of the partition waits."""
         waiting = self._waiting.get(partition)
         return None if waiting is None else waiting.next_offset
 
     def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int:
-        """Where to fetch on: behind what waits, or where its position is, which it has to have."""
+        """The offset to fetch next: after the waiting data, or the position, which must be set."""
         offset = self.next_offset(partition)
         if offset is None:
             offset = state.position
@@ -151,7 +154,7 @@ class FetchBuffers:
         return offset
 
     def add(self, partition: TopicPartition, fence: int, chunk: Fetched) -> int:
-        """What follows upon what waits already; how many bytes of the partition wait now."""
+        """Add data that follows the waiting data; return the partition's waiting bytes."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = _Waiting(fence)
@@ -162,10 +165,10 @@ class FetchBuffers:
         return waiting.byte_count
 
     def drop_outdated(self) -> None:
-        """Forget what was fetched for a position that is not one any more."""
+        """Forget data that was fetched for positions that have changed."""
         has_fence = self._positions.has_fence
         outdated = [one for one, its in self._waiting.items() if not has_fence(one, its.fence)]
-        # All at once: the first that is told of may have the next request sent.
+        # All are removed before any callback, since the first one may send the next request.
         for partition in outdated:
             del self._waiting[partition]
             self._partly_read.forget(partition)
@@ -184,17 +187,17 @@ class FetchBuffers:
 
     @property
     def inflated_bytes(self) -> int:
-        """The decompressed size of batches that are partly read; not part of what waits."""
+        """The decompressed size of partly read batches; not part of the waiting bytes."""
         return self._partly_read.byte_count
 
     def has_readable(self, only: PartitionFilter = None) -> bool:
-        """Whether there is something to take, of these partitions if they are given."""
+        """Whether there is data to take, of these partitions if given."""
         return any(True for _ in self._readable(only))
 
-    # For the consumer.
+    # Called by the consumer.
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) has come for more: what it was given last is processed."""
+        """A reader of `only` (None: all) polls again: the records it got last are now processed."""
         self._record_in_hand = None
         if only is None:
             self._in_hand.clear()
@@ -203,8 +206,8 @@ class FetchBuffers:
                 self._in_hand.pop(partition, None)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All positions that are known, without what was returned last by each reader: whether
-        that is processed is not known before it asks for more.
+        """All known positions, except for the records that each reader got last: whether those are
+        processed is unknown until it asks for more.
         """
         found = self._positions.consumed()
         if self._record_in_hand is not None:
@@ -218,12 +221,12 @@ class FetchBuffers:
         return found
 
     def take(self, max_records: int, only: PartitionFilter = None) -> Records:
-        """Records of as many partitions as it takes; positions move past them."""
+        """Return records, from as many partitions as needed; positions move past them."""
         self._put_back()
         taken: Records = {}
         left = max_records
         for partition in self._readable(only):
-            while left and (records := self._read(partition, left)) is not None:
+            while left and (records := self._read(partition, left, Fetched.read_on)) is not None:
                 last = records[-1]
                 if partition not in self._in_hand:
                     self._hold(partition)
@@ -238,7 +241,9 @@ class FetchBuffers:
         return taken
 
     def next_made(self) -> AnyRecord | None:
-        """`next_record` for records that are made already: nothing else can change."""
+        """Fast path of `next_record` for records that are deserialised already, while nothing else
+        has changed.
+        """
         ahead = self._ahead
         if ahead is not None and ahead.version == self._positions.version:
             for record in ahead.records:
@@ -249,13 +254,13 @@ class FetchBuffers:
         return None
 
     def next_record(self) -> AnyRecord | None:
-        """One record, None if there is none; its position moves past it."""
+        """Return one record, or None; its position moves past it."""
         record = self.next_made()
         if record is not None:
             return record
         self._put_back()
         for partition in self._readable():
-            records = self._read(partition, AHEAD_RECORDS)
+            records = self._read(partition, AHEAD_RECORDS, Fetched.read)
             if records is not None:
                 self._ahead = _Ahead(partition, iter(records), self._positions.version)
                 return self.next_made()
@@ -283,9 +288,9 @@ class FetchBuffers:
             ):
                 yield partition
 
-    def _read(self, partition: TopicPartition, wanted: int) -> list[AnyRecord] | None:
-        """Some records, which the position has not moved past yet; None: no more of this answer,
-        and another partition's turn.
+    def _read(self, partition: TopicPartition, wanted: int, read: _Read) -> list[AnyRecord] | None:
+        """Read some records, without moving the position past them; None: this response is
+        exhausted, and it is another partition's turn.
         """
         waiting = self._waiting[partition]
         state = self._positions.state(partition)
@@ -294,7 +299,7 @@ class FetchBuffers:
         had_bytes = chunk.byte_count
         self._partly_read.make_room(partition)
         try:
-            records = chunk.read(state.position, wanted)
+            records = read(chunk, state.position, wanted)
         except NotMadeYet:
             self._partly_read.was_read(partition, chunk)
             return None
@@ -307,7 +312,7 @@ class FetchBuffers:
             used_bytes = had_bytes - chunk.byte_count
         else:
             if chunk.next_offset > state.position:
-                # Markers, and what compaction took away.
+                # Control records, and offsets removed by compaction.
                 self._positions.advance(partition, chunk.next_offset, chunk.leader_epoch)
             used_bytes = had_bytes + CHUNK_OVERHEAD_BYTES
             waiting.chunks.popleft()
@@ -320,7 +325,7 @@ class FetchBuffers:
         return records or None
 
     def _put_back(self) -> None:
-        """What was made ahead and not returned has to be made again."""
+        """Return unreturned records to the buffer; they will be decoded again."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and next(ahead.records, None) is not None:
             waiting = self._waiting.get(ahead.partition)

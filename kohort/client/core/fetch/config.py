@@ -1,4 +1,4 @@
-"""How to fetch."""
+"""Settings for fetching."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kohort.client.core.offsets import ResetPolicy
 
 
 class IsolationLevel(IntEnum):
-    """Whether records of transactions that are open or aborted are returned (KIP-98)."""
+    """Whether records of open or aborted transactions are returned (KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class FetchConfig(Protocol):
-    """What fetching has to know of a consumer's settings: `ConsumerConfig` has them, and says what
-    the others mean and what they are by default.
+    """The settings that fetching needs. `ConsumerConfig` implements this, and documents the others
+    and the defaults.
     """
 
     @property
@@ -28,21 +28,21 @@ class FetchConfig(Protocol):
 
     @property
     def fetch_max_bytes(self) -> int:
-        """What one answer may have; a first batch that is larger is returned anyway (KIP-74)."""
+        """Limit for one response; a larger first batch is returned anyway (KIP-74)."""
 
     @property
     def max_partition_fetch_bytes(self) -> int:
-        """The same, of one partition in one answer."""
+        """The same limit for one partition in a response."""
 
     @property
     def prefetch_bytes_limit(self) -> int:
-        """So much may wait to be taken, compressed as it was sent. As much again may be held for
-        batches that are decompressed and partly read, beside the one that is being read.
+        """How many bytes may wait to be taken, as received. As many bytes again may be held for
+        decompressed batches that are partly read, not counting the one being read.
         """
 
     @property
     def inflated_bytes_limit(self) -> int:
-        """One batch may grow to that; a larger one is a RecordTooLargeError."""
+        """Limit for one decompressed batch; a larger one is a RecordTooLargeError."""
 
     @property
     def check_crcs(self) -> bool: ...
@@ -52,7 +52,7 @@ class FetchConfig(Protocol):
 
     @property
     def reset_policy(self) -> ResetPolicy:
-        """Where to begin without a position."""
+        """Where to start without a position."""
 
     @property
     def retry_backoff_ms(self) -> int: ...
@@ -65,8 +65,8 @@ class FetchConfig(Protocol):
 
     @property
     def client_rack(self) -> str | None:
-        """Told to leaders, which may name a follower there to be read from (KIP-392)."""
+        """Sent to leaders, which may name a follower in the same rack to read from (KIP-392)."""
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """Also how long such a follower is read from before the leader is asked again."""
+        """Also how long such a follower is used before the leader is asked again."""

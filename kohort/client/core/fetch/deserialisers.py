@@ -1,4 +1,4 @@
-"""What makes keys and values of bytes, and what is told when it refuses to."""
+"""Deserialisers, and the error for data that they refuse."""
 
 from __future__ import annotations
 
@@ -12,56 +12,63 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 
 Deserialiser: TypeAlias = Callable[[Any], Any]
-"""Is given bytes, or None; typed loosely so that what refuses None, like json.loads, is one too. It
-returns the key or value, or is a coroutine function of it."""
+"""Takes bytes or None; typed loosely so that functions that refuse None, such as json.loads, are
+accepted. Returns the key or value, or is a coroutine function that does."""
 
 
 @dataclass(slots=True, eq=False)
 class Deserialisers:
-    """What makes keys and values of bytes; None leaves them as bytes. They are looked at for each
-    record, so that they can be put aside for a while.
+    """The functions that turn bytes into keys and values; None leaves them as bytes. They are
+    looked up for each record, so that they can be replaced temporarily.
     """
 
     key: Deserialiser | None = None
     value: Deserialiser | None = None
 
     @property
+    def are_there(self) -> bool:
+        """Whether keys or values are anything but bytes."""
+        return self.key is not None or self.value is not None
+
+    @property
     def have_coroutines(self) -> bool:
-        """Whether one of them is a coroutine function."""
+        """Whether either is a coroutine function."""
         return _is_coroutine_function(self.key) or _is_coroutine_function(self.value)
 
 
 NO_DESERIALISERS: Final = Deserialisers()
 
 
-class NotMadeYet(Exception):  # noqa: N818 - not an error: what is asked for comes later.
-    """The next record of a partition is in its deserialisers."""
+class NotMadeYet(Exception):  # noqa: N818 - not an error: the records come later.
+    """The next record of a partition is still being deserialised."""
 
 
 class BackgroundDeserialiser(Protocol):
-    """Calls deserialisers that are coroutine functions, in tasks of its own."""
+    """Runs deserialisers that are coroutine functions, in background tasks."""
 
     def is_making(self, partition: TopicPartition) -> bool:
-        """Is a task making records of this partition, so that `take` would find none?"""
+        """Whether a task is deserialising records of this partition, so that `take` would find
+        none.
+        """
 
     def take(self, partition: TopicPartition, records: list[AnyRecord]) -> list[AnyRecord]:
-        """The first of these, as they were made.
+        """Return the leading records of `records` that are deserialised.
 
         Raises:
-            NotMadeYet: there is none; they are being made from now on.
-            DeserialisationError: the first of them could not be made. It is tried again when it
-                is asked for again.
+            NotMadeYet: none is ready; deserialising has been started.
+            DeserialisationError: the first record could not be deserialised. The next call retries
+                it.
         """
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Cancel the tasks of these partitions and drop what they have made."""
+        """Cancel the tasks of these partitions and drop their results."""
 
     def clear(self) -> None:
         """Forget everything."""
 
 
 def refused(record: AnyRecord, what: str, error: BaseException) -> DeserialisationError:
-    """What is raised for a record of which `what` cannot be deserialised."""
+    """Create the error for a record whose `what` (key or value) cannot be deserialised."""
     return DeserialisationError(
         f"{record.topic}-{record.partition}: the {what} of the record at offset {record.offset}"
         f" cannot be deserialised: {error!r}",

@@ -1,7 +1,7 @@
-"""What went wrong with reading: what the user is to be told, and what is wrong for how long.
+"""Errors in reading: those to raise to the user, and those that last.
 
-An error is raised once, by the poll that comes next. What lasts after that, and what no broker has
-answered for, is kept for observers of the consumer.
+An error is raised once, by the next poll. Persisting errors, and partitions for which no broker has
+answered, are kept for observers of the consumer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class _Unread(NamedTuple):
-    """A partition that cannot be read on at its position."""
+    """A partition that cannot be read further from its position."""
 
     place: tuple[int, int | None]
     """The fence and the position."""
@@ -26,26 +26,28 @@ class _Unread(NamedTuple):
 
 
 class FetchFailures:
-    """The failures of one consumer's partitions. Times are of any clock that does not go back."""
+    """The failures of one consumer's partitions. Times are of any monotonic clock."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._errors: dict[TopicPartition, tuple[int, ConsumerError]] = {}
-        """To be raised, with the fence of the position that they are about."""
+        """Errors to raise, with the fence of the position that they concern."""
         self._failure: BaseException | None = None
-        """To be raised, about no partition in particular."""
+        """An error to raise that does not concern a single partition."""
         self._unread: dict[TopicPartition, _Unread] = {}
         self._unanswered: dict[TopicPartition, int] = {}
-        """Since when no broker has answered for it."""
+        """Since when fetches have gone unanswered."""
         self._answered: dict[TopicPartition, int] = {}
-        """When a broker last did."""
+        """When a fetch was last answered."""
         self._placeless: dict[TopicPartition, int] = {}
-        """Since when it wants a position."""
+        """Since when the partition has been waiting for a position."""
 
-    # To be told.
+    # Errors to raise.
 
     def add(self, partition: TopicPartition, error: ConsumerError) -> bool:
-        """To be raised, unless its position moves before; False: it is not assigned any more."""
+        """Add an error to raise unless the position moves before; False if it is not assigned any
+        more.
+        """
         state = self._positions.find(partition)
         if state is None:
             return False
@@ -54,15 +56,15 @@ class FetchFailures:
         return True
 
     def add_failure(self, failure: BaseException) -> None:
-        """To be raised, whatever is read."""
+        """Add an error to raise whatever is read."""
         self._failure = failure
 
     def are_due(self, only: PartitionFilter = None) -> bool:
-        """Whether there is something to be raised to who reads `only`."""
+        """Whether there is an error to raise to a reader of `only`."""
         return bool(self._failure or self._due(only))
 
     def take(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
-        """The next one to be raised to who reads `only`; it is not taken again."""
+        """Return the next error to raise to a reader of `only`, and remove it."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             return failure
@@ -74,7 +76,7 @@ class FetchFailures:
         return None
 
     def _due(self, only: PartitionFilter) -> list[TopicPartition]:
-        """The partitions that are asked for, and have one."""
+        """The partitions in `only` that have an error."""
         is_aside = self._positions.is_aside
         return [one for one in self._errors if (one in only if only else not is_aside(one))]
 
@@ -87,34 +89,34 @@ class FetchFailures:
         unread.failures.failed(error, now_ms)
 
     def clear(self) -> None:
-        """Forget what was not raised."""
+        """Forget the errors that were not raised."""
         self._errors.clear()
         self._failure = None
 
-    # To be watched.
+    # State for observers.
 
     def answered(self, partition: TopicPartition, at_ms: int) -> None:
-        """A fetch of it was answered, and not refused."""
+        """Record a successful fetch."""
         self._answered[partition] = at_ms
         self._unanswered.pop(partition, None)
         unread = self._unread.get(partition)
         if unread is not None and not isinstance(unread.error, RecordError):
-            # What was refused is not any more. Records that cannot be given out stay so.
+            # A refusal is over. Records that could not be returned remain so.
             del self._unread[partition]
 
     def unheard(self, partitions: Iterable[TopicPartition], since_ms: int) -> list[TopicPartition]:
-        """No broker has answered for these; those of them that are still assigned."""
+        """Record unanswered requests for these partitions; return those still assigned."""
         left = [one for one in partitions if self._positions.find(one) is not None]
         for partition in left:
             self._unanswered.setdefault(partition, since_ms)
         return left
 
     def placeless(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """These wait for a position, and all others have one."""
+        """Record that these partitions, and only these, wait for a position."""
         self._placeless = {one: self._placeless.get(one, now_ms) for one in partitions}
 
     def unread(self, now_ms: int) -> dict[TopicPartition, Failing]:
-        """Partitions whose errors were raised, and that were not read on since."""
+        """Partitions whose errors were raised and that have not been read further since."""
         found = {}
         for partition, (place, _, failures) in self._unread.items():
             state = self._positions.find(partition)
@@ -126,8 +128,8 @@ class FetchFailures:
     def unanswered(
         self, now_ms: int, has_waiting: Callable[[TopicPartition], bool]
     ) -> dict[TopicPartition, float]:
-        """For how many seconds no broker has answered for partitions that are to be read, and of
-        which nothing waits to be taken.
+        """For how many seconds partitions have gone unanswered that are to be read and have no data
+        waiting.
         """
         found = {}
         for since, is_placed in ((self._placeless, False), (self._unanswered, True)):
@@ -141,11 +143,11 @@ class FetchFailures:
         return found
 
     def answered_ms(self, partition: TopicPartition) -> int | None:
-        """When a fetch of it was last answered; None: never since it was assigned."""
+        """When a fetch was last answered; None if none was since the partition was assigned."""
         return self._answered.get(partition)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """The others are not assigned any more."""
+        """Forget all other partitions, which are no longer assigned."""
         for gone in self._unread.keys() - partitions:
             del self._unread[gone]
         for times in (self._unanswered, self._answered, self._placeless):

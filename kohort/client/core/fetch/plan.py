@@ -1,17 +1,17 @@
-"""Which partitions to ask which broker for, and how much of them.
+"""Plans fetches: which partitions to request from which broker, and how many bytes.
 
-A partition is asked for while less of it waits to be taken than one answer brings, so that the next
-answer comes while the one before it is being taken. It is left out while it is paused or held,
-while enough of it waits, after a failure until its backoff is over, and while its broker still owes
-an answer: there is one request for each broker at a time.
+A partition is requested while less of it waits to be taken than one response brings, so that the
+next response arrives while the previous one is being taken. It is left out while it is paused or
+held, while enough data waits, during a backoff after a failure, and while its broker has a request
+in flight: there is one request per broker at a time.
 
-All that waits is bounded by `FetchLimits.prefetch_bytes`, of which every broker has the same share,
-so that none of them can keep the others from being read. The bound is exceeded by no more than one
-batch for each broker, because a broker returns a first batch however large it is (KIP-74), and by
-what is needed to go on reading other partitions while paused ones fill the share of their broker.
+All waiting data is bounded by `FetchLimits.prefetch_bytes`, of which every broker has an equal
+share, so that none of them can keep the others from being read. The bound is exceeded by at most
+one batch per broker, because a broker returns a first batch however large it is (KIP-74), and by
+what is needed to read other partitions while paused ones fill the share of their broker.
 
-A broker fills an answer in the order of the request. So partitions that were served go behind those
-that were not, and each gets its turn.
+A broker fills a response in the order of the request. So partitions that were served are moved
+behind those that were not, and each gets its turn.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Final, NamedTuple, TypeAlias
 from kohort.client.core.partitions import TopicPartition
 
 NodeOf: TypeAlias = Callable[[TopicPartition], int | None]
-"""Names the broker to ask for a partition: its leader, or a follower that the leader has named."""
+"""Returns the broker to ask for a partition: its leader, or a follower that the leader has
+named."""
 
 IsReadable: TypeAlias = Callable[[TopicPartition], bool]
 
 LEFTOVER_MS: Final = 100
-"""How long partitions without data are kept waiting for a neighbour whose data is being taken. A
-request for them alone would be parked by the broker, and the neighbour's next would be behind it.
-"""
+"""How long partitions without data wait for a neighbour whose data is being taken. A request for
+them alone would be parked by the broker, and delay the neighbour's next request."""
 
 
 class FetchLimits(NamedTuple):
-    """Bytes: of one answer, of one partition in it, and of all that may wait to be taken."""
+    """Limits in bytes: for one response, for one partition in it, and for all waiting data."""
 
     answer_bytes: int
     partition_bytes: int
@@ -42,51 +42,51 @@ class FetchLimits(NamedTuple):
 
 
 class PlannedFetch(NamedTuple):
-    """One request to be sent now."""
+    """A request to send now."""
 
     node_id: int
     partitions: Sequence[TopicPartition]
     """In the order in which they should be served."""
     bytes_max: int
     may_wait: bool
-    """Whether the broker may hold the answer back until there is something to say."""
+    """Whether the broker may delay the response until there is data."""
 
 
 class Plan(NamedTuple):
-    """What to do now, and when to ask again if nothing happens before."""
+    """What to send now, and when to plan again if nothing happens before."""
 
     fetches: Sequence[PlannedFetch]
     wake_ms: int | None
     leaderless: Sequence[TopicPartition]
-    """To be read, but it is not known from which broker."""
+    """Partitions to read whose broker is unknown."""
 
 
 class _Postponed(NamedTuple):
     until_ms: int
     node_id: int | None
-    """The broker that it failed with; another one gets a chance at once."""
+    """The broker that failed; another one may be asked at once."""
 
 
 @dataclass(slots=True, eq=False)
 class _Share:
-    """What one broker's partitions have and want."""
+    """What the partitions of one broker have and want."""
 
     wanted: list[TopicPartition]
     waiting_bytes: int = 0
     readable_bytes: int = 0
-    """The part of those that the next polls will take."""
+    """The part of the waiting bytes that the next polls will take."""
     is_being_taken: bool = False
-    """Some partition has enough, and will be wanted again soon."""
+    """Some partition has enough data, and will be requested again soon."""
 
 
 class FetchPlan:
-    """The plan of one consumer. Times are milliseconds of any clock that does not go back."""
+    """The plan of one consumer. Times are milliseconds of any monotonic clock."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
         self._order: dict[TopicPartition, None] = {}
         self._waiting: dict[TopicPartition, int] = {}
-        """Bytes that arrived and were not taken yet."""
+        """Bytes that have arrived and were not taken yet."""
         self._postponed: dict[TopicPartition, _Postponed] = {}
         self._busy: set[int] = set()
         self._node_count = 1
@@ -96,20 +96,20 @@ class FetchPlan:
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits of all partitions."""
+        """Waiting bytes of all partitions."""
         return sum(self._waiting.values())
 
     def has_waiting(self, partition: TopicPartition) -> bool:
-        """Whether there is something of it to be taken."""
+        """Whether data of the partition waits to be taken."""
         return partition in self._waiting
 
     @property
     def is_saturated(self) -> bool:
-        """Whether all brokers owe an answer, so that there is nothing to plan."""
+        """Whether all brokers have a request in flight, so that there is nothing to plan."""
         return len(self._busy) >= self._node_count
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are assigned. New ones come behind those that keep their place."""
+        """Set the assigned partitions. New ones are added behind the others."""
         wanted = dict.fromkeys(partitions)
         kept = [partition for partition in self._order if partition in wanted]
         self._order = dict.fromkeys((*kept, *wanted))
@@ -118,7 +118,7 @@ class FetchPlan:
             self._postponed.pop(gone, None)
 
     def set_waiting(self, partition: TopicPartition, byte_count: int) -> bool:
-        """So much of it waits now; whether that makes it wanted again."""
+        """Set the waiting bytes of a partition. Returns whether it should be requested again."""
         had = self._waiting.get(partition, 0)
         if byte_count:
             self._waiting[partition] = byte_count
@@ -127,30 +127,30 @@ class FetchPlan:
         return byte_count < self._enough_bytes <= had or (byte_count == 0 < had)
 
     def sent(self, node_id: int, now_ms: int) -> None:
-        """A request is underway."""
+        """Record a request in flight."""
         self._busy.add(node_id)
         self._sent_ms[node_id] = now_ms
 
     def answered(self, node_id: int) -> None:
-        """It came to an end, one way or another."""
+        """Record that the request has completed, successfully or not."""
         self._busy.discard(node_id)
 
     def served(self, partition: TopicPartition) -> None:
-        """It got data: it is the others' turn."""
+        """Move a partition that got data behind the others."""
         if partition in self._order:
             del self._order[partition]
             self._order[partition] = None
 
     def postpone(self, partition: TopicPartition, node_id: int | None, until_ms: int) -> None:
-        """It failed with this broker, which is not to be asked for it before then."""
+        """Record a failure: this broker is not asked for the partition again before `until_ms`."""
         self._postponed[partition] = _Postponed(until_ms, node_id)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """The broker wants to be left alone until then (KIP-219)."""
+        """Do not send to this broker before `until_ms`, as it has demanded (KIP-219)."""
         self._node_not_before_ms[node_id] = until_ms
 
     def next(self, now_ms: int, node_of: NodeOf, is_readable: IsReadable) -> Plan:
-        """What to send now. The caller says `sent` for each of them that it sends."""
+        """Return what to send now. The caller calls `sent` for each request that it sends."""
         shares: dict[int, _Share] = {}
         leaderless: list[TopicPartition] = []
         wakes: list[int] = []
@@ -212,7 +212,7 @@ class FetchPlan:
         least = max(1, min(limits.answer_bytes, limits.partition_bytes, share_bytes) // 2)
         if room < least:
             if share.readable_bytes:
-                # Taking it will make room.
+                # Taking waiting data will make room.
                 return None
             room = least
         return PlannedFetch(node_id, share.wanted, room, not share.is_being_taken)

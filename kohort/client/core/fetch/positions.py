@@ -1,12 +1,11 @@
-"""Where one consumer stands in each of its partitions.
+"""The position of one consumer in each of its partitions.
 
-A position is the offset of the next record that the user will be given: everything below it has
-been returned by a poll. What was fetched ahead of it is the fetcher's business alone.
+A position is the offset of the next record that the user will get: everything below it has been
+returned by a poll. Only the fetcher is concerned with data fetched ahead of it.
 
-A partition begins without a position and gets one in one of three ways: from its committed offset,
-from a reset (to one of the ends of its log, or to a time), or by a seek. Whenever it gets one
-other than by reading on, it gets a new *fence* as well: what was fetched under an older one is of
-no use any more.
+A partition starts without a position and gets one in one of three ways: from its committed offset,
+from a reset (to one of the ends of its log, or to a timestamp), or by a seek. Whenever the position
+changes other than by reading on, it gets a new *fence*: data fetched under an older fence is void.
 """
 
 from __future__ import annotations
@@ -28,62 +27,64 @@ from kohort.client.core.partitions import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class PartitionState:
-    """One assigned partition. Read by the fetcher, changed by `Positions` only."""
+    """One assigned partition. Read by the fetcher, modified only by `Positions`."""
 
     fence: int
     placed: int = 0
-    """Which beginning it reads on from: another one with each seek, reset and committed offset."""
+    """Changes with each seek, reset and committed offset; stays the same while reading on."""
     floor: int | None = None
-    """The lowest position that it has had since it was assigned; None before it had one."""
+    """The lowest position since it was assigned; None before the first."""
     position: int | None = None
     leader_epoch: int = UNKNOWN_EPOCH
-    """The epoch of the last record that was returned, or as it was committed."""
+    """The epoch of the last returned record, or of the committed offset."""
     reset: OffsetSpec | None = None
-    """Asked for, and not found yet; then there is no position."""
+    """A reset whose offset has not been found yet; there is no position meanwhile."""
     is_paused: bool = False
     is_held: bool = False
     is_aside: bool = False
-    """Others are being read alone."""
+    """Whether it is set aside because only other partitions are being read."""
     is_doubted: bool = False
-    """There is a new leader, which may not have what was read."""
+    """Whether there is a new leader that may not have the records that were read."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     learned_wall_ms: int | None = None
-    """When the broker last told these three."""
+    """When a broker last reported these three offsets."""
 
     @property
     def is_readable(self) -> bool:
-        """Whether records of it may be fetched and returned now."""
+        """Whether its records may be fetched and returned now."""
         is_kept_back = self.is_paused or self.is_held or self.is_aside or self.is_doubted
         return self.position is not None and not is_kept_back
 
 
 class Positions:
-    """The positions of one consumer. Asking about a partition that is not assigned is an
-    IllegalStateError; an answer that comes for one is ignored, since it may have been late.
+    """The positions of one consumer. Methods raise an IllegalStateError for a partition that is not
+    assigned; responses for one are ignored, since they may be late.
     """
 
     def __init__(self, *, reads_committed: bool = False) -> None:
-        """`reads_committed`: lag is counted to the last stable offset, not the high watermark."""
+        """`reads_committed`: measure lag to the last stable offset instead of the high
+        watermark.
+        """
         self._reads_committed = reads_committed
         self._states: dict[TopicPartition, PartitionState] = {}
         self._fences = count(1)
         self._readers: list[frozenset[TopicPartition] | None] = []
         self._read_alone: frozenset[TopicPartition] | None = None
-        """All that the readers want; None: everything."""
+        """The union of what all readers want; None: all partitions."""
         self.version = 0
-        """Changes whenever it may matter to what was fetched: not by reading on."""
+        """Changes whenever fetched data may be affected: not by reading on."""
 
-    # The assignment.
+    # Assignment.
 
     @property
     def assigned(self) -> Collection[TopicPartition]:
-        """All partitions, in the order in which they came."""
+        """All partitions, in the order in which they were assigned."""
         return self._states.keys()
 
     def set_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """These and no others. Those that stay keep all but the hold, if they were held."""
+        """Replace the assignment. Partitions that stay keep their state, except for a hold."""
         self.version += 1
         states, self._states = self._states, {}
         for partition in partitions:
@@ -95,7 +96,7 @@ class Positions:
         self._set_aside()
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """For the fetcher; not to be changed.
+        """The state of a partition, for the fetcher; not to be modified.
 
         Raises:
             IllegalStateError: it is not assigned.
@@ -108,25 +109,27 @@ class Positions:
         return state
 
     def find(self, partition: TopicPartition) -> PartitionState | None:
-        """Its `state`; None if it is not assigned."""
+        """The `state` of a partition; None if it is not assigned."""
         return self._states.get(partition)
 
     def has_fence(self, partition: TopicPartition, fence: int) -> bool:
-        """Whether it is assigned, and what was asked under this fence still means something."""
+        """Whether it is assigned, and requests made under this fence are still valid."""
         state = self._states.get(partition)
         return state is not None and state.fence == fence
 
     def has_place(self, partition: TopicPartition, placed: int) -> bool:
-        """Whether it is assigned, and has only been read on since its position was `placed`; other
-        than a fence, that outlives doubts about a leader.
+        """Whether it is assigned, and has only been read on since its position was `placed`; unlike
+        a fence, this is not changed by doubts about a leader.
         """
         state = self._states.get(partition)
         return state is not None and state.placed == placed
 
-    # How positions begin.
+    # Initial positions.
 
     def missing_position(self) -> list[TopicPartition]:
-        """The partitions that want their committed offset: no position, and no reset asked for."""
+        """The partitions that need their committed offset: they have no position and no pending
+        reset.
+        """
         return [
             partition
             for partition, state in self._states.items()
@@ -134,7 +137,7 @@ class Positions:
         ]
 
     def awaiting_reset(self) -> dict[TopicPartition, OffsetSpec]:
-        """The partitions whose offset is to be looked up."""
+        """The partitions whose reset offset has to be looked up."""
         return {
             partition: state.reset
             for partition, state in self._states.items()
@@ -147,12 +150,12 @@ class Positions:
         committed: OffsetAndMetadata | None,
         default_reset: OffsetSpec | None,
     ) -> None:
-        """What the group has committed, None for nothing: then `default_reset` decides.
+        """Set the position to the committed offset; without one (None), `default_reset` applies.
 
-        Nothing happens if the position has come from elsewhere meanwhile.
+        Ignored if the position has been set otherwise meanwhile.
 
         Raises:
-            NoOffsetError: nothing committed, and no default.
+            NoOffsetError: there is no committed offset and no default.
         """
         state = self._states.get(partition)
         if state is None or state.position is not None or state.reset is not None:
@@ -176,9 +179,10 @@ class Positions:
         offset: int | None,
         leader_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
-        """What the lookup of `spec` came to; None: no record is so late, so it is the end's turn.
+        """Apply the result of looking up `spec`; None: no record is that recent, so reset to the
+        end.
 
-        Nothing happens if something else was asked for meanwhile.
+        Ignored if something else has been requested meanwhile.
         """
         state = self._states.get(partition)
         if state is None or state.reset != spec:
@@ -188,31 +192,31 @@ class Positions:
         else:
             self._place(state, offset, leader_epoch)
 
-    # What the user asks for.
+    # User requests.
 
     def seek(
         self, partition: TopicPartition, offset: int, leader_epoch: int = UNKNOWN_EPOCH
     ) -> None:
-        """Go on from there, whether or not there is anything.
+        """Continue from an offset, whether or not it exists.
 
         Raises:
-            TypeError, ValueError: there can be no such offset.
+            TypeError, ValueError: the offset is not valid.
             IllegalStateError: the partition is not assigned.
         """
         check_offset(offset, leader_epoch)
         self._place(self.state(partition), offset, leader_epoch)
 
     def seek_to(self, partition: TopicPartition, spec: OffsetSpec) -> None:
-        """Go on from an end of the log, or from a time, once it is looked up."""
+        """Continue from an end of the log, or from a timestamp, once it has been looked up."""
         self._reset(self.state(partition), spec)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Treat it as if it had just been assigned: it wants its committed offset."""
+        """Treat the partition as newly assigned: it needs its committed offset."""
         state = self.state(partition)
         self._place(state, None, UNKNOWN_EPOCH)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Neither fetch nor return records of these. All or none are paused."""
+        """Neither fetch nor return records of these partitions. All or none are paused."""
         self._set_paused(partitions, is_paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -220,23 +224,24 @@ class Positions:
         self._set_paused(partitions, is_paused=False)
 
     def paused(self) -> set[TopicPartition]:
-        """By the user."""
+        """The partitions that the user has paused."""
         return {partition for partition, state in self._states.items() if state.is_paused}
 
     def begin_reading(self, only: frozenset[TopicPartition] | None) -> bool:
-        """The application reads these, or all if None, until `end_reading` is called with the same.
+        """Register a reader of these partitions, or of all if None, until `end_reading` is called
+        with the same argument.
 
-        While all who read want but some partitions, the others are put aside: neither fetched nor
-        returned. What is paused is another matter.
+        While all readers want only certain partitions, the others are set aside: neither fetched
+        nor returned. This is independent of pausing.
 
         Returns:
-            whether that changes what may be fetched.
+            whether this changes what may be fetched.
         """
         self._readers.append(only)
         return self._readers_changed()
 
     def end_reading(self, only: frozenset[TopicPartition] | None) -> bool:
-        """Undo one `begin_reading`; whether that changes what may be fetched."""
+        """Undo one `begin_reading`. Returns whether this changes what may be fetched."""
         self._readers.remove(only)
         return self._readers_changed()
 
@@ -252,12 +257,12 @@ class Positions:
         return True
 
     def is_aside(self, partition: TopicPartition) -> bool:
-        """Whether others are being read alone."""
+        """Whether only other partitions are being read."""
         return self._read_alone is not None and partition not in self._read_alone
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """They are about to be revoked: as pause, until the next `set_assigned`. Those that were
-        not held before.
+        """Hold partitions that are about to be revoked: like a pause, until the next
+        `set_assigned`. Returns those that were not held before.
         """
         self.version += 1
         held = []
@@ -269,14 +274,14 @@ class Positions:
         return held
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `hold`: they are not revoked after all."""
+        """Undo `hold`: the partitions are not revoked after all."""
         self.version += 1
         for partition in partitions:
             if state := self._states.get(partition):
                 state.is_held = False
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the next record to be returned; None while it is not known."""
+        """The offset of the next record to be returned; None while unknown."""
         return self.state(partition).position
 
     def are_known(self, partitions: Iterable[TopicPartition]) -> bool:
@@ -285,17 +290,17 @@ class Positions:
         return all(state is None or state.position is not None for state in states)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit without arguments commits: all positions that are known."""
+        """The offsets that a commit without arguments commits: all known positions."""
         return {
             partition: OffsetAndMetadata(state.position, "", state.leader_epoch)
             for partition, state in self._states.items()
             if state.position is not None
         }
 
-    # What the broker says.
+    # Results from brokers.
 
     def advance(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """Records below `offset` were returned, or there are none to return."""
+        """Move on: records below `offset` were returned, or there are none to return."""
         state = self._states[partition]
         assert state.position is not None
         assert offset >= state.position, "reading goes forward"
@@ -311,7 +316,9 @@ class Positions:
         log_start_offset: int,
         wall_ms: int | None = None,
     ) -> None:
-        """The ends of the log as a fetch told them at `wall_ms`; negative ones are not known."""
+        """Record the ends of the log as a fetch reported them at `wall_ms`; negative ones are
+        unknown.
+        """
         state = self._states.get(partition)
         if state is None:
             return
@@ -324,30 +331,30 @@ class Positions:
             state.log_start_offset = log_start_offset
 
     def doubt(self, partition: TopicPartition) -> None:
-        """Its leader is to be asked about the position first; what was fetched for it is void."""
+        """Require validation of the position by the leader; fetched data is void."""
         state = self.state(partition)
         self._renew(state)
         state.is_doubted = True
 
     def believe(self, partition: TopicPartition) -> None:
-        """The position is good."""
+        """Record that the position is valid."""
         self.version += 1
         self.state(partition).is_doubted = False
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """Behind the last record that may be read; None before the first fetch."""
+        """The high watermark; None before the first fetch."""
         return self.state(partition).high_watermark
 
     def last_stable(self, partition: TopicPartition) -> int | None:
-        """Behind the last record whose transaction is decided; None if it is not known."""
+        """The last stable offset; None if unknown."""
         return self.state(partition).last_stable_offset
 
     def log_start(self, partition: TopicPartition) -> int | None:
-        """The first offset there is; None if it is not known."""
+        """The first offset of the log; None if unknown."""
         return self.state(partition).log_start_offset
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Offsets between the position and the end; None while one of them is not known."""
+        """Offsets between the position and the end; None while either is unknown."""
         state = self.state(partition)
         end = state.last_stable_offset if self._reads_committed else state.high_watermark
         if end is None or state.position is None:

@@ -1,4 +1,4 @@
-"""Topics that were deleted and created again: they have other records at the same offsets."""
+"""Topics that were deleted and recreated: the same offsets are other records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.protocol.types import ZERO_UUID
 
 
 class TopicIds:
-    """The ids that topics had when they were last looked at."""
+    """The ids of topics at the last check."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -22,7 +22,7 @@ class TopicIds:
     def changed(
         self, infos: Mapping[str, TopicInfo], partitions: Iterable[TopicPartition]
     ) -> list[str]:
-        """The topics of these partitions that have another id than at the last call."""
+        """Return the topics of these partitions whose id has changed since the last call."""
         found = []
         topics = {partition.topic for partition in partitions}
         for gone in self._known.keys() - topics:
@@ -40,7 +40,7 @@ class TopicIds:
 def begin_anew(
     positions: Positions, topic: str, spec: OffsetSpec | None
 ) -> dict[TopicPartition, ConsumerError]:
-    """Positions in a topic that was created again are reset, or are errors if nothing says how."""
+    """Reset the positions in a recreated topic; without a reset policy, return errors."""
     errors: dict[TopicPartition, ConsumerError] = {}
     for partition in positions.assigned:
         position = positions.position(partition)

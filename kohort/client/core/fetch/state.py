@@ -1,17 +1,18 @@
-"""What one consumer has fetched, what it has to fetch, and what an answer changes of both. Pure.
+"""The fetch state of one consumer: what has been fetched, what to fetch next, and how responses
+change both. Pure.
 
 A shell has the sockets, the tasks and the clock:
 
-- it sends what `next_fetches` plans, as the requests that `build_request` makes of it once there is
-  a connection;
-- it hands the response to `on_response`, or what prevented one to `on_broker_unreachable` or
+- it sends what `next_fetches` plans, as requests made by `build_request` once there is a
+  connection;
+- it passes the response to `on_response`, or a failure to `on_broker_unreachable` or
   `on_fetch_error`, and calls `on_request_finished` in any case;
 - it calls `next_fetches` again at `next_deadline_ms`;
-- after any call it does what `effects` ask for, and logs `notes`; both are its to empty.
+- after any call it carries out `effects`, logs `notes`, and empties both.
 
-Readers `take` what is here. What went wrong with it is in `failures`.
+Readers `take` records. `failures` has the errors.
 
-Times are milliseconds: `now_ms` of a clock that does not go back, `wall_ms` since the epoch.
+Times are milliseconds: `now_ms` of a monotonic clock, `wall_ms` since the epoch.
 """
 
 from __future__ import annotations
@@ -59,26 +60,26 @@ from kohort.protocol.messages.fetch import FetchResponse, PartitionData
 
 
 class Effect(Enum):
-    """Something that a shell has to do."""
+    """An action for the shell."""
 
     TELL = "tell"
-    """Waiters for records or errors are to look again."""
+    """Wake those waiting for records or errors."""
     REFRESH = "refresh"
-    """The metadata are too old to go on with; call `next_fetches` when there are new ones."""
+    """The metadata is outdated; call `next_fetches` when there is new metadata."""
     FETCH = "fetch"
     """There is room for more: call `next_fetches`."""
 
 
 class Note(NamedTuple):
-    """Something to be logged."""
+    """A message to log."""
 
     text: str
     is_warning: bool = False
 
 
 class FetchState:
-    """The fetch side of one consumer. `positions` may be changed by others between any two calls;
-    `drop_outdated` has to follow, or `set_assigned` if partitions have come or gone.
+    """The fetch state of one consumer. `positions` may be changed by others between any two calls;
+    they then call `drop_outdated`, or `set_assigned` if partitions were added or removed.
     """
 
     def __init__(
@@ -91,8 +92,8 @@ class FetchState:
         deserialisers: Deserialisers = NO_DESERIALISERS,
         background: BackgroundDeserialiser | None = None,
     ) -> None:
-        """`random` returns numbers from 0 to below 1. `background` calls deserialisers
-        that are coroutine functions; None if there are none.
+        """`random` returns numbers from 0 to below 1. `background` runs deserialisers that are
+        coroutine functions; None if there are none.
         """
         self._positions = positions
         self._cluster = cluster
@@ -101,7 +102,7 @@ class FetchState:
         self.effects: Final[set[Effect]] = set()
         self.notes: Final[list[Note]] = []
         self.next_deadline_ms: int | None = None
-        """When `next_fetches` would plan something else, if nothing happens before."""
+        """When to call `next_fetches` again if nothing happens before."""
         self.failures = FetchFailures(positions)
         self._plan = FetchPlan(
             FetchLimits(
@@ -126,50 +127,50 @@ class FetchState:
         self._topic_ids = TopicIds()
         self._backoffs: dict[TopicPartition, Backoff] = {}
         self._not_given_out: set[TopicPartition] = set()
-        """Failed while they were read, which is done without a clock; to be postponed."""
+        """Partitions that failed while being read, where no clock is available; to be postponed."""
         self.next_made: Final = self._buffers.next_made
-        """`next_record` for records that are made already, which has no effects. Called for each
-        record, so it is the buffers' own."""
+        """Fast path of `next_record` for records that are deserialised already, which has no
+        effects. Called for each record, so it is the buffers' own method."""
 
-    # For readers.
+    # Called by readers.
 
     def take(self, max_records: int, only: PartitionFilter = None) -> Records:
-        """Records of as many partitions as it takes; positions move past them."""
+        """Return records, from as many partitions as needed; positions move past them."""
         return self._buffers.take(max_records, only)
 
     def next_record(self) -> AnyRecord | None:
-        """One record, None if there is none; its position moves past it."""
+        """Return one record, or None; its position moves past it."""
         return self._buffers.next_record()
 
     def take_error(self, only: PartitionFilter, now_ms: int) -> BaseException | None:
-        """What is to be raised next to who reads `only` (None: all)."""
+        """Return the next error to raise to a reader of `only` (None: all)."""
         return self.failures.take(only, now_ms)
 
     def has_something(self, only: PartitionFilter = None) -> bool:
-        """Whether there are records or an error for who reads `only` (None: all)."""
+        """Whether there are records or an error for a reader of `only` (None: all)."""
         return self.failures.are_due(only) or self._buffers.has_readable(only)
 
     def mark_processed(self, only: PartitionFilter) -> None:
-        """A reader of `only` (None: all) has come for more: what it was given last is processed."""
+        """A reader of `only` (None: all) polls again: the records it got last are now processed."""
         self._buffers.mark_processed(only)
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All positions that are known, without what was returned last by each reader."""
+        """All known positions, except for the records that each reader got last."""
         return self._buffers.processed()
 
     @property
     def waiting_bytes(self) -> int:
-        """What was fetched and not taken yet."""
+        """Bytes fetched and not yet taken."""
         return self._plan.waiting_bytes
 
     def unanswered(self, now_ms: int) -> dict[TopicPartition, float]:
-        """For how many seconds no broker has answered for partitions that are to be read."""
+        """For how many seconds fetches of partitions have gone unanswered."""
         return self.failures.unanswered(now_ms, self._plan.has_waiting)
 
-    # What others have changed.
+    # Changes from outside.
 
     def set_assigned(self) -> None:
-        """Forget what was fetched of partitions that are gone; plan for those that came."""
+        """Forget data of partitions that are no longer assigned; plan for the new ones."""
         assigned = self._positions.assigned
         self._plan.set_partitions(assigned)
         for gone in self._backoffs.keys() - assigned:
@@ -179,11 +180,11 @@ class FetchState:
         self.drop_outdated()
 
     def drop_outdated(self) -> None:
-        """Forget what was fetched for a position that is not one any more."""
+        """Forget data that was fetched for positions that have changed."""
         self._buffers.drop_outdated()
 
     def notice_new_topics(self, now_ms: int, wall_ms: int) -> None:
-        """Metadata may have changed: positions in topics that were created again start over."""
+        """Check for recreated topics after new metadata: positions in them start over."""
         for topic in self._topic_ids.changed(self._cluster.topics, self._positions.assigned):
             self._warn(f"{topic} was deleted and created again; auto_offset_reset decides")
             errors = begin_anew(self._positions, topic, self.default_reset(wall_ms))
@@ -192,19 +193,19 @@ class FetchState:
                 self.report(partition, error, now_ms)
 
     def default_reset(self, wall_ms: int) -> OffsetSpec | None:
-        """Where to begin without a position; None: the user has to say."""
+        """Where to start without a position; None: the user has to decide."""
         return self._config.reset_policy.spec_at(wall_ms)
 
     def clear(self) -> None:
-        """Forget all that waits, and all that was not raised."""
+        """Forget all fetched data and all errors not yet raised."""
         self._buffers.clear()
         self.failures.clear()
 
-    # What is to be sent.
+    # Requests.
 
     def next_fetches(self, now_ms: int) -> Sequence[PlannedFetch]:
-        """What to send now, one request at most for each broker. Each counts as sent, and has to
-        come to an end by `on_request_finished`.
+        """Return the requests to send now, at most one per broker. Each counts as sent, and must be
+        completed by `on_request_finished`.
         """
         self.effects.discard(Effect.FETCH)
         for partition in self._not_given_out:
@@ -226,10 +227,10 @@ class FetchState:
     def build_request(
         self, fetch: PlannedFetch, best_version: int, now_ms: int
     ) -> SentFetch | None:
-        """Make the request, in this version or the best below it that will do.
+        """Build the request, in this version or a lower one if necessary.
 
-        The plan may have been made before a connection was: partitions that have moved or are not
-        to be read any more are left out. None if no partition is left.
+        The plan may be older than the connection: partitions that have moved or are no longer to be
+        read are left out. None if no partition is left.
         """
         requested: dict[TopicPartition, RequestedPartition] = {}
         for partition in fetch.partitions:
@@ -262,13 +263,13 @@ class FetchState:
         version = version_for(best_version, topic_ids)
         return SentFetch(fetch.node_id, version, requested, topic_ids, request)
 
-    # What has become of it.
+    # Responses.
 
     def on_response(
         self, sent: SentFetch, answer: FetchResponse, now_ms: int, wall_ms: int
     ) -> None:
-        """Store the records of partitions that are still read from the offset of the request, and
-        act on errors of the others.
+        """Store records of partitions whose position is unchanged since the request, and handle
+        errors.
         """
         node_id = sent.node_id
         if answer.throttle_time_ms > 0:
@@ -281,7 +282,7 @@ class FetchState:
                 continue
             code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
             if self._buffers.fetch_offset(partition, state) != requested.offset:
-                # It was asked twice, because its leader moved.
+                # Both the old and the new leader were asked, because the leader moved.
                 continue
             if code is ErrorCode.NONE:
                 if not self._is_sent_on(partition, node_id, requested, data, now_ms):
@@ -290,8 +291,9 @@ class FetchState:
             if code in STALE:
                 self.effects.add(Effect.REFRESH)
             if not requested.is_leader:
-                # Whatever it is, the leader knows better (Java: most errors, OFFSET_OUT_OF_RANGE
-                # among them, which may only mean that this one lags behind).
+                # Whatever the error is, the leader knows better. As in Java, this covers most
+                # errors, including OFFSET_OUT_OF_RANGE, which may only mean that the follower lags
+                # behind.
                 self._note(f"{_name(partition)}: broker {node_id}: {code.name}")
                 self._postpone(partition, now_ms)
                 self._sources.failed(partition, node_id, now_ms)
@@ -300,7 +302,7 @@ class FetchState:
         self._unserved(unanswered, now_ms, now_ms)
 
     def on_broker_unreachable(self, fetch: PlannedFetch, since_ms: int, now_ms: int) -> None:
-        """There is no answer to what was to be sent at `since_ms`: the broker cannot be reached."""
+        """Handle a broker that could not be reached for a request due at `since_ms`."""
         self._unserved(fetch.partitions, since_ms, now_ms)
         for partition in fetch.partitions:
             self._sources.failed(partition, fetch.node_id, now_ms)
@@ -309,31 +311,31 @@ class FetchState:
     def on_fetch_error(
         self, fetch: PlannedFetch, failure: BaseException, since_ms: int, now_ms: int
     ) -> None:
-        """Something went wrong that is not the broker's absence; `failure` is raised to readers."""
+        """Handle another kind of error; readers raise `failure`."""
         self._unserved(fetch.partitions, since_ms, now_ms)
         self.report_failure(failure)
 
     def on_request_finished(self, fetch: PlannedFetch) -> None:
-        """The broker is free for the next request, whatever came of this one. To be called for each
-        fetch that `next_fetches` has returned.
+        """The broker is free for the next request, whatever the result of this one. To be called
+        for each request returned by `next_fetches`.
         """
         self._plan.answered(fetch.node_id)
         self.effects.add(Effect.FETCH)
 
     def report(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
-        """To be raised, unless the position moves before; the partition is asked for again after a
-        while. Nothing happens if it is not assigned any more.
+        """Have an error raised, unless the position moves before; the partition is retried later.
+        Ignored if it is no longer assigned.
         """
         if self.failures.add(partition, error):
             self._postpone(partition, now_ms)
             self.effects.add(Effect.TELL)
 
     def report_failure(self, failure: BaseException) -> None:
-        """To be raised, whatever is read."""
+        """Have an error raised by the next read of any partitions."""
         self.failures.add_failure(failure)
         self.effects.add(Effect.TELL)
 
-    # One partition's part of an answer.
+    # The response for one partition.
 
     def _is_sent_on(
         self,
@@ -343,7 +345,7 @@ class FetchState:
         data: PartitionData,
         now_ms: int,
     ) -> bool:
-        """Whether the leader has named a follower to be asked instead."""
+        """Whether the leader has named a follower to fetch from instead."""
         leader = Leader(node_id, requested.leader_epoch)
         follower = data.preferred_read_replica
         if not requested.is_leader:
@@ -352,7 +354,7 @@ class FetchState:
             return False
         self._note(f"{_name(partition)}: to be read from broker {follower}, a follower")
         if self._sources.is_doubtful(partition, now_ms):
-            # Else it would go back and forth without a pause.
+            # Otherwise requests would go back and forth without a pause.
             self._postpone(partition, now_ms)
             self.effects.add(Effect.REFRESH)
         return not data.records
@@ -387,7 +389,8 @@ class FetchState:
             self._report_in_turn(partition, error, now_ms)
             return
         if chunk.next_offset <= requested.offset:
-            # Nothing that was asked for, and the next answer would be the same.
+            # The response has no records from the requested offset on, and another would not
+            # either.
             self._postpone(partition, now_ms)
             return
         self._plan.set_waiting(partition, self._buffers.add(partition, requested.fence, chunk))
@@ -440,29 +443,31 @@ class FetchState:
         self._positions.seek_to(partition, spec)
 
     def _report_in_turn(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
-        """What comes before the error is to be returned before it; by then it will come again."""
+        """Report an error only after the records before it have been returned; by then it will
+        recur.
+        """
         if self._buffers.next_offset(partition) is None:
             self.report(partition, error, now_ms)
         else:
             self._postpone(partition, now_ms)
 
-    # What is to be tried again.
+    # Retries.
 
     def unheard(self, partitions: Collection[TopicPartition], since_ms: int) -> None:
-        """No broker has answered a question about these, which was asked at `since_ms`."""
+        """Record that a request about these partitions, sent at `since_ms`, was not answered."""
         self.failures.unheard(partitions, since_ms)
 
     def _unserved(
         self, partitions: Iterable[TopicPartition], since_ms: int, now_ms: int
     ) -> list[int]:
-        """No broker has answered for these: their leader is not known, is gone, or is none. Those
-        of them that are still assigned are tried again after a while; when.
+        """Handle partitions without an answer: their leader is unknown, unreachable, or not the
+        leader. Those still assigned are retried later; returns when.
         """
         left = self.failures.unheard(partitions, since_ms)
         return [self._postpone(partition, now_ms) for partition in left]
 
     def _postpone(self, partition: TopicPartition, now_ms: int) -> int:
-        """Let it be until a time, which grows from failure to failure."""
+        """Postpone a partition with a growing backoff; returns until when."""
         backoff = self._backoffs.get(partition)
         if backoff is None:
             config = self._config
@@ -473,7 +478,7 @@ class FetchState:
         self._plan.postpone(partition, self._sources.node(partition, now_ms), until_ms)
         return until_ms
 
-    # What the buffers say.
+    # Callbacks of the buffers.
 
     def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
         if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:

@@ -1,7 +1,7 @@
-"""Positions that the application has declared done (enable.auto.offset.store=false).
+"""Offsets that the application has stored for committing (enable.auto.offset.store=false).
 
-As in librdkafka: what a poll has returned is not committed before it was stored. What is stored
-counts for as long as the partition stays assigned.
+As in librdkafka, returned records are not committed before they are stored. A stored offset is
+valid for as long as the partition stays assigned.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class StoredOffsets:
-    """The stored positions of one consumer."""
+    """The stored offsets of one consumer."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._stored: dict[TopicPartition, tuple[PartitionState, OffsetAndMetadata]] = {}
 
     def store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Have these committed from now on; all or none.
+        """Store offsets for the next commit; all or none.
 
-        One below the offset from which the partition is read, since it was assigned, is passed
-        over: a record of an earlier assignment, behind which others have committed meanwhile.
+        An offset below the partition's first position since it was assigned is ignored: its record
+        belongs to an earlier assignment, and others may have committed later offsets meanwhile.
 
         Raises:
-            TypeError, ValueError: there can be no such offset.
+            TypeError, ValueError: the offset is not valid.
             IllegalStateError: a partition is not assigned.
         """
         states = {partition: self._positions.state(partition) for partition in offsets}
@@ -39,7 +39,7 @@ class StoredOffsets:
                 self._stored[partition] = state, found
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is stored of partitions that were assigned all the while."""
+        """Return the stored offsets of partitions that have been assigned ever since."""
         find = self._positions.find
         self._stored = {one: its for one, its in self._stored.items() if find(one) is its[0]}
         return {partition: found for partition, (_, found) in self._stored.items()}

@@ -1,9 +1,9 @@
-"""Whether a log still has what a position stands behind (KIP-320). Pure.
+"""Whether a log still has the records that were read up to a position (KIP-320). Pure.
 
-A leader that takes over without all that the one before it had, goes on from where it is: the same
-offsets get other records. A consumer that has read further than that would go on in the middle of
-them and miss the rest. So when a partition has a newer leader than the one that the last record
-was read from, the new one is asked where the older one's records end before anything is read.
+A leader that takes over without all records of its predecessor continues from its own log end: the
+same offsets get other records. A consumer that has read further would continue in the middle of
+them and miss the others. So when a partition has a newer leader than the one that the last record
+was read from, the new leader is asked where the older leader's records end before anything is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ LeaderOf: TypeAlias = Callable[[TopicPartition], Leader | None]
 
 
 class Doubt(NamedTuple):
-    """What to ask the leader about: up to where records are from `leader_epoch`, or older."""
+    """The question for the leader: up to which offset does it have records of `leader_epoch`, or
+    older?
+    """
 
     fence: int
     offset: int
@@ -30,8 +32,8 @@ class Doubt(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The answer: the newest epoch that is not newer than the one asked for, and the offset behind
-    its last record; -1 if there is none.
+    """The answer: the latest epoch up to the one asked about, and its end offset; -1 if there is
+    none.
     """
 
     leader_epoch: int
@@ -44,12 +46,12 @@ class LeaderChecks:
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self._seen: dict[TopicPartition, tuple[int, Leader]] = {}
-        """The fence of a position and the leader that it was looked at under."""
+        """The fence of each position, and the leader at the last look."""
 
     def look(self, leader_of: LeaderOf) -> bool:
-        """Leaders or positions may have changed; whether a position is in doubt for that.
+        """Check for changed leaders or positions. Returns whether a position has come into doubt.
 
-        What was fetched for such a position is void, like all that follows it.
+        Data fetched for such a position is void, and so is what follows it.
         """
         seen: dict[TopicPartition, tuple[int, Leader]] = {}
         has_doubts = False
@@ -68,7 +70,7 @@ class LeaderChecks:
         return has_doubts
 
     def doubts(self) -> Mapping[TopicPartition, Doubt]:
-        """What has to be asked."""
+        """The questions to ask."""
         found = {}
         for partition, (fence, leader) in self._seen.items():
             state = self._positions.find(partition)
@@ -78,7 +80,7 @@ class LeaderChecks:
         return found
 
     def believed(self, partition: TopicPartition, doubt: Doubt) -> None:
-        """The leader cannot be asked: brokers before Kafka 2.3."""
+        """Accept the position because the leader cannot be asked: brokers before Kafka 2.3."""
         if self._positions.has_fence(partition, doubt.fence):
             self._positions.believe(partition)
 
@@ -89,10 +91,10 @@ class LeaderChecks:
         end: EpochEnd,
         default_reset: OffsetSpec | None,
     ) -> LogTruncatedError | None:
-        """What the leader says. Nothing happens if the position has moved meanwhile.
+        """Process the leader's answer. Ignored if the position has moved meanwhile.
 
-        If the log was cut off before the position, that goes back to the place, as in Java; a place
-        that is not known is `default_reset`'s business.
+        If the log was truncated before the position, the position goes back to that point, as in
+        Java; if that point is unknown, `default_reset` applies.
 
         Returns:
             the error, if there is no default; the position stays in doubt.
@@ -106,7 +108,7 @@ class LeaderChecks:
             parted = OffsetAndMetadata(end.offset, "", end.leader_epoch) if is_known else None
             return LogTruncatedError(partition, doubt.offset, parted)
         elif is_known:
-            # With an epoch that is older still, so that this is looked at once more.
+            # With an older epoch, so that the position is validated again.
             self._positions.seek(partition, end.offset, end.leader_epoch)
         else:
             self._positions.seek_to(partition, default_reset)
@@ -114,7 +116,7 @@ class LeaderChecks:
 
 
 def _is_doubtful(state: PartitionState, leader: Leader) -> bool:
-    """A leader that is older than the last record is one of old metadata, and knows less than we
-    do. Of the same age, it has what it has given us.
+    """Whether the leader is newer than the last record's. An older one comes from outdated
+    metadata; one of the same epoch has the records, since it returned them.
     """
     return 0 <= state.leader_epoch < leader.epoch

@@ -22,3 +22,10 @@ cdef (Py_ssize_t, Py_ssize_t) _varint(
 cdef (long long, Py_ssize_t) _varlong(
     const unsigned char[:] view, Py_ssize_t cursor
 ) except *
+
+@cython.locals(
+    count=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t, name=str, headers=list,
+)
+cdef tuple _headers(
+    const unsigned char[:] view, const char* data, Py_ssize_t cursor, Py_ssize_t end
+)

@@ -1,8 +1,8 @@
-"""Makes records of the (inflated) records block of a batch: the one thing a consumer does for each.
+"""Decodes the records of a decompressed batch: the only work that a consumer does for each record.
 
-How a record lies there is told in :mod:`kohort.protocol.records.walk`. This module is compiled
-where there is a C compiler: unpack.pxd beside it gives the types. It works the same without, in ten
-times the time.
+:mod:`kohort.protocol.records.walk` describes the format. This module is compiled where there is a C
+compiler; unpack.pxd beside it gives the types. Without compilation it works the same, ten times
+slower.
 """
 
 from __future__ import annotations
@@ -13,44 +13,40 @@ from kohort.client.core.fetch.batch_context import BatchContext
 from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.record import Headers
-from kohort.protocol.records.varint import (
-    read_uvarint,
-    read_varint,
-    read_varlong,
-)
+from kohort.protocol.records.varint import read_uvarint, read_varlong
 from kohort.protocol.records.walk import HEADERS_MAX
 
 _NEAR: Final = 1 << 61
-"""To timestamps below it, compiled arithmetic can add a delta of 56 bits."""
+"""To timestamps below this, compiled arithmetic can add a 56-bit delta without overflow."""
 
 _new = tuple.__new__
 
 
 class Unpacked(NamedTuple):
-    """Some of the records of a block, and where to go on."""
+    """Some records of a batch, and where to continue."""
 
     records: list[AnyRecord]
     position: int
     left: int
-    """Records that were not looked at yet."""
+    """Records not decoded yet."""
 
 
 def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost more than the field.
     block: bytes, position: int, left: int, source: BatchContext, floor: int, wanted: int
 ) -> Unpacked:
-    """`wanted` records at most, of the `left` that begin at `position`.
+    """Decode at most `wanted` of the `left` records that begin at `position`.
 
-    Those below offset `floor` are passed over: a fetch begins with the batch that its offset is in.
+    Records below offset `floor` are skipped: a fetch returns the whole batch that its offset is in.
 
     Raises:
-        DecodeError: the next record is not one. Those before it have been returned by then.
+        DecodeError: the next record is invalid. Valid records before it have been returned by then.
     """
     records: list[AnyRecord] = []
     add = records.append
     topic, partition, base, last, base_timestamp, stamp, kind, epoch = source
     is_near = -_NEAR < base_timestamp < _NEAR
-    # Compiled, these are two ways to look at the same bytes: checked ones, and cheap slices of what
-    # has been checked.
+    # When compiled, these have different types: one for bounds-checked access to the bytes, one for
+    # cheap slices of checked ranges.
     view = block
     data = block
     end = len(block)
@@ -88,8 +84,9 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
             cursor += 1
             headers: Headers = ()
             if header_size:
-                headers, cursor = _headers(block, cursor - 1)
-            # Odd is negative, of which only -1 is allowed, and only as a length of key or value.
+                headers, cursor = _headers(view, data, cursor - 1, end)
+            # An odd value is negative; only -1 is allowed, and only as the length of a key or
+            # value.
             odd = (key_size & (key_size != 1)) | (value_size & (value_size != 1))
             if cursor != stop or stop > end or (size | delta | odd) & 1:
                 break
@@ -134,13 +131,13 @@ def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost m
     except (IndexError, DecodeError):
         pass
     if records:
-        # The next call begins with what is wrong, and finds nothing before it.
+        # The next call starts with the invalid record.
         return Unpacked(records, position, left)
     raise DecodeError(f"record at {position} of {end} bytes, {left} before the end, is none")
 
 
 def _varint(view: bytes, cursor: int) -> tuple[int, int]:
-    """The bits of a value of 32 of them, and the position behind it."""
+    """Return the raw bits of a 32-bit varint, and the position after it."""
     value = shift = 0
     while shift < 35:
         byte = view[cursor]
@@ -155,7 +152,7 @@ def _varint(view: bytes, cursor: int) -> tuple[int, int]:
 
 
 def _varlong(view: bytes, cursor: int) -> tuple[int, int]:
-    """The same for 64 bits; -1 instead of more than 56 that count."""
+    """The same for 64 bits; -1 if more than 56 bits are significant."""
     value = shift = 0
     is_far = False
     while shift < 70:
@@ -172,31 +169,42 @@ def _varlong(view: bytes, cursor: int) -> tuple[int, int]:
 
 
 def _timestamp_delta(block: bytes, position: int) -> int:
-    """Read it from the record that begins there, whatever its size."""
+    """Read the timestamp delta of the record that begins at `position`, whatever its size."""
     _, cursor = read_uvarint(block, position)
     delta, _ = read_varlong(block, cursor + 1)
     return delta
 
 
-def _headers(block: bytes, cursor: int) -> tuple[Headers, int]:
-    """Read the headers of a record, from their count on, and the position behind them.
-
-    Lengths that lead out of the record are found by where they lead.
-    """
-    count, cursor = read_varint(block, cursor)
-    if not 0 <= count <= HEADERS_MAX:
-        raise DecodeError(f"record with {count} headers")
+def _headers(view: bytes, data: bytes, cursor: int, end: int) -> tuple[Headers, int]:
+    """Read the headers of a record, starting at their count; return them and the next position."""
+    count = view[cursor]
+    cursor += 1
+    if count > 0x7F:
+        count, cursor = _varint(view, cursor - 1)
+    if count & 1 or count > 2 * HEADERS_MAX:
+        raise DecodeError(f"record with {(count >> 1) ^ -(count & 1)} headers")
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        length, cursor = read_varint(block, cursor)
-        if length < 0:
-            raise DecodeError("record with a header without key")
-        stop = cursor + length
-        key = block[cursor:stop].decode("utf-8", "surrogateescape")
-        length, cursor = read_varint(block, stop)
-        if length < -1:
-            raise DecodeError("record with a header value of negative length")
-        stop = cursor + max(0, length)
-        headers.append((key, None if length < 0 else block[cursor:stop]))
-        cursor = stop
+    while count:
+        size = view[cursor]
+        cursor += 1
+        if size > 0x7F:
+            size, cursor = _varint(view, cursor - 1)
+        start = cursor
+        cursor += size >> 1
+        if size & 1 or cursor > end:
+            raise DecodeError("record with a header whose key is none")
+        name = data[start:cursor].decode("utf-8", "surrogateescape")
+        size = view[cursor]
+        cursor += 1
+        if size > 0x7F:
+            size, cursor = _varint(view, cursor - 1)
+        if size == 1:
+            headers.append((name, None))
+        else:
+            start = cursor
+            cursor += size >> 1
+            if size & 1 or cursor > end:
+                raise DecodeError("record with a header whose value is none")
+            headers.append((name, data[start:cursor]))
+        count -= 2
     return tuple(headers), cursor

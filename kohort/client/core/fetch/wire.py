@@ -1,4 +1,4 @@
-"""Fetch, to and from the wire: of any version, by topic id where both sides know ids."""
+"""Builds and reads Fetch messages of any version, with topic ids where both sides know them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kohort.protocol.messages.fetch import (
 from kohort.protocol.types import ZERO_UUID
 
 FIRST_BY_ID: Final = 13
-"""The first version that names topics by their ids (KIP-516)."""
+"""The first version that identifies topics by id (KIP-516)."""
 
 STALE: Final = frozenset(
     {
@@ -33,30 +33,31 @@ STALE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Our metadata is older than the broker's, or the broker is in trouble: ask another one."""
+"""Our metadata is outdated, or the broker has a problem: refresh, and possibly ask another
+broker."""
 
 PASSING: Final = frozenset(
     {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT}
 )
-"""The broker's trouble alone: ask it again."""
+"""The broker has a temporary problem: ask it again."""
 
 
 class RequestedPartition(NamedTuple):
-    """What a request asks for of one partition."""
+    """One partition in a request."""
 
     offset: int
     leader_epoch: int
     fence: int
     """The fence of its position when the request was made."""
     is_leader: bool = True
-    """Whether the broker leads it; if not, it is a follower that the leader has named."""
+    """Whether the broker is the leader; if not, it is a follower named by the leader."""
 
 
 class SentFetch(NamedTuple):
-    """A request and what is needed to understand its answer."""
+    """A request, with what is needed to interpret its response."""
 
     node_id: int
-    """The broker that it is for."""
+    """The broker that it is sent to."""
     version: int
     requested: Mapping[TopicPartition, RequestedPartition]
     """In the order in which the partitions should be served."""
@@ -65,7 +66,9 @@ class SentFetch(NamedTuple):
 
 
 def version_for(best: int, topic_ids: Mapping[str, bytes]) -> int:
-    """Ids can be used only if all topics have one; brokers before Kafka 2.8 give none."""
+    """Return the version to send: ids are usable only if all topics have one; brokers before Kafka
+    2.8 have none.
+    """
     by_name = ZERO_UUID in topic_ids.values()
     return min(best, FIRST_BY_ID - 1) if by_name else best
 
@@ -81,8 +84,8 @@ def fetch_request(
     isolation_level: int,
     rack: str = "",
 ) -> FetchRequest:
-    """Without a fetch session: everything is said every time. `rack`: where we are, for leaders to
-    name followers by (KIP-392).
+    """Build a request without a fetch session: each one is complete. `rack`: the consumer's
+    location, for leaders that name followers (KIP-392).
     """
     topics = [
         FetchTopic(
@@ -98,7 +101,7 @@ def fetch_request(
                 for partition, one in group
             ],
         )
-        # A topic may come several times: the order is that in which partitions have their turn.
+        # A topic may occur several times, because the order is that of the partitions' turns.
         for topic, group in groupby(requested.items(), lambda one: one[0].topic)
     ]
     return FetchRequest(
@@ -114,7 +117,7 @@ def fetch_request(
 def answers_in(
     sent: SentFetch, answer: FetchResponse
 ) -> Iterator[tuple[TopicPartition, RequestedPartition, PartitionData]]:
-    """What it says about partitions that were asked for; the rest of it is ignored."""
+    """Yield the response's data for requested partitions; other data is ignored."""
     names = {topic_id: topic for topic, topic_id in sent.topic_ids.items()}
     for topic in answer.responses:
         name = topic.topic if sent.version < FIRST_BY_ID else names.get(topic.topic_id)

@@ -1,1 +1,3 @@
-"""The rules of a member: when to join, what answers mean, and who gets which partition."""
+"""The rules of a group member: when to join, what responses mean,
+and how partitions are assigned.
+"""

@@ -1,4 +1,4 @@
-"""The identity of a consumer as transactional producers pass it on with its positions (KIP-447)."""
+"""A consumer's identity, for transactional producers that commit its positions (KIP-447)."""
 
 from struct import Struct
 from typing import Final, NamedTuple
@@ -8,10 +8,10 @@ _GENERATION: Final = Struct("=i")
 
 
 class GroupMetadata(NamedTuple):
-    """What a transactional producer has to know to commit a consumer's positions.
+    """What a transactional producer needs to commit a consumer's positions.
 
-    With the member id and the generation, the group refuses positions of a member that it has given
-    up, though the member does not know that yet.
+    The member id and generation let the coordinator reject positions of a member that it has
+    removed, even if the member does not know that yet.
     """
 
     group_id: str
@@ -20,13 +20,13 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
     def for_librdkafka(self) -> bytes:
-        """All of it in the form that librdkafka's producers take, confluent-kafka's among them: the
-        second argument of `Producer.send_offsets_to_transaction`.
+        """Serialise for librdkafka's producers, including confluent-kafka's: the second argument of
+        `Producer.send_offsets_to_transaction`.
 
         The layout is that of `rd_kafka_consumer_group_metadata_write` since librdkafka 1.6.
 
         Raises:
-            ValueError: a name has a character 0, at which C would end it.
+            ValueError: a name contains a NUL character, which would terminate it in C.
         """
         names = (self.group_id, self.member_id, self.group_instance_id or "")
         if any("\0" in name for name in names):

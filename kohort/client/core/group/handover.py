@@ -1,23 +1,22 @@
-"""Partitions on their way from one cooperative member to another (KIP-429), watched by the leader.
+"""Partitions moving from one cooperative member to another (KIP-429), supervised by the leader.
 
-A partition that moves is given to no one in the round that decides so. Its owner learns from its
-share that it has to give it up, does so and joins again; that round hands the partition out. But
-the owner may have lost its membership in between. A static member (KIP-345) then comes back without
-a round: it is given the share that was decided on, owns nothing by now that it could give up, and
-so has no reason to join again. Nor has anybody else, and the partition stays unread until something
-quite different makes the group rebalance. Only the leader knows of it, so the leader joins again
-when an owner has had all the time that owners have.
+A partition that moves is assigned to no member in the round that decides so. Its owner learns from
+its new assignment that it has to give it up, does so and rejoins; that second round assigns the
+partition. But the owner may lose its membership in between. A static member (KIP-345) then returns
+without a rebalance: it is given the assignment of the first round, owns nothing that it could give
+up, and so has no reason to rejoin. Nor has any other member, and the partition stays unread until
+something else makes the group rebalance. Only the leader knows about the move, so the leader
+rejoins when the owner has had enough time.
 
-How long that is: `max_poll_interval_ms`, which the coordinator knows as the rebalance timeout. An
-owner gives up its partitions in a poll, and one that does not poll for so long stops being a member
-in any case. Until then it may be at work on its last records, and a round begun for it would keep
-the group waiting for the same poll. Afterwards a round costs nothing that would not be due anyway:
-a member that has not asked for its share by then has been removed by the coordinator, in a round of
-its own; one that has it, and still runs `on_revoked`, joins that round when it is through, in place
-of one that it would have begun. The session timeout says nothing about any of this: heartbeats go
-on while the application works.
+That time is `max_poll_interval_ms`, which the coordinator knows as the rebalance timeout. An owner
+gives up its partitions in a poll, and a member that does not poll for so long is removed in any
+case. Until then it may be processing its last records, and starting a round would make the group
+wait for the same poll. Afterwards a round costs nothing that would not be due anyway: a member that
+has not requested its assignment by then has been removed by the coordinator, in a round of its own;
+one that has it, and still runs `on_revoked`, joins that round when it is done, instead of starting
+one. The session timeout is irrelevant here: heartbeats continue while the application works.
 
-A leader that is restarted within that time does not know what it held back.
+A leader that restarts within that time does not know what it withheld.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,10 +30,10 @@ UNLED = NOBODY.generation
 def held_back(
     members: Iterable[GroupMember], assignment: Assignment, partition_counts: Mapping[str, int]
 ) -> int:
-    """How many partitions exist, are held by members, and were assigned to none.
+    """Return how many partitions exist, are owned by members, and were assigned to none.
 
     Args:
-        partition_counts: by topic; topics that do not exist are not in it.
+        partition_counts: by topic; topics that do not exist are missing.
     """
     claimed = {
         one
@@ -46,20 +45,22 @@ def held_back(
 
 
 class Handover:
-    """What the leader of one generation has held back, and when it has to be handed over."""
+    """The number of partitions that the leader of one generation has withheld, and when they must
+    have been handed over.
+    """
 
     def __init__(self, patience_ms: int) -> None:
-        """`patience_ms`: how long owners have for giving up what they have to."""
+        """`patience_ms`: how long owners may take to give up partitions."""
         self._patience_ms = patience_ms
         self._generation = UNLED
-        """What is known is of this one."""
+        """The generation that the state below belongs to."""
         self._count = 0
         self.due_ms: int | None = None
-        """When the group has to be looked after; None if it has not."""
+        """When the leader has to check on the group; None if it need not."""
 
     def joined(self, generation: int, *, is_leader: bool) -> None:
-        """The answer to a join. A static leader that was away may be in the same generation as
-        before, whose assignment it made; every other generation starts over.
+        """Process a JoinGroup response. A static leader that was away may be in the same generation
+        as before, for which it made the assignment; any other generation starts over.
         """
         if generation != self._generation or not is_leader:
             self._generation = generation if is_leader else UNLED
@@ -67,16 +68,16 @@ class Handover:
             self.due_ms = None
 
     def assigned(self, count: int) -> None:
-        """This leader's assignment holds so many back."""
+        """Record how many partitions this leader's assignment withholds."""
         self._count = count
 
     def synced(self, now_ms: int) -> None:
-        """The assignment is with the coordinator, so that members learn of it."""
+        """Start the time limit: the coordinator has the assignment, so the members learn of it."""
         if self._count and self.due_ms is None:
             self.due_ms = now_ms + self._patience_ms
 
     def take_overdue(self, now_ms: int) -> int:
-        """How many partitions were not handed over in time; 0 if all were. Once."""
+        """Return how many partitions were not handed over in time, once; 0 if all were."""
         if self.due_ms is None or now_ms < self.due_ms:
             return 0
         count, self._count, self.due_ms = self._count, 0, None

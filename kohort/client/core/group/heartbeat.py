@@ -1,8 +1,8 @@
-"""The rules of the heartbeat thread: when to send what, and what the answers mean.
+"""The rules of the heartbeat thread: when to send what, and what the responses mean.
 
-Pure: the thread asks `next_action`, does it, and tells what came of it. What the consumer has to
-know is collected as findings, each with the identity that it is about, and acted upon by the
-consumer only if it still has that identity.
+Pure: the thread calls `next_action`, performs it, and reports the result. What the consumer has to
+know is collected as findings, each with the identity that it concerns; the consumer acts on a
+finding only if it still has that identity.
 """
 
 from enum import Enum
@@ -18,7 +18,7 @@ POLL_TIMEOUT_REASON: Final = "consumer poll timeout has expired"
 
 
 class HeartbeatConfig(NamedTuple):
-    """Kafka's settings of these names."""
+    """Kafka's settings of the same names."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -27,50 +27,51 @@ class HeartbeatConfig(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nothing to do until then, or until something changes; None: for ever."""
+    """Nothing to do until this time, or until something changes; None: no time limit."""
 
     until_ms: int | None
 
 
 class SendHeartbeat(NamedTuple):
-    """Ask the coordinator whether the identity still holds."""
+    """Send a heartbeat with this identity."""
 
     identity: Identity
 
 
 class SendLeave(NamedTuple):
-    """Say goodbye for a consumer that does not poll any more."""
+    """Leave the group on behalf of a consumer that does not poll any more."""
 
     identity: Identity
     reason: str
 
 
 class LookUpCoordinator(NamedTuple):
-    """Ask any broker who coordinates the group."""
+    """Ask any broker for the group's coordinator."""
 
 
 Action: TypeAlias = Wait | SendHeartbeat | SendLeave | LookUpCoordinator
 
 
 class FindingKind(Enum):
-    """What the thread learnt."""
+    """The kinds of findings."""
 
     REBALANCING = "rebalancing"
-    """To be joined, if the consumer thought that all was settled."""
+    """The group is rebalancing: rejoin, if the consumer thought that it was settled."""
     GENERATION_LOST = "generation lost"
-    """Join again under the same member id."""
+    """Rejoin under the same member id."""
     MEMBERSHIP_LOST = "membership lost"
-    """Join again as a new member."""
+    """Rejoin as a new member."""
     POLL_EXPIRED = "poll expired"
-    """The same, by our own doing: max.poll.interval.ms has passed without a poll."""
+    """Rejoin as a new member: this client left, since max.poll.interval.ms has passed without a
+    poll."""
     COORDINATOR_LOST = "coordinator lost"
     REFUSED = "refused"
-    """To be raised by the next poll. Heartbeats go on: what is refused may be allowed again before
-    the session is over."""
+    """The next poll raises the error. Heartbeats continue, since what is refused may be allowed
+    again before the session expires."""
     LOCKED_OUT = "locked out"
-    """To be raised by the next poll. No heartbeats any more: the broker does not know the user."""
+    """The next poll raises the error. Heartbeats stop: the broker rejects the user."""
     FENCED = "fenced"
-    """To be raised by every poll: another process has taken over the name of this member."""
+    """Every poll raises the error: another process has taken over this member's instance id."""
 
 
 class Finding(NamedTuple):
@@ -91,7 +92,7 @@ _ENDS: Final = {
 
 
 class HeartbeatRules:
-    """Rules of one consumer. At most one request is under way: after an action that sends one,
+    """The rules of one consumer. At most one request is in flight: after an action that sends one,
     exactly one of `answered`, `failed`, `left` or `found_coordinator` is called.
     """
 
@@ -105,16 +106,16 @@ class HeartbeatRules:
         self._polled_ms = 0
         self._findings: list[Finding] = []
         self._heard_ms = 0
-        """The last sign of life, or when the coordinator was found or last doubted."""
+        """When the coordinator last responded, was found, or was last doubted."""
         self.last_success_ms: int | None = None
         self.trouble = ErrorCode.NONE
-        """The last answer, or the lack of one; NONE if it was good."""
+        """The error of the last heartbeat; NONE if it succeeded."""
         self.statistics = HeartbeatStatistics()
 
-    # What the consumer says.
+    # Called by the consumer.
 
     def begin(self, identity: Identity, now_ms: int) -> None:
-        """A JoinGroup was answered: from here on the member has to show that it lives."""
+        """A JoinGroup was answered: from now on the member needs heartbeats."""
         self._identity = identity
         self._is_coordinator_known = True
         self.trouble = ErrorCode.NONE
@@ -123,15 +124,15 @@ class HeartbeatRules:
         self._next_ms = now_ms + self._config.heartbeat_interval_ms
 
     def end(self) -> None:
-        """No member, or one whose JoinGroup is on its way and keeps it alive."""
+        """Stop heartbeats: there is no member, or its pending JoinGroup keeps it alive."""
         self._identity = NOBODY
 
     def polled(self, now_ms: int) -> None:
-        """The application has called poll, or waits in it."""
+        """Record that the application polls, or is waiting in a poll."""
         self._polled_ms = max(self._polled_ms, now_ms)
 
     def take_findings(self) -> list[Finding]:
-        """What was learnt since the last call."""
+        """Return the findings since the last call."""
         taken, self._findings = self._findings, []
         return taken
 
@@ -142,17 +143,17 @@ class HeartbeatRules:
 
     @property
     def is_coordinator_known(self) -> bool:
-        """Whether heartbeats can be sent, as far as is known."""
+        """Whether the coordinator is believed to be known, so that heartbeats can be sent."""
         return self._is_coordinator_known
 
     @property
     def has_findings(self) -> bool:
         return bool(self._findings)
 
-    # What the thread asks and tells.
+    # Called by the thread.
 
     def next_action(self, now_ms: int) -> Action:
-        """What to do now. An action other than Wait counts as begun."""
+        """Return what to do now. Any action other than Wait counts as started."""
         identity = self._identity
         if not identity.is_valid:
             return Wait(None)
@@ -161,7 +162,7 @@ class HeartbeatRules:
             self._report(FindingKind.POLL_EXPIRED, identity)
             self._identity = NOBODY
             if self._config.is_static or not self._is_coordinator_known:
-                # A static member may come back within its session; leaving would move partitions.
+                # A static member may return within its session; leaving would move its partitions.
                 return Wait(None)
             return SendLeave(identity, POLL_TIMEOUT_REASON)
         self._watch_session(now_ms)
@@ -173,7 +174,7 @@ class HeartbeatRules:
         return SendHeartbeat(identity)
 
     def answered(self, sent: Identity, code: ErrorCode, now_ms: int) -> None:
-        """The coordinator's answer to a heartbeat."""
+        """Process the response to a heartbeat."""
         if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             self._backoff.succeed()
             self.trouble = ErrorCode.NONE
@@ -185,35 +186,35 @@ class HeartbeatRules:
         elif code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
             self._lose_coordinator(now_ms, code)
         elif code not in _ENDS:
-            # As Java does, an error that it does not know included: one odd answer among many is no
-            # reason to give up a membership that holds for a whole session.
+            # As in Java, this includes unknown errors: one odd response is no reason to give up a
+            # membership that is valid for a whole session.
             self._try_again(code, now_ms)
         elif sent == self._identity:
             self._identity = NOBODY
             self._report(_ENDS[code], sent, code)
 
     def failed(self, now_ms: int) -> None:
-        """The connection was lost, or no answer came in time."""
+        """Process a lost connection or a timeout."""
         self._lose_coordinator(now_ms, ErrorCode.NETWORK_EXCEPTION)
 
     def refused(self, code: ErrorCode) -> None:
-        """The broker does not let us in any more; nothing more is sent for this member."""
+        """Authentication failed: send nothing more for this member."""
         self._report(
             FindingKind.LOCKED_OUT, self._identity, code or ErrorCode.SASL_AUTHENTICATION_FAILED
         )
         self._identity = NOBODY
 
     def found_coordinator(self, code: ErrorCode, now_ms: int) -> None:
-        """The answer to FindCoordinator; NETWORK_EXCEPTION if there was none."""
+        """Process a FindCoordinator response; NETWORK_EXCEPTION if there was none."""
         if code is ErrorCode.NONE:
             self._is_coordinator_known = True
-            # It is not to be doubted for the silence of the time in which there was none.
+            # The silence while there was no known coordinator must not count against the new one.
             self._next_ms = self._heard_ms = now_ms
         else:
             self._try_again(code, now_ms)
 
     def _watch_session(self, now_ms: int) -> None:
-        """A coordinator that has been silent for a whole session may not be one any more."""
+        """Doubt a coordinator that has been silent for a whole session."""
         is_silent = now_ms - self._heard_ms >= self._config.session_timeout_ms
         if is_silent and self._is_coordinator_known:
             self._heard_ms = now_ms
@@ -236,6 +237,6 @@ class HeartbeatRules:
         self, kind: FindingKind, identity: Identity, code: ErrorCode = ErrorCode.NONE
     ) -> None:
         finding = Finding(kind, identity, code)
-        # A consumer that does not look for minutes needs to be told once.
+        # One report is enough for a consumer that does not look for minutes.
         if finding not in self._findings:
             self._findings.append(finding)

@@ -1,7 +1,7 @@
-"""The identity of this consumer in its group, at one moment.
+"""The identity of a consumer in its group at one moment.
 
-Requests remember the identity that they were sent with. An answer that says that it is not valid
-any more counts only if the consumer has not got another one meanwhile.
+Each request remembers the identity that it was sent with. A response that invalidates this identity
+counts only if the consumer has not got another one meanwhile.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ UNKNOWN_GENERATION = -1
 
 
 class Identity(NamedTuple):
-    """A member in a generation, or `NOBODY`."""
+    """A member id and generation, or `NOBODY`."""
 
     generation: int = UNKNOWN_GENERATION
     member_id: str = ""
@@ -18,11 +18,11 @@ class Identity(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the coordinator knew this member when it was last heard of."""
+        """Whether the coordinator recognised this member in its latest response."""
         return self.generation != UNKNOWN_GENERATION and bool(self.member_id)
 
     def without_generation(self) -> "Identity":
-        """To join again as the same member."""
+        """Return the identity for rejoining as the same member."""
         return Identity(member_id=self.member_id)
 
 

@@ -1,8 +1,8 @@
-"""A consumer's membership in its group: when to join, with what, and what the answers mean.
+"""A consumer's group membership: when to join, with what, and what the responses mean.
 
-Pure. The consumer asks `next_step`, does it, and tells what came of it, always one step at a time;
-everything else (findings of the heartbeat thread, new metadata, a forced rebalance) may come in
-between.
+Pure. The consumer calls `next_step`, performs it, and reports the result, always one step at a
+time; other events (findings of the heartbeat thread, new metadata, a forced rebalance) may arrive
+in between.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -52,11 +52,11 @@ ENFORCED_TEXT: Final = "the application asked for it"
 
 
 class MemberState(Enum):
-    """Where a consumer stands with its group."""
+    """The membership states of a consumer."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
-    """Its JoinGroup is under way, which keeps it alive without heartbeats."""
+    """Its JoinGroup is pending, which keeps it alive without heartbeats."""
     COMPLETING_REBALANCE = "completing rebalance"
     STABLE = "stable"
 
@@ -65,7 +65,7 @@ _FIRST_TEXTS: Final = {JoinReason.RESTART: "started", JoinReason.UPGRADE: "upgra
 
 
 class Membership:
-    """Membership of one consumer, for as long as it lives."""
+    """The membership of one consumer, for the consumer's lifetime."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Membership:
         subscription: Subscription,
         backoff: Backoff,
     ) -> None:
-        """`assignors` in order of preference."""
+        """`assignors` are in order of preference."""
         self.config = config
         self.mode = common_mode(assignors)
         self.state = MemberState.UNJOINED
@@ -87,36 +87,36 @@ class Membership:
         self._is_coordinator_known = False
         self._wait_until_ms = 0
         self._fenced: ConsumerError | None = None
-        """What every poll raises until the application subscribes again."""
+        """The error that every poll raises until the application subscribes again."""
         self._refusal: ConsumerError | None = None
-        """What the next poll raises; the one after it tries again."""
+        """The error that the next poll raises; the poll after it retries."""
         self.trouble = ""
-        """What the coordinator has last said in place of an answer; empty once it has answered."""
+        """The error in the coordinator's last response; empty after a successful one."""
         self._has_joined = False
         self._rejoin: Rejoin | None = self._first_rejoin()
         self._is_prepared = False
         self._are_topics_fresh = False
         self._joined_topics: frozenset[str] = frozenset()
-        """What the last JoinGroup asked for."""
+        """The topics in the last JoinGroup."""
         self._known_topics: frozenset[str] | None = None
-        """Topics that the group still takes for wanted by a static member that is none now."""
+        """The subscription that the group still has for a static member that has since left."""
         self._watched: Mapping[str, int] | None = None
-        """Partition counts that a leader's assignment was made from."""
+        """Partition counts on which a leader's assignment is based."""
         self._counts_meanwhile: Mapping[str, int] | None = None
-        """The newest that came while that assignment was on its way."""
+        """The latest partition counts that arrived while that assignment was in flight."""
         self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
-        """The step after an answer."""
+        """The step that follows a response."""
 
-    # What to do.
+    # Steps.
 
     def next_step(self, now_ms: int) -> Step:
-        """The next step; it counts as begun.
+        """Return the next step, which counts as started.
 
         Raises:
-            FencedInstanceError: another process has the name of this member. Every time.
-            ConsumerError: the group does not take this member, as an AuthorizationError. Once: then
-                the next attempt is made, because what was refused may be allowed by now.
+            FencedInstanceError: another process uses this member's instance id. Raised every time.
+            ConsumerError: the group rejects this member, for example with an AuthorizationError.
+                Raised once; the next call retries, because the request may be allowed by then.
         """
         if self._fenced is not None:
             raise self._fenced
@@ -165,16 +165,16 @@ class Membership:
         kept = frozenset(one for one in owned if self._subscription.wants(one.topic))
         return Prepare(revoked=owned - kept or None, lost=nothing, kept=kept)
 
-    # What came of it.
+    # Results of steps.
 
     def coordinator_found(self) -> None:
-        """A broker coordinates the group, and can be reached."""
+        """Record that the coordinator was found and is reachable."""
         self._is_coordinator_known = True
         self.trouble = ""
         self._backoff.succeed()
 
     def coordinator_failed(self, code: ErrorCode, now_ms: int) -> None:
-        """FindCoordinator was answered with an error; NETWORK_EXCEPTION for no answer."""
+        """Process a failed FindCoordinator; NETWORK_EXCEPTION if there was no response."""
         self.trouble = f"FindCoordinator: {code.name}"
         if is_refusal(code):
             self._refusal = error_for(code, f"finding the coordinator of {self.config.group_id}")
@@ -182,26 +182,26 @@ class Membership:
             self._wait_until_ms = now_ms + self._backoff.fail()
 
     def round_failed(self, now_ms: int) -> None:
-        """A step ended with an error that the next poll raises. An application that polls on is
-        not to try again at once: a user with a wrong password may be locked out for that.
+        """Back off after a step failed with an error that the next poll raises. An application that
+        keeps polling must not retry at once: a user with a wrong password could be locked out.
         """
         self._wait_until_ms = now_ms + self._backoff.fail()
         if self.state is MemberState.PREPARING_REBALANCE:
             self.state = MemberState.UNJOINED
 
     def topics_refreshed(self) -> None:
-        """The subscription was matched with the topics that there are."""
+        """Record that the pattern was matched with the existing topics."""
         self._are_topics_fresh = True
 
     def prepared(self) -> None:
-        """What was to be given up is given up."""
+        """Record that preparation is complete: partitions to be given up are given up."""
         self._is_prepared = True
         self.is_leader = False
 
     def join_answered(self, sent: Identity, response: JoinGroupResponse, now_ms: int) -> None:
-        """The coordinator's answer to a JoinGroup."""
+        """Process a JoinGroup response."""
         if self.state is not MemberState.PREPARING_REBALANCE:
-            return  # It has left meanwhile.
+            return  # The consumer has left meanwhile.
         code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             self._joined(response)
@@ -213,13 +213,13 @@ class Membership:
             self._failed("JoinGroup", sent, code, now_ms)
 
     def join_failed(self, sent: Identity, now_ms: int) -> None:
-        """The connection was lost, or no answer came in time."""
+        """Process a lost connection or a timeout of a JoinGroup."""
         if self.state is MemberState.PREPARING_REBALANCE:
             self.state = MemberState.UNJOINED
             self._failed("JoinGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def assigned(self, assignment: Assignment, partition_counts: Mapping[str, int]) -> None:
-        """A leader's assignor has decided; nothing in it if there was none to run."""
+        """Record the leader's assignment; empty if no assignor was to be run."""
         if isinstance(self._next, Assign):
             self._watched = dict(partition_counts)
             if self._next.assignor is not None:
@@ -227,9 +227,9 @@ class Membership:
             self._next = self._sync(assignment)
 
     def sync_answered(self, sent: Identity, response: SyncGroupResponse, now_ms: int) -> None:
-        """The coordinator's answer to a SyncGroup."""
+        """Process a SyncGroup response."""
         if sent != self.identity or not isinstance(self._next, Sync):
-            return  # Not a member any more, or of another generation: the assignment is void.
+            return  # No member any more, or of another generation: the assignment is void.
         self._next = None
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
@@ -241,13 +241,13 @@ class Membership:
             self._synced(response.assignment)
 
     def sync_failed(self, sent: Identity, now_ms: int) -> None:
-        """The connection was lost, or no answer came in time."""
+        """Process a lost connection or a timeout of a SyncGroup."""
         if sent == self.identity and isinstance(self._next, Sync):
             self._next = None
             self._failed("SyncGroup", sent, ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def applied(self) -> None:
-        """The new share is taken over."""
+        """Record that the new assignment has been taken over."""
         if isinstance(self._next, Apply):
             assigned, self._next = self._next.assigned, None
             chosen = self._assignors.get(self.identity.protocol_name or "")
@@ -302,7 +302,8 @@ class Membership:
             return
         known, self._known_topics = self._known_topics, None
         if known is not None and not self._joined_topics <= known:
-            # A member that comes back under its name gets what it had, whatever its wishes are.
+            # A static member that returns gets its old assignment, whatever its subscription is
+            # now.
             self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
         owned = self._subscription.assigned
         revoked = owned - assigned
@@ -310,10 +311,10 @@ class Membership:
             self._want(JoinReason.PARTITIONS_REVOKED, f"gave up {len(revoked)} partitions")
         self._next = Apply(revoked, assigned, assigned - owned)
 
-    # What else happens.
+    # Other events.
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """What the heartbeat thread has learnt; only what is about the present identity counts."""
+        """Act on findings of the heartbeat thread that concern the present identity."""
         for kind, identity, code in findings:
             if kind is FindingKind.COORDINATOR_LOST:
                 self._is_coordinator_known = False
@@ -335,11 +336,13 @@ class Membership:
                 self._lose(NOBODY, code.name if code else "max.poll.interval.ms exceeded")
 
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
-        """New metadata; `partition_counts` has the topics that exist. Only leaders react."""
+        """Compare with new metadata; `partition_counts` has the topics that exist. Only leaders
+        react.
+        """
         if not self.is_leader or self._watched is None:
             return
         if self.state is not MemberState.STABLE:
-            # The same may not be asked for again for minutes.
+            # It may be minutes until the next metadata refresh, so this response must not be lost.
             self._counts_meanwhile = partition_counts
             return
         changes = [
@@ -353,11 +356,11 @@ class Membership:
 
     @property
     def watched_topics(self) -> Collection[str]:
-        """Topics of the whole group that a leader has to keep an eye on."""
+        """The topics of the whole group, whose metadata a leader has to watch."""
         return () if self._watched is None else self._watched.keys()
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
-        """Have the next poll join again (KIP-568), saying why (KIP-800). Sends nothing.
+        """Make the next poll rejoin (KIP-568), stating the reason (KIP-800). Sends nothing.
 
         Raises:
             IllegalStateError: partitions are not assigned by a group.
@@ -370,11 +373,11 @@ class Membership:
         self._want(kind, reason or ENFORCED_TEXT)
 
     def leave(self, reason: str, *, leaves: bool | None = None) -> SendLeave | None:
-        """Stop being a member; what is to be sent about it, None if nothing or to nobody.
+        """End the membership; return the LeaveGroup to send, None if there is none.
 
         Args:
-            leaves: whether to tell the broker (KIP-1092). By default dynamic members do and static
-                ones, which mean to come back, do not.
+            leaves: whether to tell the broker (KIP-1092). By default dynamic members do, and static
+                members, which are expected to return, do not.
         """
         identity = self.identity
         is_known = bool(identity.member_id) and self._is_coordinator_known
@@ -387,22 +390,24 @@ class Membership:
         return SendLeave(identity, reason)
 
     def lost(self, sent: Identity, *, keeps_id: bool, why: str) -> bool:
-        """A request was answered that its identity is not valid; whether it still was ours."""
+        """Process a response that invalidates an identity.
+        Returns whether it was the present one.
+        """
         if sent != self.identity:
             return False
         self._lose(sent.without_generation() if keeps_id else NOBODY, why)
         return True
 
     def rebalance_noticed(self, sent: Identity) -> None:
-        """A request was answered REBALANCE_IN_PROGRESS."""
+        """Process a REBALANCE_IN_PROGRESS response."""
         if sent == self.identity and self.state is MemberState.STABLE:
             self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
 
     def subscribed_anew(self) -> None:
-        """The application has subscribed: one that was fenced tries again, knowingly."""
+        """Clear errors because the application has subscribed: a fenced member may try again."""
         self._fenced = self._refusal = None
 
-    # For observers.
+    # State for observers.
 
     @property
     def has_joined(self) -> bool:
@@ -411,12 +416,16 @@ class Membership:
 
     @property
     def failure(self) -> ConsumerError | None:
-        """What every poll raises until the application subscribes again; None if nothing."""
+        """The error that every poll raises until the application subscribes again; None if there is
+        none.
+        """
         return self._fenced
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a member that has taken over its share, and does not mean to join again."""
+        """Whether it is a member that has taken over its assignment,
+        and does not need to rejoin.
+        """
         return self.state is MemberState.STABLE and self._next is None and self._rejoin is None
 
     @property
@@ -424,7 +433,7 @@ class Membership:
         """Why it wants to join, or is joining; empty if it does not."""
         return "" if self._rejoin is None else f"{self._rejoin.reason.name}: {self._rejoin.text}"
 
-    # Inside.
+    # Internals.
 
     def _first_rejoin(self) -> Rejoin:
         reason = JoinReason.RESTART if self._has_joined else self.config.first_reason
@@ -443,12 +452,12 @@ class Membership:
         self.is_leader = False
         self._watched = None
         self._next = None
-        # What is owned by now is lost, and the listener has to hear of that.
+        # The partitions owned now are lost, and the listener has to be told.
         self._is_prepared = False
         self._want(JoinReason.MEMBERSHIP_LOST, why)
 
     def _failed(self, doing: str, sent: Identity, code: ErrorCode, now_ms: int) -> None:
-        """A join or sync did not succeed; go on with another join, unless that is senseless."""
+        """Handle a failed join or sync: rejoin, unless a retry cannot succeed."""
         self.trouble = f"{doing}: {code.name}"
         if code in _COORDINATOR_GONE:
             self._is_coordinator_known = False

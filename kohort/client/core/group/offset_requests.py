@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch as a consumer sends and reads them, in all their versions."""
+"""Builds OffsetCommit and OffsetFetch requests and reads their responses, in all versions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -27,7 +27,7 @@ from kohort.protocol.messages.offset_fetch import (
 from kohort.protocol.types import ZERO_UUID
 
 NAMED_UNTIL: Final = 9
-"""The last version of both that names topics; later ones have ids."""
+"""The last version of both that identifies topics by name; later ones use ids."""
 
 
 def commit_request(
@@ -37,7 +37,9 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[str, bytes],
 ) -> OffsetCommitRequest:
-    """For any version: each leaves out what it does not know. From 10 on ids are needed."""
+    """Build an OffsetCommit for any version, which leaves out newer fields. From 10 on ids are
+    needed.
+    """
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -66,7 +68,7 @@ def commit_request(
 def errors_in(
     answer: OffsetCommitResponse, topic_ids: Mapping[str, bytes]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Partitions that were not committed, and why."""
+    """Return the partitions whose commit failed, with the error codes."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     return {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), one.partition_index): ErrorCode(
@@ -84,7 +86,9 @@ def fetch_request(
     topic_ids: Mapping[str, bytes],
     version: int,
 ) -> OffsetFetchRequest:
-    """For any version; from 7 on offsets inside of open transactions are not handed out."""
+    """Build an OffsetFetch for any version; from 7 on it demands stable offsets, without pending
+    transactional ones.
+    """
     by_topic = {
         topic: [one.partition for one in group]
         for topic, group in groupby(sorted(partitions), attrgetter("topic"))
@@ -113,7 +117,7 @@ def fetch_request(
 def committed_in(
     answer: OffsetFetchResponse, topic_ids: Mapping[str, bytes]
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetAndMetadata], Mapping[TopicPartition, ErrorCode]]:
-    """The group's error, what it has committed, and partitions with errors of their own."""
+    """Return the group's error, the committed offsets, and the errors of single partitions."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     errors: dict[TopicPartition, ErrorCode] = {}

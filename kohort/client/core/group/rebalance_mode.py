@@ -1,4 +1,4 @@
-"""Which way to rebalance several assignors have in common."""
+"""The rebalance protocol that several assignors have in common."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from kohort.client.core.group.assignors.assignor import Assignor, RebalanceProto
 
 
 def common_mode(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """How to rebalance: the best that all assignors can (KIP-429).
+    """Return the best rebalance protocol that all assignors support (KIP-429).
 
     Raises:
-        ConfigError: there is nothing that all of them can, or there are none.
+        ConfigError: they have none in common, or there are no assignors.
     """
     if not assignors:
         raise ConfigError("partition_assignment_strategy is empty; name at least one assignor")

@@ -1,6 +1,6 @@
-"""Why a member wants to join: one reason at a time, the one that says most.
+"""Why a member wants to join: one reason at a time, the most significant one.
 
-The broker gets it twice: as a number that it can act upon (JoinReason, tag 7728), and as a text for
+The broker gets it in two forms: a number that it can act on (JoinReason, tag 7728), and a text for
 people (KIP-800).
 """
 
@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from kohort.protocol.join_reason import JoinReason
 
 TEXT_LENGTH_MAX: Final = 255
-"""What goes to the broker of a text; the log has all of it."""
+"""How much of the text is sent to the broker; the log has all of it."""
 
 FAILURES_LENGTH_MAX: Final = 1_000
-"""How long a text may get by failures. A broker may be away for hours, with two attempts a second.
-"""
+"""Limits the text as failures are appended. A broker may be away for hours, with two attempts a
+second."""
 
 _BY_WEIGHT: Final = (
     JoinReason.ENFORCED,
@@ -30,7 +30,7 @@ _WEIGHT: Final = {reason: -place for place, reason in enumerate(_BY_WEIGHT)}
 
 
 class Rejoin(NamedTuple):
-    """That a member wants to join, and why."""
+    """The reason for a rejoin."""
 
     reason: JoinReason
     text: str
@@ -40,18 +40,16 @@ class Rejoin(NamedTuple):
         return self.text[:TEXT_LENGTH_MAX]
 
     def after_failure(self, failure: str) -> "Rejoin":
-        """The same wish, tried again; why it began is not forgotten, and what is the same as before
-        is not said again.
-        """
+        """Return the same reason with a failed attempt appended, unless it repeats the last one."""
         if self.text.endswith(failure) or len(self.text) >= FAILURES_LENGTH_MAX:
             return self
         return Rejoin(self.reason, f"{self.text}; {failure}" if self.text else failure)
 
 
 def combined(stored: Rejoin | None, new: Rejoin) -> Rejoin:
-    """What is left of two wishes: the weightier, of equal ones the newer.
+    """Combine two reasons: the more significant one wins, the newer one if they are equal.
 
-    That the group rebalances is only ever the first word, never the last.
+    That the group is rebalancing is the least significant reason.
     """
     if stored is None:
         return new

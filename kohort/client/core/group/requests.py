@@ -1,4 +1,4 @@
-"""What a member sends to its coordinator."""
+"""Builds and reads the requests between a member and its coordinator."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -23,7 +23,9 @@ PROTOCOL_TYPE: Final = "consumer"
 
 
 class MembershipConfig(NamedTuple):
-    """Kafka's settings of these names; `max_poll_interval_ms` is sent as rebalance timeout."""
+    """Kafka's settings of the same names; `max_poll_interval_ms` is sent as the rebalance
+    timeout.
+    """
 
     group_id: str
     group_instance_id: str | None = None
@@ -31,7 +33,7 @@ class MembershipConfig(NamedTuple):
     max_poll_interval_ms: int = 300_000
     rack: str | None = None
     first_reason: JoinReason = JoinReason.RESTART
-    """What the first join of this process states: RESTART or UPGRADE."""
+    """The reason sent with the first join of this process: RESTART or UPGRADE."""
 
 
 def join_request(
@@ -41,7 +43,7 @@ def join_request(
     subscription: Subscription,
     rejoin: Rejoin,
 ) -> JoinGroupRequest:
-    """For any version: older ones leave out what they do not know."""
+    """Build a JoinGroup for any version; older versions leave out newer fields."""
     topics = subscription.topics
     protocols = [
         JoinGroupRequestProtocol(
@@ -72,7 +74,7 @@ def join_request(
 def sync_request(
     config: MembershipConfig, identity: Identity, assignment: Assignment
 ) -> SyncGroupRequest:
-    """A leader's, with each member's share; a follower's has an empty assignment."""
+    """Build a SyncGroup: the leader's has all assignments, a follower's none."""
     return SyncGroupRequest(
         group_id=config.group_id,
         generation_id=identity.generation,
@@ -87,7 +89,7 @@ def sync_request(
 def leave_request(
     group_id: str, instance_id: str | None, leave: SendLeave, version: int
 ) -> LeaveGroupRequest:
-    """For one member; before version 3 there is no list, and nothing but its id."""
+    """Build a LeaveGroup for one member; before version 3 it holds only the member id."""
     if version < 3:
         return LeaveGroupRequest(group_id=group_id, member_id=leave.identity.member_id)
     member = MemberIdentity(
@@ -97,14 +99,14 @@ def leave_request(
 
 
 def coordinator_request(group_id: str, version: int) -> FindCoordinatorRequest:
-    """For one group; from version 4 on as a list of one (KIP-699)."""
+    """Build a FindCoordinator for one group; from version 4 on it is a list of one (KIP-699)."""
     if version < 4:
         return FindCoordinatorRequest(key=group_id)
     return FindCoordinatorRequest(coordinator_keys=[group_id])
 
 
 class FoundCoordinator(NamedTuple):
-    """The broker that looks after the group, or why it cannot be named."""
+    """The coordinator of a group, or the error code."""
 
     error: ErrorCode
     node_id: int
@@ -113,6 +115,6 @@ class FoundCoordinator(NamedTuple):
 
 
 def coordinator_in(answer: FindCoordinatorResponse) -> FoundCoordinator:
-    """What an answer of any version says."""
+    """Read a FindCoordinator response of any version."""
     found = answer.coordinators[0] if answer.coordinators else answer
     return FoundCoordinator(ErrorCode(found.error_code), found.node_id, found.host, found.port)

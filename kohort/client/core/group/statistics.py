@@ -1,8 +1,8 @@
-"""What a consumer counts and times about its group, under the names of Java's consumer.
+"""Counts and durations of a consumer's group membership, under the names of the Java consumer.
 
-Pure: the times are passed in, in milliseconds of one monotonic clock. Rates, averages and maxima
-are those of the last two windows of 30 seconds, as Java keeps them by default (metrics.num.samples
-and metrics.sample.window.ms), so that dashboards which were made for one fit the other.
+Pure: times are passed in, in milliseconds of one monotonic clock. Rates, averages and maxima cover
+the last two windows of 30 seconds, Java's defaults (metrics.num.samples and
+metrics.sample.window.ms), so that dashboards made for Java consumers fit.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from kohort.protocol.errors import ErrorCode
 WINDOW_MS: Final = 30_000
 WINDOW_COUNT: Final = 2
 NEVER: Final = -1.0
-"""For `-seconds-ago`, as in Java."""
+"""Value of `-seconds-ago` metrics before the first event, as in Java."""
 
 Figures = dict[str, float | None]
-"""By name; None is an average or a maximum of nothing, for which Java has NaN."""
+"""Values by name; None is an average or maximum of no values, for which Java has NaN."""
 
 
 class RebalancePhase(Enum):
-    """What a consumer is doing about its membership."""
+    """The phases of a rebalance."""
 
     NONE = "none"
-    """Nothing: it reads, or does not want to be a member."""
+    """Neither: the consumer is reading, or does not want to be a member."""
     FINDING_COORDINATOR = "finding coordinator"
     PREPARING = "preparing"
-    """It commits, and tells the listener what is revoked or lost."""
+    """It commits, and notifies the listener of revoked or lost partitions."""
     JOINING = "joining"
-    """Its JoinGroup waits for the other members."""
+    """It waits for the JoinGroup response, which needs all members."""
     ASSIGNING = "assigning"
-    """It leads, and its assignor runs."""
+    """It is the leader, and its assignor runs."""
     SYNCING = "syncing"
-    """Its SyncGroup waits for the leader's assignment."""
+    """It waits for the SyncGroup response with the leader's assignment."""
     APPLYING = "applying"
-    """The listener hears what was assigned."""
+    """It notifies the listener of its assignment."""
 
 
 _PHASES: Final[Mapping[type[Step], RebalancePhase]] = MappingProxyType(
@@ -79,18 +79,18 @@ class _Window:
 
 
 class Sampled:
-    """Values of one kind: all of them counted, the latest ones measured."""
+    """Values of one kind: totals over all of them, and statistics of the latest."""
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0
         """The sum of all values."""
         self.last_ms: int | None = None
-        """When the last one came."""
+        """When the last value was recorded."""
         self._windows: deque[_Window] = deque(maxlen=WINDOW_COUNT)
 
     def record(self, value: float, now_ms: int) -> None:
-        """One more."""
+        """Record a value."""
         self.count += 1
         self.total += value
         self.last_ms = now_ms
@@ -102,8 +102,8 @@ class Sampled:
         window.highest = max(window.highest, value)
 
     def per_second(self, now_ms: int) -> float:
-        """How often, lately. Like Java, not as if everything had come in the first second of a
-        window: it counts as at least one window long.
+        """The recent rate. As in Java, a window counts with its full length even if it has just
+        begun.
         """
         windows = self._recent(now_ms)
         if not windows:
@@ -112,17 +112,17 @@ class Sampled:
         return sum(window.count for window in windows) * 1000 / span_ms
 
     def average(self, now_ms: int) -> float | None:
-        """The average of the latest values; None if there are none."""
+        """The average of the recent values; None if there are none."""
         windows = self._recent(now_ms)
         count = sum(window.count for window in windows)
         return sum(window.total for window in windows) / count if count else None
 
     def highest(self, now_ms: int) -> float | None:
-        """The highest of the latest values; None if there are none."""
+        """The maximum of the recent values; None if there are none."""
         return max((window.highest for window in self._recent(now_ms)), default=None)
 
     def seconds_ago(self, now_ms: int) -> float:
-        """Since the last one; NEVER."""
+        """Seconds since the last value; NEVER if there is none."""
         return NEVER if self.last_ms is None else (now_ms - self.last_ms) / 1000
 
     def _recent(self, now_ms: int) -> list[_Window]:
@@ -134,17 +134,17 @@ class Sampled:
 
 
 class HeartbeatStatistics:
-    """Statistics of the heartbeat thread's requests, kept behind the lock of its rules."""
+    """Statistics of the heartbeat thread's requests, protected by the lock of its rules."""
 
     def __init__(self) -> None:
         self._answers = Sampled()
 
     def answered(self, sent_ms: int, now_ms: int) -> None:
-        """A heartbeat that was sent then has shown that the member lives."""
+        """Record a successful heartbeat."""
         self._answers.record(now_ms - sent_ms, now_ms)
 
     def figures(self, now_ms: int) -> Figures:
-        """Under Java's names."""
+        """The figures under Java's names."""
         return {
             "heartbeat-rate": self._answers.per_second(now_ms),
             "heartbeat-total": self._answers.count,
@@ -154,18 +154,20 @@ class HeartbeatStatistics:
 
 
 class GroupStatistics:
-    """Statistics of one consumer's joins, syncs, rebalances and commits. Used on the loop alone."""
+    """Statistics of one consumer's joins, syncs, rebalances and commits. Used only on the event
+    loop.
+    """
 
     def __init__(self) -> None:
         self.phase = RebalancePhase.NONE
         self.phase_since_ms: int | None = None
-        """When the phase began; None before there was any."""
+        """When the current phase began; None before the first."""
         self.unsettled_since_ms: int | None = None
-        """Since when the consumer is no settled member of its group; None if it is one."""
+        """Since when the consumer has not been a settled member; None if it is one."""
         self.rebalance_began_ms: int | None = None
-        """When the rebalance that is under way began; None if there is none."""
+        """When the current rebalance began; None if there is none."""
         self.last_cause: str | None = None
-        """Why the last complete rebalance began."""
+        """The cause of the last complete rebalance."""
         self.last_duration_ms: int | None = None
         self._cause: str | None = None
         self._joins = Sampled()
@@ -177,14 +179,14 @@ class GroupStatistics:
         self._join_sent_ms = 0
         self._sync_sent_ms = 0
 
-    # What happens.
+    # Events.
 
     def begun(self, step: Step, cause: str, now_ms: int) -> None:
-        """The consumer does what its membership asked for. `cause`: why it wants to join, if it
-        does; of a rebalance the first one counts.
+        """Record the start of a step. `cause`: why the consumer wants to join, if it does; the
+        first cause of a rebalance is kept.
         """
         phase = _PHASES.get(type(step), RebalancePhase.NONE)
-        # Idle and wanting to join: it waits before another attempt.
+        # Idle although it wants to join: it is waiting before another attempt.
         if phase is not self.phase and not (cause and isinstance(step, Idle)):
             self.phase = phase
             self.phase_since_ms = now_ms
@@ -197,17 +199,17 @@ class GroupStatistics:
             self._sync_sent_ms = now_ms
 
     def join_answered(self, code: int, now_ms: int) -> None:
-        """The answer to a JoinGroup; NETWORK_EXCEPTION if there was none."""
+        """Record a JoinGroup response; NETWORK_EXCEPTION if there was none."""
         if code == ErrorCode.NONE:
             self._joins.record(now_ms - self._join_sent_ms, now_ms)
         elif code != ErrorCode.MEMBER_ID_REQUIRED:
-            # That one is the first half of every join. Java counts it as a failure.
+            # MEMBER_ID_REQUIRED is the first half of every join, but Java counts it as a failure.
             self._failures.record(0, now_ms)
 
     def sync_answered(self, code: int, now_ms: int) -> None:
-        """The answer to a SyncGroup, which ends a rebalance; NETWORK_EXCEPTION if there was none.
+        """Record a SyncGroup response, which ends a rebalance; NETWORK_EXCEPTION if there was none.
 
-        After an error the rebalance is still under way: attempts that fail are part of it.
+        After an error the rebalance continues: failed attempts are part of it.
         """
         if code != ErrorCode.NONE:
             self._failures.record(0, now_ms)
@@ -220,43 +222,43 @@ class GroupStatistics:
             self.last_cause, self._cause = self._cause, None
 
     def left(self, now_ms: int) -> None:
-        """The consumer is out of its group on purpose: nothing is under way any more."""
+        """Record that the consumer left its group deliberately, which ends any rebalance."""
         self.rebalance_began_ms = self._cause = self.unsettled_since_ms = None
         self.phase = RebalancePhase.NONE
         self.phase_since_ms = now_ms
 
     def saw(self, now_ms: int, *, is_settled: bool) -> None:
-        """How things stand; to be told whenever that may have changed."""
+        """Record the present state; to be called whenever it may have changed."""
         if is_settled:
             self.unsettled_since_ms = None
         elif self.unsettled_since_ms is None:
             self.unsettled_since_ms = now_ms
 
     def committed(self, latency_ms: float, now_ms: float) -> None:
-        """Positions were stored, that long after the OffsetCommit was sent."""
+        """Record a successful commit and how long its response took."""
         self._commits.record(latency_ms, int(now_ms))
         self.commit_failures.succeeded()
 
     def commit_failed(self, error: ConsumerError, now_ms: int) -> None:
-        """An attempt to store positions failed. Not one that came into a rebalance, which has a
-        commit of its own.
+        """Record a failed commit attempt. Not used for commits interrupted by a rebalance, which
+        makes a commit of its own.
         """
         self.commit_failures.failed(error, now_ms, is_refused=is_refusal(error.code))
 
-    # What came of it.
+    # Results.
 
     @property
     def cause(self) -> str | None:
-        """Cause of the rebalance that is under way."""
+        """Cause of the current rebalance."""
         return self._cause
 
     @property
     def last_rebalance_ms(self) -> int | None:
-        """When the last one was complete."""
+        """When the last rebalance completed."""
         return self._rebalances.last_ms
 
     def figures(self, now_ms: int) -> Figures:
-        """Under Java's names; times are milliseconds unless the name says otherwise."""
+        """The figures under Java's names; in milliseconds unless the name says otherwise."""
         rebalances, failures = self._rebalances, self._failures
         return {
             **_timed("join-time", "join", self._joins, now_ms),

@@ -1,4 +1,4 @@
-"""What membership in a group asks its consumer to do next, one step at a time."""
+"""The steps that a membership asks its consumer to perform, one at a time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -11,70 +11,72 @@ from kohort.protocol.messages.sync_group import SyncGroupRequest
 
 
 class Idle(NamedTuple):
-    """Nothing to do until then; None: until something happens."""
+    """Nothing to do until this time; None: until an event."""
 
     until_ms: int | None = None
 
 
 class FindCoordinator(NamedTuple):
-    """Then call `coordinator_found`, or `coordinator_failed`."""
+    """Find the coordinator; then call `coordinator_found` or `coordinator_failed`."""
 
 
 class RefreshTopics(NamedTuple):
-    """Fetch the list of topics, so that the pattern is matched with what is there now; then call
+    """Fetch the list of topics, so that the pattern is matched with the existing ones; then call
     `topics_refreshed`.
     """
 
 
 class Prepare(NamedTuple):
-    """Get ready for a rebalance: commit, then call the listener; then call `prepared`.
+    """Prepare for a rebalance: commit, notify the listener, then call `prepared`.
 
-    While that goes on the member still lives, and heartbeats are sent.
+    Meanwhile the consumer is still a member, and heartbeats are sent.
     """
 
     revoked: frozenset[TopicPartition] | None
-    """For on_revoked, which is not called at all if None."""
+    """The partitions for on_revoked, which is not called at all if None."""
     lost: frozenset[TopicPartition]
-    """For on_lost, if there are any: others may have them by now, so nothing may be
+    """The partitions for on_lost, if any: other members may own them by now, so nothing may be
     committed."""
     kept: frozenset[TopicPartition]
-    """What is owned afterwards, and read from all the while."""
+    """The partitions that remain owned, and are read throughout."""
 
 
 class Join(NamedTuple):
-    """Send it; then call `join_answered`, or `join_failed`."""
+    """Send this JoinGroup; then call `join_answered` or `join_failed`."""
 
     identity: Identity
     request: JoinGroupRequest
 
 
 class Assign(NamedTuple):
-    """Lead: run the assignor with the partition counts of these topics; then call `assigned`."""
+    """Lead the group: run the assignor with the partition counts of these topics; then call
+    `assigned`.
+    """
 
     assignor: Assignor | None
-    """The assignor to run; None: the coordinator keeps the assignment (KIP-814), so that only the
-    counts are needed."""
+    """The assignor to run; None: the coordinator keeps the present assignment (KIP-814), and only
+    the partition counts are needed."""
     members: Sequence[GroupMember]
     topics: frozenset[str]
 
 
 class Sync(NamedTuple):
-    """Send it; then call `sync_answered`, or `sync_failed`."""
+    """Send this SyncGroup; then call `sync_answered` or `sync_failed`."""
 
     identity: Identity
     request: SyncGroupRequest
 
 
 class Apply(NamedTuple):
-    """Take over the new share: call on_revoked, own `assigned`, call on_assigned; then call
+    """Take over the new assignment: call on_revoked, own `assigned`, call on_assigned; then call
     `applied`.
     """
 
     revoked: frozenset[TopicPartition]
-    """For on_revoked, if there are any; they are still owned while it runs."""
+    """The partitions for on_revoked, if any; they are still owned while it runs."""
     assigned: frozenset[TopicPartition]
     added: frozenset[TopicPartition]
-    """For on_assigned, even if there are none."""
+    """The partitions for on_assigned, which is called even if there are none."""
 
 
 Step: TypeAlias = Idle | FindCoordinator | RefreshTopics | Prepare | Join | Assign | Sync | Apply

@@ -1,4 +1,4 @@
-"""What a consumer wants to read, and what it has been given of it."""
+"""The topics or partitions that a consumer wants to read, and its assignment."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -9,24 +9,24 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class SubscriptionKind(Enum):
-    """A consumer does one of these; another one takes an unsubscribe first."""
+    """The kinds of subscription; changing the kind requires an unsubscribe."""
 
     NONE = "none"
     TOPICS = "topics"
     PATTERN = "pattern"
     MANUAL = "manual"
-    """Partitions of its own choice, without a group."""
+    """Partitions assigned manually, without group assignment."""
 
 
 class Subscription:
-    """Kind, wishes and share of one consumer."""
+    """The subscription and the assignment of one consumer."""
 
     def __init__(self, *, has_group: bool = True) -> None:
-        """`has_group`: whether there is one to share topics with; else they are read whole."""
+        """`has_group`: whether a group shares the topics; otherwise they are read completely."""
         self._has_group = has_group
         self.kind = SubscriptionKind.NONE
         self.topics: frozenset[str] = frozenset()
-        """By name, or those that match the pattern now."""
+        """The topics subscribed to by name, or those that match the pattern at present."""
         self.pattern: re.Pattern[str] | None = None
         self.assigned: frozenset[TopicPartition] = frozenset()
 
@@ -36,7 +36,7 @@ class Subscription:
 
     @property
     def is_alone(self) -> bool:
-        """Whether topics are subscribed to, and there is no group to share them with."""
+        """Whether topics are subscribed to without a group to share them."""
         return self._is_by_topic and not self._has_group
 
     @property
@@ -49,31 +49,33 @@ class Subscription:
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Read all topics whose whole name matches, those of the future included."""
+        """Read all topics whose whole name matches, including future ones."""
         self._begin(SubscriptionKind.PATTERN)
         if pattern != self.pattern:
             self.topics = frozenset()
         self.pattern = pattern
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, even if others do."""
+        """Read these partitions, even if other consumers read them too."""
         self._begin(SubscriptionKind.MANUAL)
         self.assigned = frozenset(partitions)
 
     def unsubscribe(self) -> None:
-        """Want nothing."""
+        """Drop the subscription."""
         self.kind = SubscriptionKind.NONE
         self.topics = frozenset()
         self.pattern = None
         self.assigned = frozenset()
 
     def match(self, existing: Collection[str]) -> None:
-        """Say which topics there are, for the pattern."""
+        """Apply the pattern to the existing topics."""
         if self.pattern is not None:
             self.topics = frozenset(filter(self.pattern.fullmatch, existing))
 
     def wants(self, topic: str) -> bool:
-        """A topic that matches the pattern counts before it has been seen."""
+        """Whether the subscription covers a topic; one that matches the pattern need not be known
+        yet.
+        """
         if topic in self.topics:
             return True
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None

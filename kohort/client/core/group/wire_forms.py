@@ -1,7 +1,7 @@
-"""What members of a consumer group tell each other, to and from bytes.
+"""Encoding of the consumer protocol: subscriptions and assignments.
 
-Written as version 3; version 0 and later can be read, newer ones as far as 3 goes, because fields
-are only appended.
+Written as version 3. Versions from 0 on can be read; of newer ones the fields of version 3, because
+fields are only ever appended.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +29,7 @@ def encode_subscription(
     generation: int,
     rack: str | None,
 ) -> bytes:
-    """The metadata of one assignor in a JoinGroup."""
+    """Encode a subscription, the metadata of one assignor in a JoinGroup."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),
@@ -43,10 +43,10 @@ def encode_subscription(
 
 
 def decode_member(member: JoinGroupResponseMember) -> GroupMember:
-    """A member, as the leader is told of it.
+    """Decode a member from a JoinGroup response to the leader.
 
     Raises:
-        InconsistentProtocolError: its metadata is not that of a consumer.
+        InconsistentProtocolError: its metadata is not a consumer's subscription.
     """
     try:
         metadata, _ = decode_versioned(
@@ -68,7 +68,7 @@ def decode_member(member: JoinGroupResponseMember) -> GroupMember:
 
 
 def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment]:
-    """Each member's share, in a leader's SyncGroup."""
+    """Encode each member's assignment, for a leader's SyncGroup."""
     return [
         SyncGroupRequestAssignment(member_id=member_id, assignment=encode_share(partitions))
         for member_id, partitions in assignment.items()
@@ -76,17 +76,17 @@ def encode_assignment(assignment: Assignment) -> list[SyncGroupRequestAssignment
 
 
 def encode_share(partitions: Iterable[TopicPartition]) -> bytes:
-    """One member's share."""
+    """Encode one member's assignment."""
     share = ConsumerProtocolAssignment(assigned_partitions=by_topic(partitions))
-    # It has had the same fields in all versions; the oldest can be read by all members.
+    # All versions have the same fields; version 0 can be read by all members.
     return encode_versioned(share, 0)
 
 
 def decode_share(share: bytes) -> Sequence[TopicPartition]:
-    """What the leader gave this member.
+    """Decode the assignment of this member.
 
     Raises:
-        InconsistentProtocolError: it cannot be read.
+        InconsistentProtocolError: it cannot be decoded.
     """
     try:
         assignment, _ = decode_versioned(ConsumerProtocolAssignment, share, newer_is_readable=True)

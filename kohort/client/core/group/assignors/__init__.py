@@ -1,7 +1,7 @@
-"""Assignors: the leader of a group decides with one of these who reads which partition.
+"""Assignors: with one of these the leader of a group decides which member reads which partition.
 
-Range, round robin, sticky and cooperative sticky assign as Java's classes of these names do where
-that can be seen from outside (rule, user data, names), so that either may lead a mixed group.
+Range, round robin, sticky and cooperative sticky behave as Java's classes of the same names in
+everything visible from outside (rule, user data, names), so that either may lead a mixed group.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ASSIGNORS: Final[Mapping[str, type[Assignor]]] = MappingProxyType(
         )
     }
 )
-"""The built-in ones, by the name that `partition_assignment_strategy` knows them by."""
+"""The built-in assignors, by their name in `partition_assignment_strategy`."""
 
 __all__ = [
     "ASSIGNORS",

@@ -1,7 +1,7 @@
-"""What an assignor is, and what it is told of the members.
+"""The interface of assignors.
 
-A custom assignor derives from `Assignor`, sets `name` and writes `assign`. All members of a group
-must have one in common, by name.
+A custom assignor derives from `Assignor`, sets `name` and implements `assign`. All members of a
+group must have an assignor in common, by name.
 """
 
 from abc import ABC, abstractmethod
@@ -14,12 +14,12 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class RebalanceProtocol(IntEnum):
-    """How members behave in a rebalance (KIP-429); the higher one is preferred."""
+    """The rebalance protocols (KIP-429); the higher one is preferred."""
 
     EAGER = 0
-    """Every member gives up everything first."""
+    """Every member gives up all its partitions before it joins."""
     COOPERATIVE = 1
-    """Members keep what they have and give up what they are told to, in a second round."""
+    """Members keep their partitions, and give up those that move before a second round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,21 @@ class GroupMember:
 
     member_id: str
     topics: frozenset[str]
-    """Subscribed to."""
+    """The topics that it subscribes to."""
     instance_id: str | None = None
     """Instance id of a static member (KIP-345)."""
     owned: tuple[TopicPartition, ...] = ()
-    """What it said to hold when it joined; nothing in eager groups."""
+    """The partitions that it said it owned when it joined; empty in eager groups."""
     generation: int = -1
-    """That `owned` stems from, -1 if it did not say."""
+    """The generation of `owned`, -1 if unknown."""
     user_data: bytes | None = None
     rack: str | None = None
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Static members first, by their instance id, which survives a restart; then the others."""
+        """Sort key: static members first, by instance id, which survives a restart; then dynamic
+        ones.
+        """
         if self.instance_id is not None:
             return (False, self.instance_id)
         return (True, self.member_id)
@@ -51,35 +53,37 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """One way to share partitions out. An instance belongs to one consumer."""
+    """Base class of assignors. An instance belongs to one consumer."""
 
     name: ClassVar[str]
-    """By which members find out what they have in common."""
+    """The name by which members determine a common assignor."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
 
     @abstractmethod
     def assign(
         self, partition_counts: Mapping[str, int], members: Sequence[GroupMember]
     ) -> Assignment:
-        """Share out the partitions of all topics that a member subscribed to.
+        """Assign the partitions of all topics that any member subscribes to.
 
         Args:
-            partition_counts: by topic; topics that do not exist are not in it.
-            members: in the order of the broker's answer, on which the result should not depend.
+            partition_counts: by topic; topics that do not exist are missing.
+            members: in the order of the JoinGroup response, on which the result should not depend.
         """
 
     def user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
-        """What this member tells the leader's assignor when it joins; up to 32 kB is sensible."""
+        """Return data for the leader's assignor, sent when this member joins;
+        keep it below 32 kB.
+        """
         return None
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:  # noqa: B027
-        """This member's share, after each rebalance."""
+        """Called with this member's assignment after each rebalance."""
 
 
 def subscribers_by_topic(
     partition_counts: Mapping[str, int], members: Sequence[GroupMember]
 ) -> dict[str, list[GroupMember]]:
-    """Members in their order, for each topic that exists and that a member wants."""
+    """Return the subscribers of each existing topic, in the order of `members`."""
     found: dict[str, list[GroupMember]] = {}
     for member in sorted(members, key=lambda member: member.order):
         for topic in member.topics:

@@ -1,14 +1,14 @@
-"""Sharing partitions out evenly while moving as few of them as possible.
+"""Distributes partitions evenly while moving as few of them as possible.
 
-Where all members subscribe to the same topics that is arithmetic, in time linear in the number of
-partitions. Where they do not, it is the optimal semi-matching of Harvey, Ladner, Lovász and Tamir
-(2006): as long as a chain of moves takes a partition off a member and brings one to a member that
-has at least two fewer, it is done. Partitions of one topic are as good as each other, so chains run
-over topics, not over partitions.
+If all members subscribe to the same topics this is arithmetic, in time linear in the number of
+partitions. Otherwise it is the optimal semi-matching of Harvey, Ladner, Lovász and Tamir (2006): as
+long as there is a chain of moves that takes a partition from a member and gives one to a member
+with at least two fewer, apply it. Partitions of one topic are interchangeable, so chains run over
+topics, not over partitions.
 
-The optimum matters beyond evenness. A cooperative group reaches its assignment in two rounds, the
-second of which knows only what was kept in the first. If the first round's aim was optimal, the
-partitions still free complete it to another optimum, and no third round is needed.
+Optimality matters beyond evenness. A cooperative group reaches its assignment in two rounds, the
+second of which knows only what was kept in the first. If the first round's target was optimal, the
+remaining partitions complete it to another optimum, and no third round is needed.
 """
 
 from collections import Counter, deque
@@ -28,10 +28,10 @@ def balanced(
     members: Sequence[GroupMember],
     partition_counts: Mapping[str, int],
 ) -> Assignment:
-    """An even assignment that keeps what it can.
+    """Return an even assignment that keeps as much of the previous one as possible.
 
     Args:
-        held: for every member, the partitions that it had; no partition twice.
+        held: the partitions that each member had; no partition twice.
     """
     subscribers = subscribers_by_topic(partition_counts, members)
     taken = {partition for partitions in held.values() for partition in partitions}
@@ -56,20 +56,20 @@ def _share_equally(
     held: Mapping[str, Sequence[TopicPartition]],
     free: Iterable[TopicPartition],
 ) -> Assignment:
-    """Every member can have everything: counts differ by one at most."""
+    """Assign when every member subscribes to all topics: counts differ by at most one."""
     to_give = deque(free)
     count = len(to_give) + sum(map(len, held.values()))
     least, more_count = divmod(count, len(members))
     kept: Assignment = {}
     for member_id in members:
-        # A member that has more already keeps the one more that some member must have.
+        # A member that already has more keeps the extra partition that some member must have.
         may_have_more = more_count > 0 and len(held[member_id]) > least
         more_count -= may_have_more
         limit = least + may_have_more
         kept[member_id] = list(held[member_id][:limit])
         to_give.extend(held[member_id][limit:])
     to_give = deque(sorted(to_give))
-    # A partition at a time, so that the partitions of one topic are spread.
+    # One partition at a time, so that the partitions of one topic are spread.
     hungry = deque(member_id for member_id in members if len(kept[member_id]) < least)
     while hungry:
         member_id = hungry.popleft()
@@ -83,7 +83,7 @@ def _share_equally(
 
 
 class _Balance:
-    """An assignment that is being made even; subscriptions differ."""
+    """An assignment that is being balanced; subscriptions differ."""
 
     def __init__(
         self,
@@ -100,18 +100,18 @@ class _Balance:
         self._has: dict[str, dict[str, list[TopicPartition]]] = {
             member_id: {} for member_id in members
         }
-        """By member, then by topic."""
+        """Partition counts by member, then by topic."""
         for member_id in members:
             for partition in held[member_id]:
                 self._add(member_id, partition)
 
     def assignment(self, held: Mapping[str, Sequence[TopicPartition]]) -> Assignment:
-        """The share of each member: as many partitions of each topic as it was left with,
-        first of all those that it held.
+        """Return the assignment of each member: its number of partitions of each topic, preferring
+        those that it held.
 
-        Moves may have taken a partition off a member and brought it another one of the same topic.
-        A cooperative member would give up the one and wait for the other, and the next round might
-        turn that around: a group that never settles.
+        Moves may have taken a partition from a member and given it another one of the same topic. A
+        cooperative member would give up the one and wait for the other, and the next round might
+        reverse that: a group that never settles.
         """
         shares: Assignment = {}
         free = {one for has in self._has.values() for ones in has.values() for one in ones}
@@ -135,7 +135,9 @@ class _Balance:
         return shares
 
     def give_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give each to the subscriber that has the fewest, those with the fewest takers first."""
+        """Assign each partition to the subscriber with the fewest, starting with the partitions
+        that have the fewest subscribers.
+        """
         for partition in sorted(
             partitions, key=lambda partition: (len(self._subscribers[partition.topic]), partition)
         ):
@@ -144,7 +146,7 @@ class _Balance:
             self._count[taker] += 1
 
     def even_out(self, movable: set[TopicPartition] | None) -> None:
-        """Move partitions, if given only those that are movable, until nothing gets more even."""
+        """Move partitions, only movable ones if given, until no move improves the balance."""
         again = True
         while again:
             again = False
@@ -153,7 +155,9 @@ class _Balance:
                     again = True
 
     def _relieve(self, loaded: str, movable: set[TopicPartition] | None) -> bool:
-        """Take one partition off a member, by the shortest chain of moves that evens out."""
+        """Take one partition from a member, by the shortest chain of moves that improves the
+        balance.
+        """
         limit = self._count[loaded] - 2
         reached_from: dict[str, tuple[str, str]] = {}
         seen_topics: set[str] = set()

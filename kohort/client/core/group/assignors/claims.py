@@ -1,7 +1,7 @@
-"""The members' claims: who held what before, and which of them count.
+"""Members' claims to partitions that they owned before, and which claims are honoured.
 
-A member that was away may come back and claim what was given to others meanwhile. The generation
-that it says its claim stems from decides (KIP-792).
+A member that was away may return and claim partitions that were assigned to others meanwhile. The
+generation of the claim decides (KIP-792).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class Claim(NamedTuple):
-    """What one member says to have held."""
+    """The partitions that one member says it owned."""
 
     member_id: str
     generation: int
@@ -24,10 +24,11 @@ def honoured(
     members: Mapping[str, GroupMember],
     partition_counts: Mapping[str, int],
 ) -> dict[str, list[TopicPartition]]:
-    """The claims that hold, sorted, for every member.
+    """Return the valid claims, sorted, for every member.
 
-    A partition goes to the claim of the highest generation, and to no member if two of that one
-    claim it. A claim to what does not exist, or is not subscribed to any more, counts for nothing.
+    A partition goes to the claim with the highest generation, and to no member if two claims have
+    that generation. Claims to partitions that do not exist, or are no longer subscribed to, are
+    ignored.
     """
     highest: dict[TopicPartition, int] = {}
     owner: dict[TopicPartition, str | None] = {}

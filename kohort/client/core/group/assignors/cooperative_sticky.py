@@ -1,7 +1,7 @@
-"""Assigns like sticky, but no member stops reading what it keeps (KIP-429).
+"""The sticky assignment without interrupting partitions that stay where they are (KIP-429).
 
-A partition that moves is given to no member in the first round, in which its owner learns that it
-has lost it. The owner gives it up and joins again; the second round hands it out.
+A partition that moves is assigned to no member in the first round, in which its owner learns that
+it has lost it. The owner gives it up and rejoins; the second round assigns it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from kohort.client.core.partitions import TopicPartition
 
 
 class CooperativeStickyAssignor(Assignor):
-    """`cooperative-sticky`. It can be eager too, so that a group can change over to it."""
+    """`cooperative-sticky`. Also supports the eager protocol, so that a group can migrate to it."""
 
     name = "cooperative-sticky"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
@@ -32,7 +32,7 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = UNKNOWN_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
-        # Since v2 the subscription says it as well; older leaders read it here.
+        # From v2 on the subscription itself has the generation; older leaders read it here.
         return encode_generation(self._generation)
 
     def on_assignment(self, partitions: Collection[TopicPartition], generation: int) -> None:  # noqa: ARG002
@@ -67,7 +67,9 @@ def _without_transfers(
     held: Collection[TopicPartition],
     claimants: Mapping[TopicPartition, set[str]],
 ) -> list[TopicPartition]:
-    """What of its partitions a member can have now: no other one still holds them."""
+    """Return those of its partitions that a member may have now, because no other member holds
+    them.
+    """
     kept = set(held)
     return [
         partition

@@ -1,8 +1,8 @@
-"""Topic by topic, each member gets a run of neighbouring partitions.
+"""Assigns each member a contiguous range of the partitions of each topic.
 
-Topics with equal counts and subscribers are cut at the same places, so that one member has the same
-partition numbers of all of them, which joins need. Few partitions per topic make it uneven: the
-first members get one more of every topic.
+Topics with equal partition counts and subscribers are divided identically, so that one member gets
+the same partition numbers of all of them, as joins require. With few partitions per topic the
+result is uneven: the first members get one more of every topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from kohort.client.core.group.assignors.assignor import (
 
 
 class RangeAssignor(Assignor):
-    """`range`, Java's first choice."""
+    """`range`, Java's default."""
 
     name = "range"
 

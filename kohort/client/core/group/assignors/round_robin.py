@@ -1,7 +1,7 @@
-"""All partitions of all topics, dealt to the members like cards.
+"""Deals all partitions of all topics to the members in turn.
 
-As even as it gets where all members subscribe to the same topics. A member that comes or goes moves
-nearly everything.
+Optimally even if all members subscribe to the same topics. A member that joins or leaves moves
+nearly all partitions.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Even, and every member keeps what it had as far as that allows (KIP-54).
+"""An even assignment in which every member keeps as much as possible (KIP-54).
 
-Eager: members give up everything before they join, so only the user data tells what they had.
+Eager: members give up everything before they join, so only the user data says what they owned.
 """
 
 from collections.abc import Collection, Mapping, Sequence

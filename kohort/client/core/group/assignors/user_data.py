@@ -1,7 +1,7 @@
-"""What the sticky assignors write into the subscription's user data, as Java's do.
+"""The user data of the sticky assignors, in the format of Java's.
 
-Anything else in there, another assignor's bytes, counts as no word about what was held: that costs
-stickiness, not correctness.
+Anything else in that field, such as another assignor's data, counts as no previous assignment: that
+costs stickiness, not correctness.
 """
 
 from collections.abc import Collection
@@ -21,20 +21,22 @@ UNKNOWN_GENERATION: Final = -1
 
 @record(versions="0-1", flexible="none")
 class StickyUserData:
-    """A member's last assignment as `sticky` tells it. There is no version prefix (KIP-341)."""
+    """A member's last assignment as `sticky` encodes it. There is no version prefix (KIP-341)."""
 
     previous_assignment: list[PartitionsOfTopic]
     generation: Int32 = field(default=UNKNOWN_GENERATION, since=1, ignorable=True)
 
 
 def encode_held(partitions: Collection[TopicPartition], generation: int) -> bytes:
-    """User data of `sticky`."""
+    """Encode the user data of `sticky`."""
     held = StickyUserData(previous_assignment=by_topic(partitions), generation=generation)
     return codec(StickyUserData, 1).encode(held)
 
 
 def decode_held(member: GroupMember) -> Claim:
-    """What a member's user data of `sticky` claims; nothing if it cannot be read."""
+    """Return the claim in a member's user data of `sticky`;
+    an empty one if it cannot be decoded.
+    """
     user_data = member.user_data or b""
     for version in (1, 0):
         try:
@@ -48,12 +50,14 @@ def decode_held(member: GroupMember) -> Claim:
 
 
 def encode_generation(generation: int) -> bytes:
-    """User data of `cooperative-sticky`."""
+    """Encode the user data of `cooperative-sticky`."""
     return generation.to_bytes(4, "big", signed=True)
 
 
 def decode_generation(user_data: bytes | None) -> int:
-    """The generation in a member's user data of `cooperative-sticky`, -1 if there is none."""
+    """Return the generation in a member's user data of `cooperative-sticky`,
+    -1 if there is none.
+    """
     if user_data is None or len(user_data) < 4:
         return UNKNOWN_GENERATION
     return int.from_bytes(user_data[:4], "big", signed=True)
