@@ -10,7 +10,7 @@ from contextlib import closing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One command so far."""
+    """Add the arguments of `kohort testing`, which has one command so far."""
     commands = parser.add_subparsers(dest="testing", required=True, metavar="COMMAND")
     serve = commands.add_parser(
         "serve",
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    # A whole broker, which whoever only looks at the commands need not import.
+    # A whole broker, which `kohort --help` need not import.
     from kohort.broker.app import StartError  # noqa: PLC0415 - see above.
     from kohort.broker.config import ConfigError  # noqa: PLC0415 - see above.
     from kohort.testing.control import Control  # noqa: PLC0415 - see above.
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         return 3
     with closing(control):
         for number in (signal.SIGTERM, signal.SIGINT):
-            # Not from the handler itself, which interrupts the thread that serves.
+            # Not from the handler itself, which interrupts the serving thread.
             signal.signal(
                 number, lambda *_: threading.Thread(target=control.shutdown, daemon=True).start()
             )

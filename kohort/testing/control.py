@@ -1,8 +1,9 @@
 """The test kit over HTTP, for tests in other languages: `kohort testing serve`.
 
-Each request is a POST with a JSON object, named as the call in Python and answered by its outcome.
-It is meant for tests on the same machine: it listens on localhost, and a browser that was lured
-here is refused by its Host or for want of a Content-Type that pages cannot send unasked.
+Each request is a POST with a JSON object; its path is the name of the call in Python, and its
+answer is the result. It is for tests on the same machine: it listens on localhost, and requests of
+a web page are refused by their Host header, or because they lack a Content-Type that pages cannot
+send without permission.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Json = dict[str, Any]
 
 
 class ControlError(Exception):
-    """Why a request cannot be carried out, with its status."""
+    """A request cannot be executed; with the HTTP status."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -40,7 +41,7 @@ class ControlError(Exception):
 
 
 class _OpenFault:
-    """A fault between its request and its end."""
+    """A fault that is set until its context ends."""
 
     def __init__(self, context: AbstractContextManager[KafkaFault]) -> None:
         self._context = context
@@ -52,7 +53,7 @@ class _OpenFault:
 
 
 class ControlledBroker:
-    """One broker, with the faults that were set from outside."""
+    """One broker, with the faults that were set over HTTP."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
@@ -61,7 +62,7 @@ class ControlledBroker:
         self._lock = threading.Lock()
 
     def answer(self, steps: list[str], body: Json) -> Json:
-        """Carry out what the rest of the path names. Raises what the call raises."""
+        """Execute the call named by the rest of the path. Raises the errors of the call."""
         answer: Json = {}
         match steps:
             case ["create_topic"]:
@@ -133,10 +134,10 @@ class ControlledBroker:
 
 
 class Control:
-    """The HTTP port and its brokers; the first one is there from the start."""
+    """The HTTP port and its brokers; the first broker exists from the start."""
 
     def __init__(self, port: int, settings: Mapping[str, object], *, kafka_port: int = 0) -> None:
-        """Raises OSError, StartError, ConfigError."""
+        """Start the first broker. Raises OSError, StartError, ConfigError."""
         self._brokers: dict[int, ControlledBroker] = {}
         self._number = 0
         self._lock = threading.Lock()
@@ -158,7 +159,7 @@ class Control:
         return int(self._server.server_address[1])
 
     def serve(self) -> None:
-        """Until `shutdown`, which another thread calls."""
+        """Serve until `shutdown`, which another thread calls."""
         self._server.serve_forever(poll_interval=0.05)
 
     def shutdown(self) -> None:
@@ -173,7 +174,7 @@ class Control:
             broker.close()
 
     def answer(self, path: str, body: Json) -> Json:
-        """The answer to one request. Raises ControlError, or what the call raises."""
+        """Return the answer to one request. Raises ControlError, or the errors of the call."""
         steps = [step for step in path.split("/") if step]
         if steps == ["brokers"]:
             made = self._add(body.get("settings", {}))
@@ -251,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in http.server.
-        """A test's output is its own."""
+        """Log nothing: the output belongs to the test."""
 
 
 def _content(value: object) -> bytes | str | None:
@@ -263,7 +264,7 @@ def _content(value: object) -> bytes | str | None:
 
 
 def _told(content: bytes | None) -> object:
-    """As text where it is text."""
+    """Return the content as text if it is text."""
     if content is None:
         return None
     try:

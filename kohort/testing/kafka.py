@@ -1,8 +1,7 @@
-"""`Kafka`: a real broker in the process of a test, on a thread and a loop of its own.
+"""`Kafka`: a real broker in the process of a test, on its own thread and loop.
 
-What a test does to it are plain calls. The few that wait for what clients do have a twin for tests
-that are coroutines, `..._async`: where clients share the test's loop, to hold that loop up would be
-to wait for nothing.
+Its methods are plain calls. The few that wait for clients also exist as coroutines, `..._async`: if
+the clients run on the test's loop, a blocking wait would stop them.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from kohort.wire.groups import Member
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 10.0
-"""How long a test waits for what it expects, unless it says otherwise."""
+"""Default timeout of waits."""
 
 CALL_TIMEOUT_S: Final = 60.0
-"""More than any step of a broker in memory takes on the busiest machine."""
+"""Timeout of a call: more than any step of a broker in memory takes on a busy machine."""
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Does at once what an inline executor would have done by then."""
+    """A loop that runs the calls of `run_in_executor` inline."""
 
     def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
         self,
@@ -72,10 +71,10 @@ class Kafka:
     ) -> None:
         """
         Args:
-            settings: the broker's, under Kafka's names, such as {"num.partitions": 3}.
-            directory: keep the data there; in memory by default.
-            seed: chooses what a crash loses.
-            port: 0 takes any that is free.
+            settings: the broker's settings, under Kafka's names, such as {"num.partitions": 3}.
+            directory: the data directory; in memory by default.
+            seed: determines which writes a crash loses.
+            port: 0 for any free port.
         """
         machine = MemoryMachine() if directory is None else DiskMachine(directory)
         self._port = ReservedPort(port)
@@ -94,13 +93,13 @@ class Kafka:
 
     @property
     def port(self) -> int:
-        """Stays the same over restarts."""
+        """Port of the broker; the same after restarts."""
         return self._port.number
 
     # Beginning and end.
 
     def open(self) -> Self:
-        """Start. Raises StartError, or ConfigError for a setting that there is not."""
+        """Start. Raises StartError, or ConfigError for an unknown setting."""
         self._thread.start()
         self._ready.wait()
         if self._error is not None:
@@ -110,7 +109,7 @@ class Kafka:
         return self
 
     def close(self) -> None:
-        """Stop, and raise what the broker may have raised."""
+        """Stop, and raise the broker's error, if any."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ending.set)
             self._thread.join()
@@ -133,13 +132,8 @@ class Kafka:
         partitions: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """With num.partitions unless it says how many. Raises KafkaError."""
-
-        async def create() -> None:
-            count = self._kit.broker.config.num_partitions if partitions is None else partitions
-            await self._kit.topics.create(name, count, configs or {})
-
-        self._call(create())
+        """Create a topic, by default with num.partitions partitions. Raises KafkaError."""
+        self._call(self._kit.topics.create(name, partitions, configs))
 
     def produce(
         self,
@@ -151,10 +145,10 @@ class Kafka:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Produced:
-        """Append one record, and say where it is.
+        """Append one record; return its partition and offset.
 
-        Text is written as UTF-8. Without a partition the key chooses it as in the Java client, or
-        it is the next one. A topic that is not there is made. Faults do not meet it.
+        Text is encoded as UTF-8. Without a partition, the key determines it as in the Java client;
+        without a key it is the next one. A missing topic is created. Faults do not apply.
 
         Raises:
             KafkaError: the broker refuses it.
@@ -181,15 +175,15 @@ class Kafka:
         timeout: float = TIMEOUT_S,
         committed: bool = False,
     ) -> list[RawRecord]:
-        """All records of a topic, by partition and offset.
+        """Return all records of a topic, by partition and offset.
 
         Args:
-            count: wait until there are so many, for `timeout` seconds at most.
-            committed: leave out those of transactions that are open or aborted.
+            count: wait until there are this many, for at most `timeout` seconds.
+            committed: omit records of open or aborted transactions.
 
         Raises:
-            KafkaError: there is no such topic, and none was waited for.
-            TimeoutError: there are fewer.
+            KafkaError: there is no such topic, and no `count` was given.
+            TimeoutError: there are fewer records.
         """
         if count is not None:
             _check_no_loop("records_async")
@@ -204,7 +198,7 @@ class Kafka:
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
         committed: bool = False,
     ) -> list[RawRecord]:
-        """The same, for tests whose loop has to go on meanwhile."""
+        """The same, as a coroutine, for tests whose loop must keep running."""
         return await self._wait(
             self._records(topic, partition, count, timeout, committed=committed)
         )
@@ -225,11 +219,11 @@ class Kafka:
     # Groups.
 
     def group(self, name: str) -> KafkaGroup:
-        """A group, which need not be there yet."""
+        """Return a group, which need not exist yet."""
         return KafkaGroup(self, name)
 
     def why(self) -> dict[str, list[str]]:
-        """What `kohort groups why` says of each group."""
+        """Return the output of `kohort groups why` for each group."""
 
         async def ask() -> dict[str, list[str]]:
             if not self._kit.is_running:
@@ -257,23 +251,25 @@ class Kafka:
         observe: bool = False,
         times: int | None = None,
     ) -> Iterator[KafkaFault]:
-        """Do something to requests of one api, such as "Heartbeat", as long as the context lasts.
+        """Apply a fault to requests of one api, such as "Heartbeat", until the context ends.
 
         Args:
-            api: its name in Kafka's protocol; "*" for all: with `client_id` and `drop`, a client
-                whose machine has gone without a word.
-            client_id, group, topic: requests of this client, that name this group, this topic.
-            when: called with the request, on the broker's thread; True for those that are meant.
-            drop: the broker never sees them and never answers; what their connections send
-                behind them waits as well, as behind a broker that hangs.
-            delay_ms: they come so much later; together with the others, that comes first.
-            error: they are answered with this error, by its name, and have no effect.
+            api: its name in Kafka's protocol; "*" for all: with `client_id` and `drop`, this
+                simulates a client whose machine has vanished.
+            client_id, group, topic: only requests of this client, with this group, with this topic.
+            when: called with the request, on the broker's thread; returns True for affected
+                requests.
+            drop: the broker never sees the requests and never answers; later requests on their
+                connections wait too, as with a hanging broker.
+            delay_ms: the requests arrive this much later; with other actions, the delay comes
+                first.
+            error: the requests are answered with this error, by name, and have no effect.
             disconnect: their connections are closed.
-            observe: nothing happens to them; they are counted.
-            times: only so many; all by default.
+            observe: the requests are only counted.
+            times: maximum number of affected requests; all by default.
 
         Raises:
-            ValueError: this cannot be meant.
+            ValueError: the arguments contradict each other or are unknown.
         """
         fault = new_fault(
             api,
@@ -302,41 +298,41 @@ class Kafka:
     # The broker as a whole.
 
     def stop(self) -> None:
-        """Stop it as SIGTERM does, until `start`: clients find nobody there."""
+        """Stop it like SIGTERM, until `start`: clients cannot connect."""
         self._call(self._kit.stop())
 
     def start(self) -> None:
-        """After `stop`, on the same port and what was stored."""
+        """Start it after `stop`, on the same port and with the stored data."""
         self._call(self._kit.start())
 
     def restart(self) -> None:
-        """Both."""
+        """Stop and start it."""
         self._call(self._kit.restart())
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
-        """Kill it, as kill -9 does, and start it again.
+        """Kill it like kill -9, and start it again.
 
-        With `lose_unsynced` the machine loses power: each write that was not forced to disk is
-        there, or not, or in part. Only a broker in memory can do that.
+        With `lose_unsynced`, the machine loses power: each write that was not forced to disk is
+        kept, lost, or kept in part. Only for a broker in memory.
         """
         self._call(self._kit.crash(lose_unsynced=lose_unsynced))
 
     def fill_disk(self, *, bytes_left: int = 0) -> None:
-        """Let files grow by so much and no more, until `free_disk`; of a broker in memory."""
+        """Let files grow by at most `bytes_left`, until `free_disk`; only with data in memory."""
         self._do(lambda: self._kit.fill_disk(bytes_left))
 
     def free_disk(self) -> None:
-        """There is room again."""
+        """End `fill_disk`."""
         self._do(lambda: self._kit.fill_disk(None))
 
     # Within.
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns that runs on the broker's loop."""
+        """Run a coroutine on the broker's loop; return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same, for the test's loop."""
+        """The same, awaited on the test's loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _do(self, function: Callable[[], T]) -> T:
@@ -380,14 +376,15 @@ class KafkaGroup:
         lag: int | None = None,
         timeout: float = TIMEOUT_S,
     ) -> None:
-        """Until the group has this state ("Stable", "Empty", "PreparingRebalance",
-        "CompletingRebalance"), so many members and no more than this lag, all at once.
+        """Wait until the group has this state ("Stable", "Empty", "PreparingRebalance",
+        "CompletingRebalance"), this number of members and at most this lag, all at the same time.
 
-        The lag is of all topics that it is subscribed to or has committed, in records; where
-        nothing is committed, from the first record on.
+        The lag is in records, over all topics that it is subscribed to or has committed; without a
+        commit, from the first record on. Subscriptions of members that are still joining are
+        unknown, so the lag is then unknown, not 0.
 
         Raises:
-            TimeoutError: not within so many seconds; it says what holds instead.
+            TimeoutError: not within `timeout` seconds; the message gives the actual state.
         """
         _check_no_loop("wait_async")
         self._kafka._call(self._wait(state, members, lag, timeout))  # noqa: SLF001
@@ -400,7 +397,7 @@ class KafkaGroup:
         lag: int | None = None,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """The same, for tests whose loop has to go on meanwhile."""
+        """The same, as a coroutine, for tests whose loop must keep running."""
         await self._kafka._wait(self._wait(state, members, lag, timeout))  # noqa: SLF001
 
     async def _wait(
@@ -422,17 +419,17 @@ class KafkaGroup:
 
     @property
     def lag(self) -> int:
-        """See `wait`."""
+        """Lag in records; see `wait`."""
         return self._look(lambda groups: groups.lag(self.name))
 
     @property
     def rebalances(self) -> list[RebalanceRecord]:
-        """What the rebalance history tells, oldest first; see docs/rebalance-history.md."""
+        """Records of the rebalance history, oldest first; see docs/rebalance-history.md."""
         return self._call(lambda groups: groups.rebalances(self.name))
 
     @property
     def why(self) -> list[str]:
-        """Why it rebalanced, as `kohort groups why` says it."""
+        """Reasons of its rebalances, in the words of `kohort groups why`."""
         return self._call(lambda groups: groups.why(self.name))
 
     def expire(
@@ -442,11 +439,11 @@ class KafkaGroup:
         member_id: str | None = None,
         instance_id: str | None = None,
     ) -> list[str]:
-        """End the sessions of members now, as if they had been silent for so long; of all members
-        of which what is given holds.
+        """End the sessions of members now, as if they had been silent for the session timeout; of
+        all members that match the arguments.
 
-        Returns their ids. Raises LookupError if there are none, ValueError if one of them waits
-        in a rebalance: such members have no session.
+        Returns their ids. Raises LookupError if there are none, ValueError if one of them waits in
+        a rebalance, because such members have no session.
         """
         who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
         return self._call(lambda groups: groups.expire(self.name, **who))
@@ -458,18 +455,18 @@ class KafkaGroup:
         member_id: str | None = None,
         instance_id: str | None = None,
     ) -> list[str]:
-        """Remove members as an administrator does; see `expire`."""
+        """Remove members like an administrator; see `expire`."""
         who = {"client_id": client_id, "member_id": member_id, "instance_id": instance_id}
         return self._call(lambda groups: groups.remove(self.name, **who))
 
     def enforce(self) -> None:
-        """Begin a rebalance that nothing else has caused. LookupError without members."""
+        """Begin a rebalance without any other cause. Raises LookupError without members."""
         self._call(lambda groups: groups.enforce(self.name))
 
     @contextmanager
     def hold_join(self, *, client_id: str | None = None) -> Iterator[KafkaFault]:
-        """Keep the JoinGroup requests of a client, or of all, from the group until the context
-        ends: a rebalance waits for them, as it does for a client that is slow to join.
+        """Hold back the JoinGroup requests of a client, or of all, until the context ends: a
+        rebalance waits for them, as for a client that is slow to join.
         """
         fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
         with self._kafka._set(fault) as handle:  # noqa: SLF001
@@ -491,11 +488,11 @@ class KafkaFault:
 
     @property
     def hits(self) -> int:
-        """Requests that it has taken, or seen."""
+        """Number of requests affected or observed."""
         return self._fault.hits
 
     def wait(self, hits: int = 1, *, timeout: float = TIMEOUT_S) -> None:
-        """Until it has taken so many. Raises TimeoutError."""
+        """Wait until it has affected this many requests. Raises TimeoutError."""
         _check_no_loop("wait_async")
         self._kafka._call(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
 
@@ -505,12 +502,12 @@ class KafkaFault:
         *,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """The same, for tests whose loop has to go on meanwhile."""
+        """The same, as a coroutine, for tests whose loop must keep running."""
         await self._kafka._wait(wait_hits(self._fault, hits, timeout))  # noqa: SLF001
 
 
 def _check_no_loop(instead: str) -> None:
-    """Waiting holds up the loop of the caller; clients that are on it would never get on."""
+    """Raise if called on a running loop, which the wait would block together with its clients."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What a broker knows beside the records, in memory and lasting."""
+"""A broker's metadata in memory, which outlives the broker."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class LastingMetadata(MetadataStore):
         weakref.finalize(self, self._database.close)
 
     def close(self) -> None:
-        """The next broker goes on with it."""
+        """Keep the content for the next broker."""
 
     def copy(self) -> LastingMetadata:
-        """For the next broker, while the last one may still write for a while, unheard."""
+        """Return a copy for the next broker; later writes of the last one have no effect on it."""
         other = LastingMetadata(self.cluster_id)
         other.adopt(self._properties, self._topics.values())
         return other
 
     def adopt(self, properties: Mapping[str, str], topics: Iterable[TopicRecord]) -> None:
-        """Know all that another store knows; this one is new."""
+        """Take over the content of another store; this one is new."""
         for name, value in properties.items():
             self._put_property(name, value)
         self.create_topics(topics)
 
     def end(self) -> None:
-        """No broker will need it any more."""
+        """Close it for good."""
         super().close()

@@ -1,4 +1,4 @@
-"""The marker that says what the broker of a test is started with."""
+"""The marker with the settings of a test's broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where groups write, kept in memory: it can be held up and made to fail, as a disk can."""
+"""The log of groups, in memory: it can be delayed and made to fail, like a disk."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
@@ -28,7 +28,7 @@ class MemoryOffsetsLog:
         self._batches: list[list[bytes]] = [[] for _ in range(partition_count)]
         self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
         self.failure: KafkaError | None = None
-        """Raised by every append that begins, or is released, while it is set."""
+        """Raised by every append that begins or is released while this is set."""
         self.append_count = 0
 
     @property
@@ -38,7 +38,7 @@ class MemoryOffsetsLog:
     def append(
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Durable at once unless held."""
+        """Append a batch; durable at once unless held."""
         return self._append(partition, encode_as_batch(records, wall_ms)[0])
 
     def append_stored(
@@ -48,17 +48,17 @@ class MemoryOffsetsLog:
         return self._append(partition, encode_stored(records)[0])
 
     def append_marker(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """Append what ends a producer's transaction."""
+        """Append the marker that ends a producer's transaction."""
         marker = EndTransactionMarker(ControlType.COMMIT if commit else ControlType.ABORT, 0)
         batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)
         self._append(partition, batch)
 
     def prepare(self) -> Awaitable[None] | None:
-        """There is always one."""
+        """Return None: the topic always exists."""
         return None
 
     async def force(self, partition: int) -> None:
-        """Memory is as durable as it gets."""
+        """Do nothing: batches in memory are durable."""
 
     def _append(self, partition: int, batch: bytes) -> Awaitable[None] | None:
         self.append_count += 1
@@ -74,12 +74,12 @@ class MemoryOffsetsLog:
             yield from decode_stored(read_header(batch), batch)
 
     def hold(self) -> None:
-        """Appends from now on wait for `release`."""
+        """Make appends from now on wait for `release`."""
         if self._held is None:
             self._held = []
 
     def release(self) -> None:
-        """What waits becomes durable, or fails, and so does what comes, at once."""
+        """Let waiting appends become durable, or fail, and later ones at once."""
         held, self._held = self._held or [], None
         for future, partition, batch in held:
             try:

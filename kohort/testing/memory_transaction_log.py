@@ -1,4 +1,4 @@
-"""Where transactional ids are written down, kept in memory: it can be held up and made to fail."""
+"""The log of transactional ids, in memory: it can be delayed and made to fail."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class MemoryTransactionLog:
         self._batches: list[list[bytes]] = [[] for _ in range(partition_count)]
         self._held: list[tuple[asyncio.Future[None], int, bytes]] | None = None
         self.failure: KafkaError | None = None
-        """Raised by every append that begins, or is released, while it is set."""
+        """Raised by every append that begins or is released while this is set."""
         self.unreadable: set[int] = set()
-        """Partitions that fail when they are read."""
+        """Partitions whose reads fail."""
         self.epoch = 0
 
     @property
@@ -34,7 +34,7 @@ class MemoryTransactionLog:
 
     @property
     def batch_count(self) -> int:
-        """Batches in all partitions."""
+        """Number of batches in all partitions."""
         return sum(map(len, self._batches))
 
     def leader_epoch(self, partition: int) -> int:
@@ -44,7 +44,7 @@ class MemoryTransactionLog:
     def append(
         self, partition: int, record: DurableTransaction, *, wall_ms: int
     ) -> Awaitable[None] | None:
-        """Durable at once unless held."""
+        """Append a batch; durable at once unless held."""
         batch = encode_as_batch(record, wall_ms)[0]
         if self._held is None:
             self._store(partition, batch)
@@ -54,7 +54,7 @@ class MemoryTransactionLog:
         return asyncio.shield(future)
 
     def append_stored(self, partition: int, batch: bytes) -> None:
-        """Put a batch into the log as it is."""
+        """Put a batch into the log unchanged."""
         self._batches[partition].append(batch)
 
     def read(self, partition: int) -> Iterator[StoredTransaction]:
@@ -66,22 +66,22 @@ class MemoryTransactionLog:
                 yield StoredTransaction(record.key, record.value)
 
     def hold(self) -> None:
-        """Appends from now on wait for `release`."""
+        """Make appends from now on wait for `release`."""
         if self._held is None:
             self._held = []
 
     @property
     def held_count(self) -> int:
-        """Appends that wait."""
+        """Number of waiting appends."""
         return len(self._held or [])
 
     def release_one(self) -> None:
-        """The first that waits becomes durable, or fails."""
+        """Let the first waiting append become durable, or fail."""
         assert self._held
         self._settle(*self._held.pop(0))
 
     def release(self) -> None:
-        """What waits becomes durable, or fails, and so does what comes, at once."""
+        """Let waiting appends become durable, or fail, and later ones at once."""
         held, self._held = self._held or [], None
         for one in held:
             self._settle(*one)

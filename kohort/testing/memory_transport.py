@@ -1,11 +1,11 @@
 """A transport without a socket, for driving a connection's protocol object by hand.
 
-It does what asyncio's socket transport does and no more: it reads into the protocol's buffer only
-while reading is not paused, keeps what the peer has not taken, tells the protocol when that is too
-much, and reports the loss of the connection in a later turn of the loop.
+It does exactly what asyncio's socket transport does: it reads into the protocol's buffer only while
+reading is not paused, buffers bytes that the peer has not read, pauses the protocol when there are
+too many, and reports the loss of the connection in a later turn of the loop.
 
-As libuv does, it also asks for buffers into which nothing comes: always after a read that filled
-its buffer, and now and then for no reason that the protocol could see.
+Like libuv, it also requests buffers that it does not fill: always after a read that filled its
+buffer, and sometimes for no reason visible to the protocol.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ class MemoryTransport(asyncio.Transport):
         self._is_closing = False
         self._whims = random.Random(4)
         self.takes_all = True
-        """False for a peer that does not read: its responses stay unsent until `take`."""
+        """False for a peer that does not read: responses stay unsent until `take`."""
         self.taken = bytearray()
-        """What the peer has read."""
+        """Bytes that the peer has read."""
         self.write_count = 0
         self.is_lost = False
         protocol.connection_made(self)
@@ -38,7 +38,7 @@ class MemoryTransport(asyncio.Transport):
     # The peer.
 
     def send(self, data: bytes) -> None:
-        """Bytes from the peer; those that the protocol does not want yet stay in the socket."""
+        """Send bytes from the peer; while reading is paused they stay in the socket."""
         self._to_read += data
         if self._is_reading and self._whims.random() < 0.5:
             self._find_nothing()
@@ -46,17 +46,17 @@ class MemoryTransport(asyncio.Transport):
 
     @property
     def unread_bytes(self) -> int:
-        """What is still in the socket."""
+        """Number of bytes that are still in the socket."""
         return len(self._to_read)
 
     def take(self, byte_count: int) -> None:
-        """The peer reads so much."""
+        """Read this many bytes as the peer."""
         self.taken += self._unsent[:byte_count]
         del self._unsent[:byte_count]
         self._after_sending()
 
     def lose(self) -> None:
-        """The peer is gone."""
+        """Lose the connection to the peer."""
         self._close_soon()
 
     # The transport, as the protocol sees it.
@@ -121,7 +121,7 @@ class MemoryTransport(asyncio.Transport):
                 self._find_nothing()
 
     def _find_nothing(self) -> None:
-        """A read that would block: the buffer is asked for before that is known."""
+        """Simulate a read that would block: the buffer is requested before that is known."""
         if not self._is_closing:
             memoryview(self._protocol.get_buffer(-1)).release()
 

@@ -1,7 +1,7 @@
-"""The pytest plugin: fixtures with a broker, and what a failed test says of its groups.
+"""The pytest plugin: fixtures with a broker, and a report of its groups for failed tests.
 
-pytest loads this wherever Kohort is installed, so it imports nothing until a fixture is asked for,
-and does nothing to tests that ask for none.
+pytest loads this wherever Kohort is installed, so it imports nothing until a fixture is used, and
+does not affect tests without one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """A broker for this test alone, in memory unless the marker `kafka_settings` says otherwise."""
+    """A broker for one test, in memory unless the marker `kafka_settings` says otherwise."""
     yield from _running(request)
 
 
@@ -51,7 +51,7 @@ def kafka_module(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def kafka_session_settings() -> dict[str, object]:
-    """What `kafka_session` is started with; to be overwritten in a conftest.py."""
+    """Settings of `kafka_session`; override it in a conftest.py."""
     return {}
 
 
@@ -59,20 +59,20 @@ def kafka_session_settings() -> dict[str, object]:
 def kafka_session(
     request: pytest.FixtureRequest, kafka_session_settings: dict[str, object]
 ) -> Iterator[Kafka]:
-    """A broker for all tests of the run; of a worker, with pytest-xdist."""
+    """A broker for all tests of the run, or of a worker with pytest-xdist."""
     yield from _running(request, kafka_session_settings)
 
 
 @pytest.fixture
 def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
-    """A broker on virtual time. A test that is a coroutine runs on the same loop; another one gives
-    coroutines to its `run`.
+    """A broker on virtual time. A coroutine test runs on the same loop; other tests pass coroutines
+    to its `run`.
     """
     from kohort.testing.virtual_kafka import VirtualKafka  # noqa: PLC0415 - see the module.
 
     seed = request.config.getoption("--kafka-seed")
     if seed is None:
-        # Not from the numbers that other plugins seed alike for each test.
+        # Not from `random`, which other plugins seed identically for each test.
         seed = random.SystemRandom().getrandbits(32)
     given, _ = settings_of(request.node)
     running = VirtualKafka(given, seed=seed)
@@ -82,7 +82,7 @@ def virtual_kafka(request: pytest.FixtureRequest) -> Iterator[VirtualKafka]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs coroutines that asked for `virtual_kafka` on its loop, whatever runs the others."""
+    """Run coroutine tests that use `virtual_kafka` on its loop, independently of other plugins."""
     running: VirtualKafka | None = pyfuncitem.funcargs.get("virtual_kafka")  # type: ignore[assignment]
     if running is None:
         return None
@@ -110,7 +110,9 @@ def _running(
 
 
 def settings_of(node: Any) -> tuple[dict[str, object], bool]:  # noqa: ANN401 - an item, a module.
-    """What the markers of a test say, the closest one last; and whether the data are on disk."""
+    """Return the settings of a test's markers, the closest one taking precedence; and whether the
+    data are on disk.
+    """
     given: dict[str, object] = {}
     on_disk = False
     for marker in reversed(list(node.iter_markers(MARKER))):
@@ -124,7 +126,7 @@ def settings_of(node: Any) -> tuple[dict[str, object], bool]:  # noqa: ANN401 - 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds to a failed test what its groups did, and why."""
+    """Add the rebalances of its groups, with reasons, to the report of a failed test."""
     report = yield
     if call.when == "call" and report.failed:
         for name in FIXTURES:

@@ -1,7 +1,7 @@
 """A file system in memory that can fill up, fail, take writes in pieces and lose power.
 
-It behaves as :class:`OsFileSystem` does until it is told to fail; the tests hold the two against
-each other. What it models of a real disk:
+It behaves like :class:`OsFileSystem` until it is told to fail; the tests compare the two. It models
+these properties of a real disk:
 
 - A write is in the cache at once and on the disk only after `sync`. At a power loss each unsynced
   write may be there, be missing, or be there in some of its 512-byte sectors.
@@ -42,7 +42,7 @@ class _Inode:
     unsynced: list[_Change] = field(default_factory=list)
 
     def settle(self) -> None:
-        """What is on the disk is all that there is."""
+        """Make the content on the disk the cached content."""
         self.unsynced.clear()
         self.cached = bytearray(self.durable)
 
@@ -57,7 +57,7 @@ class _Fault:
 
 
 _NameChange: TypeAlias = tuple[str, _Inode | None]
-"""A path and the file it names from now on, None if it is gone."""
+"""A path and its new file, None if it was removed."""
 
 
 def _apply(content: bytearray, change: _Change) -> None:
@@ -73,25 +73,25 @@ def _apply(content: bytearray, change: _Change) -> None:
 
 
 class SimulatedFileSystem:
-    """See the module. Paths are strings with slashes; "" and "/" need no creation."""
+    """A file system; see the module. Paths are strings with slashes; "" and "/" always exist."""
 
     def __init__(self) -> None:
         self.space_left: int | None = None
         """Bytes by which files may still grow; None for no limit."""
         self.write_bytes_max: int | None = None
-        """The most bytes one pwritev takes; None for all."""
+        """Maximum bytes that one pwritev writes; None for all."""
         self.wall_ms = 0
-        """When every file was last written, as far as directories tell."""
+        """The modification time of every file."""
         self.on_failure: Callable[[str], None] | None = None
-        """Called with the path when an operation is let fail; a copy has none."""
+        """Called with the path when an operation is made to fail; a copy has none."""
         self.on_operation: Callable[[Operation], None] | None = None
-        """Called before each operation, which it may keep from happening; a copy has none."""
+        """Called before each operation, which it may prevent by raising; a copy has none."""
         self._faults: list[_Fault] = []
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
         self._unsynced_names: dict[str, list[list[_NameChange]]] = {}
         self._directories: dict[str, None] = {"": None, "/": None}
-        """In the order in which they were made, so that two runs list them alike."""
+        """Directories in the order of creation, so that two runs list them identically."""
 
     # What tests do to it.
 
@@ -100,13 +100,13 @@ class SimulatedFileSystem:
     ) -> None:
         """Let an operation on paths with this suffix raise OSError of this number.
 
-        That is after `after` more calls that succeed, and for the next `times` ones.
+        The first `after` calls still succeed, and the next `times` fail.
         """
         self._faults.append(_Fault(operation, suffix, number, after, times))
 
     @property
     def has_faults(self) -> bool:
-        """Whether something is still to fail."""
+        """Whether any fault is still set."""
         return bool(self._faults)
 
     def clear_faults(self) -> None:
@@ -114,7 +114,7 @@ class SimulatedFileSystem:
         self._faults.clear()
 
     def lose_power(self, pick: Pick) -> None:
-        """Forget what was not synced, or parts of it; open handles must not be used afterwards."""
+        """Lose unsynced writes, or parts of them; open handles must not be used afterwards."""
         self._lose_names(pick)
         for inode in self._names.values():
             for change in inode.unsynced:
@@ -122,8 +122,8 @@ class SimulatedFileSystem:
             inode.settle()
 
     def lose_ends(self, pick: Pick) -> None:
-        """Lose power where the disk writes in order: of each file some of the last writes are gone,
-        and the one before them is there in part. Often that is none; each file is for itself.
+        """Lose power on a disk that writes in order: each file independently loses some of its last
+        writes, often none, and keeps part of the one before them.
         """
         self._lose_names(lambda count: count - 1 if pick(4) else pick(count))
         for inode in self._names.values():
@@ -144,7 +144,7 @@ class SimulatedFileSystem:
         self._names = dict(self._durable_names)
 
     def copy(self) -> SimulatedFileSystem:
-        """What another process finds, as of now; the two no longer see each other's changes."""
+        """Return a copy, as another process would find it now; later changes are not shared."""
         inodes: dict[int, _Inode] = {}
 
         def copied(inode: _Inode) -> _Inode:
@@ -171,11 +171,11 @@ class SimulatedFileSystem:
         return other
 
     def paths(self) -> list[str]:
-        """Of all files."""
+        """Return the paths of all files."""
         return list(self._names)
 
     def fingerprint(self) -> int:
-        """The same for two disks that hold the same, as long as this process lives."""
+        """Return a hash of the content, valid within this process."""
         return hash(tuple((path, bytes(inode.cached)) for path, inode in self._names.items()))
 
     def flip(self, path: str, position: int, mask: int) -> None:
@@ -279,7 +279,7 @@ class SimulatedFileSystem:
                 raise _error(fault.number, path)
 
     def cached(self, path: str) -> bytearray:
-        """The content as reads see it; not to be changed."""
+        """Return the content as reads see it; do not change it."""
         return self._inode(path).cached
 
     def change(self, path: str, change: _Change) -> None:
@@ -289,7 +289,7 @@ class SimulatedFileSystem:
         inode.unsynced.append(change)
 
     def room_for(self, path: str, position: int, length: int) -> int:
-        """How many of the bytes to be written there fit; takes the room they need."""
+        """Return how many of the bytes fit, and reserve the room for them."""
         size = len(self._inode(path).cached)
         if self.write_bytes_max is not None:
             length = min(length, self.write_bytes_max)
@@ -303,7 +303,7 @@ class SimulatedFileSystem:
         return fitting
 
     def sync_file(self, path: str) -> None:
-        """Make the cached content durable, or fail and forget that it is not."""
+        """Make the cached content durable, or fail and mark it as clean."""
         inode = self._inode(path)
         try:
             self.check("sync", path)
@@ -341,7 +341,9 @@ class SimulatedFileSystem:
                 self._durable_names[path] = inode
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """Durable at once: only its use in topic deletion is modelled, where the order is free."""
+        """Rename a directory; durable at once, because only topic deletion uses it, where the order
+        does not matter.
+        """
 
         def moved(path: str) -> str:
             inside = path == source or path.startswith(source + "/")
@@ -369,7 +371,7 @@ class SimulatedFile:
         return len(self._files.cached(self.path))
 
     def range(self, start: int, stop: int) -> None:
-        """Returns None: there is nothing that a socket could be sent from."""
+        """Return None: there is no file that a socket could be sent from."""
         del start, stop
 
     def is_cached(self, start: int, stop: int) -> bool:
@@ -379,6 +381,9 @@ class SimulatedFile:
     def pread(self, length: int, position: int) -> bytes:
         self._files.check("pread", self.path)
         return bytes(self._files.cached(self.path)[position : position + length])
+
+    def pread_cached(self, length: int, position: int) -> bytes:
+        return self.pread(length, position)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
         self._files.check("pwritev", self.path)
@@ -401,7 +406,7 @@ class SimulatedFile:
         self._files.drop_cached(self.path)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held open."""
 
 
 def _apply_partly(content: bytearray, change: _Change, pick: Pick) -> None:

@@ -1,4 +1,4 @@
-"""A clock that tests and simulations move."""
+"""A clock that tests and simulations advance."""
 
 
 class VirtualClock:

@@ -1,8 +1,8 @@
 """`VirtualKafka`: broker, clients and test on one loop, whose clock jumps when nothing is ready.
 
-Hours take moments, and a run does the same each time: what is left to chance comes from the seed
-(delays on the network, ids, `random`). Only the order of sets differs from process to process,
-unless PYTHONHASHSEED is given.
+Hours take moments, and runs are repeatable: all random choices (delays on the network, ids,
+`random`) come from the seed. Only the order of sets differs from process to process, unless
+PYTHONHASHSEED is set.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from kohort.wire.groups import Member
 T = TypeVar("T")
 
 PORT: Final = 92
-"""One at which no real broker listens: whoever strays off the virtual network is refused."""
+"""A port without a real broker, so that connections outside the virtual network are refused."""
 
 TIMEOUT_S: Final = 3_600.0
-"""Waits cost nothing, so they are patient."""
+"""Default timeout of waits; long, because virtual time costs nothing."""
 
 TRACE_LINES_MAX: Final = 1_000_000
 
 
 class _Machine(MemoryMachine):
-    """Its sockets are ports of the virtual network."""
+    """A machine whose sockets are ports of the virtual network."""
 
     clock: VirtualClock
 
@@ -67,7 +67,7 @@ class _Machine(MemoryMachine):
 
 
 class VirtualKafka:
-    """What it has is what `Kafka` has, in coroutines where something may have to be waited for."""
+    """A broker with the methods of `Kafka`, as coroutines if they may have to wait."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class VirtualKafka:
     ) -> None:
         """
         Args:
-            settings: as those of `Kafka`.
-            limit_s: a run that lasts longer is ended by VirtualTimeError; a day by default.
+            settings: like those of `Kafka`.
+            limit_s: a longer run is ended by VirtualTimeError; a day by default.
         """
         self.limit_s = limit_s
         self.seed = seed
-        """Repeats the run."""
-        # Clients that are compiled ask the system for the time of their records, which must not be
-        # far in the broker's future.
+        """The seed that repeats the run."""
+        # Compiled clients take the timestamps of records from the system, and these must not be far
+        # in the broker's future.
         self.clock = VirtualClock(wall_ms=time.time_ns() // 1_000_000)
         self.trace: list[str] = []
-        """Every request that the broker was sent, with the time in milliseconds."""
+        """Every request to the broker, with the time in milliseconds."""
         chance = random.Random(seed)
         self._network = VirtualNetwork(random.Random(chance.getrandbits(64)))
         machine = _Machine(self._network, self.clock, random.Random(chance.getrandbits(64)))
@@ -105,13 +105,13 @@ class VirtualKafka:
 
     @property
     def now_ms(self) -> int:
-        """How much virtual time has passed."""
+        """Virtual time since the start, in milliseconds."""
         return self.clock.monotonic_ms() - self._began_ms
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns that runs beside the broker, on virtual time.
+        """Run a coroutine beside the broker, on virtual time; return its result.
 
-        The broker runs as long as it; the next run goes on with what was stored.
+        The broker stops with it; the next run continues with the stored data.
         """
         context = copy_context()
         context.run(heartbeats_are_sent_by.set, LoopHeartbeats)
@@ -145,11 +145,11 @@ class VirtualKafka:
             await self._kit.stop()
 
     def why(self) -> dict[str, list[str]]:
-        """What `kohort groups why` said of each group when the last run failed."""
+        """Return the output of `kohort groups why` for each group when the last run failed."""
         return self._why
 
     def close(self) -> None:
-        """After the last run."""
+        """Close it after the last run."""
         self._kit.machine.close()
 
     # Topics.
@@ -162,8 +162,7 @@ class VirtualKafka:
         configs: Mapping[str, object] | None = None,
     ) -> None:
         """See `Kafka.create_topic`."""
-        count = self._kit.broker.config.num_partitions if partitions is None else partitions
-        await self._kit.topics.create(name, count, configs or {})
+        await self._kit.topics.create(name, partitions, configs)
 
     async def produce(
         self,
@@ -339,7 +338,7 @@ class VirtualFault:
 
     @property
     def hits(self) -> int:
-        """Requests that it has taken, or seen."""
+        """Number of requests affected or observed."""
         return self._fault.hits
 
     async def wait(
@@ -348,7 +347,7 @@ class VirtualFault:
         *,
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - it is what the sentence says that is raised.
     ) -> None:
-        """Until it has taken so many. Raises TimeoutError."""
+        """Wait until it has affected this many requests. Raises TimeoutError."""
         await wait_hits(self._fault, hits, timeout)
 
 

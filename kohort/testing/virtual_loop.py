@@ -11,7 +11,7 @@ from kohort.testing.virtual_clock import VirtualClock
 
 
 class _Selector(selectors.DefaultSelector):
-    """Looks at the sockets without waiting, and lets the clock do the waiting."""
+    """Polls the sockets without waiting, and advances the clock instead."""
 
     def __init__(self, clock: VirtualClock, busy_turns_per_ms: int | None) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            # No timer is set: only a socket or another thread can go on.
+            # No timer is set: only a socket or another thread can wake the loop.
             return super().select(None)
         ready = super().select(0)
         # A timer that comes a fraction of a nanosecond later comes now.
@@ -43,9 +43,9 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: VirtualClock, *, busy_turns_per_ms: int | None = None) -> None:
         """
         Args:
-            busy_turns_per_ms: after so many turns in a row in which something was ready, a
-                millisecond passes; none ever, by default. For code that asks again and again until
-                a moment is over, and counts on the time that this takes.
+            busy_turns_per_ms: after this many consecutive turns in which something was ready, a
+                millisecond passes; never, by default. For code that polls until a time has passed,
+                and relies on polling taking time.
         """
         self._virtual_clock = clock
         super().__init__(_Selector(clock, busy_turns_per_ms))

@@ -1,7 +1,7 @@
-"""A network in memory for one loop on virtual time: what is sent arrives in order, a little later.
+"""A network in memory for one loop on virtual time: bytes arrive in order, after a short delay.
 
-How much later is chance, from one `Random`, so a run is repeated by its seed. Only ports that were
-bound here are in it; for every other address the loop has real sockets.
+The delays come from one `Random`, so a run is repeated by its seed. Only ports that were bound here
+are in it; for every other address the loop uses real sockets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 DELAY_MS_MAX: Final = 2
-"""One way; evenly from 0."""
+"""Maximum delay in one direction; uniform from 0."""
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 LOW_WATER_BYTES: Final = 16 * 1024
@@ -23,7 +23,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class VirtualPort:
-    """What takes the place of a bound socket, and of the server that listens on it."""
+    """Replaces a bound socket and its duplicates."""
 
     def __init__(self, network: VirtualNetwork, host: str, number: int) -> None:
         self.host = host
@@ -35,10 +35,27 @@ class VirtualPort:
     def getsockname(self) -> tuple[str, int]:
         return (self.host, self.number)
 
+    def dup(self) -> VirtualPort:
+        """Return the same port: the owner of a duplicate closes its own `VirtualServer`."""
+        return self
+
     def close(self) -> None:
-        """Listen no more; open connections stay."""
+        """Stop listening; open connections stay."""
         self.factory = None
         self._network.unbind(self)
+
+
+class VirtualServer:
+    """Replaces a server that listens on a port."""
+
+    def __init__(self, port: VirtualPort, factory: Factory) -> None:
+        """Listen."""
+        self._port = port
+        port.factory = factory
+
+    def close(self) -> None:
+        """Stop listening; the port stays bound, open connections stay."""
+        self._port.factory = None
 
 
 class VirtualNetwork:
@@ -50,7 +67,7 @@ class VirtualNetwork:
         self._client_ports = itertools.count(50_000)
 
     def bind(self, host: str, number: int) -> VirtualPort:
-        """Raises OSError if another one has it."""
+        """Bind a port. Raises OSError if it is already bound."""
         if number in self._ports:
             raise OSError(f"port {number} of the virtual network is taken")
         port = self._ports[number] = VirtualPort(self, host, number)
@@ -67,7 +84,7 @@ class VirtualNetwork:
     async def connect(
         self, factory: Factory, number: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Both ends are there when it returns. Raises ConnectionRefusedError."""
+        """Connect both ends before returning. Raises ConnectionRefusedError."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self.delay_s())
         port = self._ports.get(number)
@@ -88,7 +105,7 @@ class VirtualNetwork:
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost"})
 PRIVILEGED: Final = 1_024
-"""Ports below are the virtual network's: nothing that a test starts listens there."""
+"""Ports below this belong to the virtual network: nothing that a test starts listens there."""
 
 
 class VirtualTransport(asyncio.Transport):
@@ -109,15 +126,15 @@ class VirtualTransport(asyncio.Transport):
         self._loop = loop
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
         self._arriving: deque[Callable[[], None]] = deque()
-        """On their way to this end, in order."""
+        """Data on its way to this end, in order."""
         self._last_s = 0.0
         self._unread = bytearray()
         self._unsent_bytes = 0
-        """What the peer has not read."""
+        """Bytes that the peer has not read."""
         self._high, self._low = HIGH_WATER_BYTES, LOW_WATER_BYTES
         self._is_reading = True
         self._is_ended = False
-        """The peer has sent all it will."""
+        """Whether the peer has sent its end."""
         self._is_write_paused = False
         self._is_closing = False
         self._is_lost = False
@@ -129,10 +146,10 @@ class VirtualTransport(asyncio.Transport):
     # Between the ends.
 
     def arrive_later(self, arrive: Callable[[], None]) -> None:
-        """Called by the peer: what it has sent arrives here, behind what it sent before."""
+        """Called by the peer: its data arrives here, after its earlier data."""
         self._arriving.append(arrive)
         self._last_s = max(self._loop.time() + self._network.delay_s(), self._last_s)
-        # Timers of the same time may fire in any order: each takes what is first in line.
+        # Timers of the same time may fire in any order: each takes the first entry.
         self._loop.call_at(self._last_s, self._take_first)
 
     def _take_first(self) -> None:
@@ -176,7 +193,7 @@ class VirtualTransport(asyncio.Transport):
         return len(data)
 
     def was_read(self, byte_count: int) -> None:
-        """Called by the peer."""
+        """Called by the peer after reading."""
         self._unsent_bytes -= byte_count
         if self._is_write_paused and self._unsent_bytes <= self._low and not self._is_lost:
             self._is_write_paused = False
@@ -237,7 +254,7 @@ class VirtualTransport(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
-        """What was written still arrives, then the end."""
+        """Close it; written data still arrives, then the end."""
         if not self._is_closing:
             self._is_closing = True
             self.write_eof()

@@ -1,8 +1,8 @@
-"""A loop and a process clock on virtual time, for code that was not written to be given a clock.
+"""A loop and a process clock on virtual time, for code that does not take a clock as a parameter.
 
-Inside `virtual_time` the functions of `time` tell the virtual clock's time to the thread that
-entered it, and to no other. What has bound such a function to a name of its own before, or asks the
-system otherwise (`datetime.now`), sees the real time.
+Inside `virtual_time`, the functions of `time` return the virtual clock's time to the thread that
+entered it, and to no other. Code that imported such a function by name before, or reads the time
+otherwise (`datetime.now`), sees the real time.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from typing import Any, Final, TypeVar
 
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
-from kohort.testing.virtual_network import VirtualNetwork, VirtualPort
+from kohort.testing.virtual_network import VirtualNetwork, VirtualPort, VirtualServer
 
 T = TypeVar("T")
 
 LIMIT_S: Final = 86_400.0
 
 BUSY_TURNS_PER_MS: Final = 100
-"""aiokafka, for one, waits for no time at all until its deadline is not now, but over."""
+"""aiokafka, for example, polls with a timeout of 0 until its deadline is strictly over."""
 
 
 class VirtualTimeError(Exception):
-    """So much time has passed: what the test waits for will not come."""
+    """The limit of virtual time is reached: the test waits for something that never happens."""
 
 
 class VirtualLoop(VirtualClockLoop):
-    """Connections to virtual ports stay in memory; what blocks is done on the loop, at once."""
+    """A loop whose connections to virtual ports stay in memory; blocking calls run inline on the
+    loop.
+    """
 
     def __init__(
         self, clock: VirtualClock, network: VirtualNetwork, limit_s: float = LIMIT_S
     ) -> None:
-        """VirtualTimeError ends what still runs after `limit_s`."""
+        """VirtualTimeError ends a run after `limit_s`."""
         self._network = network
         self._lasts_s = limit_s
         self._limit_s = clock.monotonic_ms() / 1_000 + limit_s
@@ -63,8 +65,7 @@ class VirtualLoop(VirtualClockLoop):
         **options: Any,  # noqa: ANN401 - as above.
     ) -> Any:  # noqa: ANN401 - as above.
         if isinstance(sock, VirtualPort):
-            sock.factory = protocol_factory
-            return sock
+            return VirtualServer(sock, protocol_factory)
         return await super().create_server(protocol_factory, host, port, sock=sock, **options)
 
     async def create_connection(
@@ -99,7 +100,7 @@ class VirtualLoop(VirtualClockLoop):
 
 @contextmanager
 def virtual_time(clock: VirtualClock) -> Iterator[None]:
-    """See the module. `time.sleep` moves the clock, too."""
+    """Enter virtual time; see the module. `time.sleep` advances the clock, too."""
     owner = threading.get_ident()
     real = {name: getattr(time, name) for name in ("monotonic", "time", "sleep")}
     real |= {name: getattr(time, name) for name in ("monotonic_ns", "time_ns")}

@@ -1,5 +1,5 @@
-"""The broker of a test: what it runs on, what tests do to it, and the faults that they put into it.
+"""The broker of a test: its machine, the operations of tests on it, and injected faults.
 
-All of it works on the running loop. `kohort.testing.kafka` puts a thread around it, and
+Everything here works on the running loop. `kohort.testing.kafka` puts a thread around it, and
 `kohort.testing.virtual_kafka` virtual time.
 """

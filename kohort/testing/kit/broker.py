@@ -1,4 +1,4 @@
-"""The broker of a test on the running loop: started, stopped, killed, and started again."""
+"""The broker of a test on the running loop: starting, stopping, killing and restarting it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.testing.kit.configs import texts_of
 from kohort.testing.kit.faults import Faults
 from kohort.testing.kit.groups import Groups
 from kohort.testing.kit.machine import HOST, Machine
@@ -20,23 +21,24 @@ logger = logging.getLogger("kohort.testing")
 
 DEFAULTS: Final = {
     "kohort.metrics.port": "-1",
-    # A test has no time for what spares a production group a few rebalances.
+    "kohort.console.port": "-1",
+    # The delay spares a production group a few rebalances, but slows a test down.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1",
     # Each partition costs a start some time, and a test has few groups.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # What is under way at the end of a test is of no interest to it.
+    # Unfinished work at the end of a test does not matter.
     "kohort.shutdown.timeout.ms": "1000",
 }
-"""Where the broker of a test differs from one in production, unless the test says otherwise."""
+"""Default settings of a test's broker that differ from production."""
 
 
 class StillMeter(LoopLagMeter):
-    """Does not look at the loop, which belongs to a test."""
+    """A meter that does not measure the loop, which belongs to a test."""
 
     def start(self) -> None:
-        """Twenty ticks a second would be most of what happens on virtual time."""
+        """Do nothing: twenty ticks a second would be most of the events on virtual time."""
 
 
 class _Run:
@@ -44,6 +46,8 @@ class _Run:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.topics: Topics
+        """Set when it is up."""
         self.is_up = asyncio.Event()
         self.stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name="broker of a test")
@@ -54,7 +58,7 @@ class _Run:
             await self.stop.wait()
 
     async def wait_up(self) -> None:
-        """Raises StartError."""
+        """Wait until it is up. Raises StartError."""
         up = asyncio.ensure_future(self.is_up.wait())
         await asyncio.wait([up, self.task], return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
@@ -72,11 +76,10 @@ class KitBroker:
     def __init__(
         self, settings: Mapping[str, object], machine: Machine, port: int, random: Random
     ) -> None:
-        """`settings` are the broker's under Kafka's names; `random` chooses what a crash loses."""
+        """`settings` are under Kafka's names; `random` determines which writes a crash loses."""
         self.machine = machine
         self.port = port
         self.faults = Faults()
-        self.topics: Topics
         self.groups: Groups
         self._settings = dict(settings)
         self._random = random
@@ -84,51 +87,58 @@ class KitBroker:
 
     @property
     def broker(self) -> Broker:
-        """RuntimeError while there is none."""
+        """The running broker. Raises RuntimeError if there is none."""
+        return self._running.broker
+
+    @property
+    def topics(self) -> Topics:
+        """The topics. Raises RuntimeError if there is no broker."""
+        return self._running.topics
+
+    @property
+    def _running(self) -> _Run:
         if self._run is None:
             raise RuntimeError("the broker does not run")
-        return self._run.broker
+        return self._run
 
     @property
     def is_running(self) -> bool:
         return self._run is not None
 
     async def start(self) -> None:
-        """Raises StartError, ConfigError."""
+        """Start it. Raises StartError, ConfigError."""
         listener = {
             "listeners": f"PLAINTEXT://{HOST}:{self.port}",
             "log.dirs": self.machine.data,
         }
         settings = {**DEFAULTS, **listener, **self._settings}
-        given = [f"{name}={_text(value)}" for name, value in settings.items()]
+        given = [f"{name}={text}" for name, text in texts_of(settings).items()]
         broker = Broker(load(overrides=given, environment={}), environment=self.machine)
         broker.metrics.loop_lag = StillMeter()
         run = _Run(broker)
         await run.wait_up()
         self._run = run
         self.faults.attach(broker.router)
-        self.topics = Topics(broker, logger)
+        run.topics = Topics(broker, logger)
         self.groups = Groups(broker)
 
     async def stop(self) -> None:
-        """As SIGTERM does; nothing if it does not run."""
+        """Stop it like SIGTERM; does nothing if it does not run."""
         run, self._run = self._run, None
         if run is not None:
             self.faults.detach()
             await run.end()
 
     async def restart(self) -> None:
-        """Stop cleanly and start on what was stored. Clients lose their connections."""
+        """Stop it cleanly and start it with the stored data. Clients lose their connections."""
         await self.stop()
         await self.start()
 
     async def crash(self, *, lose_unsynced: bool) -> None:
-        """As kill -9 does, or somebody at the plug with `lose_unsynced`; then start again."""
-        run = self._run
-        if run is None:
-            raise RuntimeError("the broker does not run")
-        # What it has written by now is what the next one finds. It goes on for a while, unheard and
-        # on files that nobody reads: to let it stop is the way to be rid of its tasks.
+        """Kill it like kill -9, or like a power failure with `lose_unsynced`; then start again."""
+        run = self._running
+        # The next broker finds what was written until now. The old one runs on for a while, without
+        # connections and on files that nobody reads, because its tasks end only by a stop.
         former = self.machine
         self.machine = former.lose(unsynced=lose_unsynced, random=self._random)
         self._run = None
@@ -139,18 +149,12 @@ class KitBroker:
         await self.start()
 
     def fill_disk(self, bytes_left: int | None) -> None:
-        """Let files grow by so much; None for without limit."""
+        """Let files grow by at most this much; None for no limit."""
         self.machine.fill(bytes_left)
 
     async def close(self) -> None:
-        """The end of the test."""
+        """Close it at the end of the test."""
         try:
             await self.stop()
         finally:
             self.machine.close()
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - whatever the test wrote.
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

@@ -1,8 +1,9 @@
-"""Faults between a request and its handler: what is dropped, late, refused, cut off, or only seen.
+"""Faults between a request and its handler: requests are dropped, delayed, refused, cut off, or
+observed.
 
-They are put in at the broker's one seam, `Router.intercept`, which costs nothing while there are
-none. A request meets the faults of its api in the order in which they were set; the first one that
-takes it decides, except that one that observes lets it go on to the others.
+They are installed at the broker's one hook, `Router.intercept`, which costs nothing without faults.
+A request passes the faults of its api in the order in which they were set; the first one that
+matches decides, except that an observing fault lets it continue to the others.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from kohort.testing.kit.waiting import wait_until
 SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
-"""What a Fetch is told as a whole; anything else is about a partition."""
+"""Errors of a Fetch as a whole; any others are errors of a partition."""
 
 EVERY: Final = "*"
-"""In the place of an api: all of them."""
+"""Used as the name of an api: all of them."""
 
 When = Callable[[Any], bool]
 
@@ -54,13 +55,13 @@ class Fault:
     observe: bool = False
     times: int | None = None
     hold: bool = False
-    """Requests wait until the fault ends, and go on then."""
+    """Whether requests wait until the fault ends, and then continue."""
     hits: int = 0
-    """Requests that it took, or saw."""
+    """Number of requests affected or observed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def takes(self, ctx: RequestContext, request: object) -> bool:
-        """Whether this request is one of those meant; if so it is counted."""
+        """Return whether the fault applies to this request; if so, count it."""
         if self.times is not None and self.hits >= self.times:
             return False
         if self.client_id is not None and ctx.header.client_id != self.client_id:
@@ -83,15 +84,15 @@ class Faults:
         self._dropped: list[Later[Any]] = []
         self._router: Router | None = None
         self.on_request: Callable[[RequestContext, Api], None] | None = None
-        """Told of every request. Set before the broker starts."""
+        """Called for every request. Set before the broker starts."""
 
     def attach(self, router: Router) -> None:
-        """The router of the broker that has just started."""
+        """Install the faults in the router of a broker that has just started."""
         self._router = router
         self._intercept()
 
     def detach(self) -> None:
-        """The broker is about to stop: what was dropped does not keep it waiting."""
+        """Release dropped requests, for which the stopping broker would wait."""
         self._router = None
         dropped, self._dropped = self._dropped, []
         for one in dropped:
@@ -102,7 +103,7 @@ class Faults:
         self._intercept()
 
     def remove(self, fault: Fault) -> None:
-        """Requests that it holds go on; what it dropped stays unanswered."""
+        """Remove a fault: held requests continue, dropped ones stay unanswered."""
         fault.ended.set()
         self._all.remove(fault)
         self._intercept()
@@ -187,7 +188,7 @@ def _refuse(api: Api, ctx: RequestContext, request: object, code: ErrorCode) -> 
 def _refuse_topics(
     api: Api, ctx: RequestContext, request: MetadataRequest, code: ErrorCode
 ) -> object:
-    """The error with each topic that was asked for; who the brokers are is true as ever."""
+    """Put the error on each requested topic; the brokers in the answer stay correct."""
     answer: Any = MetadataResponse(brokers=[], topics=[])
     if request.topics is not None:
         answer = elements_response(api.on_error, request, ctx.api_version, code)
@@ -217,13 +218,13 @@ def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: A
 
 
 async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
-    """Raises TimeoutError with how many there were."""
+    """Wait for this many hits. Raises TimeoutError with the actual number."""
     if not await wait_until(lambda: fault.hits >= hits, timeout_s):
         raise TimeoutError(f"{fault.hits} of {hits} {fault.api} requests within {timeout_s:g} s")
 
 
 def groups_of(request: object) -> set[str]:
-    """The groups that a request names."""
+    """Return the groups in a request."""
     found = {
         getattr(request, "group_id", None),
         *_strings(getattr(request, "coordinator_keys", ())),
@@ -236,7 +237,7 @@ def groups_of(request: object) -> set[str]:
 
 
 def topics_of(ctx: RequestContext, request: object) -> set[str]:
-    """The topics that a request names, by their names."""
+    """Return the names of the topics in a request."""
     found: set[str] = set()
     pending = [request]
     while pending:

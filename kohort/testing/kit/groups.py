@@ -1,6 +1,6 @@
-"""Groups of the broker of a test: looked at, waited for, and stepped as only a test would.
+"""Groups of the broker of a test: reading them, waiting for them, and forcing steps.
 
-What is done to a group goes through its inbox, in order with what clients ask for.
+Steps go through a group's inbox, in order with the requests of clients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kohort.wire.groups import Member, partitions_in
 
 SETTLED_WITHIN_S: Final = 5.0
 LINES_OF: Final = 5
-"""Rebalances of a group that are told when a test has failed."""
+"""Rebalances of a group in the report of a failed test."""
 
 
 class Groups:
@@ -40,18 +40,18 @@ class Groups:
         self._pages = GroupPages(self._coordinator, broker.history)
 
     def ids(self) -> list[str]:
-        """All groups there are, and those that are remembered."""
+        """Return all existing groups, and those with a history."""
         return sorted({*self._coordinator.host.group_ids(), *self._broker.history.groups()})
 
-    # Looks.
+    # Reading.
 
     def state(self, group_id: str) -> str | None:
-        """As Kafka names it; None if there is no such group."""
+        """Return the state as Kafka names it; None if there is no such group."""
         group = self._coordinator.classic_group(group_id)
         return None if group is None else group.state.value
 
     def members(self, group_id: str) -> list[Member]:
-        """Who is in it, with the partitions of each while the group is stable."""
+        """Return the members, with the partitions of each while the group is stable."""
         description = self._coordinator.describe(group_id)
         if description is None:
             return []
@@ -67,17 +67,23 @@ class Groups:
         ]
 
     def lag(self, group_id: str) -> int:
-        """Records to be read yet: of all topics that it reads, or has positions in.
+        """Return the number of unread records in all topics that it reads or has positions in.
 
-        Where nothing is committed, all that a partition has counts.
+        Without a commit, all records of a partition count.
+        """
+        return self._known_lag(group_id) or 0
+
+    def _known_lag(self, group_id: str) -> int | None:
+        """Return the same; None while its members are still joining, so that its topics are
+        unknown.
         """
         group = self._coordinator.host.group(group_id)
         if group is None:
-            return 0
+            return None
         wanted = {topic for (topic, _), _ in group.offsets.items()}
         if isinstance(group, ClassicGroup):
             wanted |= group.subscribed_topics() or frozenset()
-        return sum(self._lag_of(group, name) for name in wanted)
+        return sum(self._lag_of(group, name) for name in wanted) if wanted else None
 
     def _lag_of(self, group: Group, name: str) -> int:
         topic = self._broker.services.topics.get(name)
@@ -101,30 +107,37 @@ class Groups:
         lag: int | None = None,
         timeout_s: float,
     ) -> None:
-        """Until all of it holds at the same time. Raises TimeoutError with what holds instead."""
+        """Wait until all conditions hold at the same time. Raises TimeoutError with the actual
+        state.
+        """
 
         def holds() -> bool:
             if state is not None and self.state(group_id) != state:
                 return False
             if members is not None and len(self.members(group_id)) != members:
                 return False
-            return lag is None or (self.state(group_id) is not None and self.lag(group_id) <= lag)
+            if lag is None:
+                return True
+            known = self._known_lag(group_id)
+            return known is not None and known <= lag
 
         if not await wait_until(holds, timeout_s):
+            known = self._known_lag(group_id)
             raise TimeoutError(
                 f"group {group_id!r} is {self.state(group_id) or 'not there'} with "
-                f"{len(self.members(group_id))} members and lag {self.lag(group_id)} "
+                f"{len(self.members(group_id))} members and lag "
+                f"{'unknown' if known is None else known} "
                 f"after {timeout_s:g} s; wanted: state={state}, members={members}, lag={lag}"
             )
 
     async def rebalances(self, group_id: str) -> list[RebalanceRecord]:
-        """What its history tells, oldest first; one that still runs comes last."""
+        """Return the records of its history, oldest first; a running rebalance comes last."""
         history = self._broker.history
         await wait_until(lambda: history.is_caught_up, SETTLED_WITHIN_S)
         return [one for one in history.records(group_id) if isinstance(one, RebalanceRecord)]
 
     async def why(self, group_id: str) -> list[str]:
-        """The lines of `kohort groups why`, of the last rebalances."""
+        """Return the lines of `kohort groups why` for the last rebalances."""
         request = HttpRequest("GET", "", f"last={LINES_OF}&kind=rebalance", "", (group_id,))
         response = await self._pages.rebalances(request)
         answer = json.loads(b"".join(response.body))
@@ -133,7 +146,9 @@ class Groups:
     # Steps.
 
     async def expire(self, group_id: str, **who: str | None) -> list[str]:
-        """End the sessions of these members now, as if they had been silent for so long."""
+        """End the sessions of these members now, as if they had been silent for the session
+        timeout.
+        """
 
         def step(group: ClassicGroup, now: Now) -> list[str]:
             chosen = _chosen(group, who)
@@ -149,7 +164,7 @@ class Groups:
         return expired
 
     async def remove(self, group_id: str, **who: str | None) -> list[str]:
-        """Remove members, as an administrator does."""
+        """Remove members like an administrator."""
         group = self._coordinator.classic_group(group_id)
         if group is None:
             raise LookupError(f"there is no group {group_id!r}")
@@ -159,7 +174,7 @@ class Groups:
         return chosen
 
     async def enforce(self, group_id: str) -> None:
-        """Begin a rebalance that nothing has caused."""
+        """Begin a rebalance without any other cause."""
 
         def step(group: ClassicGroup, now: Now) -> None:
             if not group.member_count:
@@ -170,7 +185,7 @@ class Groups:
         await self._step(group_id, step)
 
     async def _step(self, group_id: str, step: Callable[[ClassicGroup, Now], Any]) -> Any:  # noqa: ANN401
-        """What the step returns or raises; LookupError without such a group."""
+        """Run a step; return or raise its outcome. Raises LookupError without such a group."""
         ticket: Later[Callable[[], Any]] = Later()
 
         def take(group: Group, now: Now) -> None:
@@ -192,7 +207,7 @@ class Groups:
 
 
 def _chosen(group: ClassicGroup, who: dict[str, str | None]) -> list[GroupMember]:
-    """Members of which all that is given holds. Raises LookupError if there is none."""
+    """Return the members that match all arguments. Raises LookupError if there are none."""
     wanted = {name: value for name, value in who.items() if value is not None}
     found = [
         member

@@ -1,6 +1,6 @@
-"""The heartbeats of a Kohort consumer on its loop, for virtual time: a thread has another clock.
+"""The heartbeats of a Kohort consumer on its loop, for virtual time, which a thread does not have.
 
-The same `HeartbeatRules` decide; what differs is who carries it out.
+The same `HeartbeatRules` decide; only the execution differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopHeartbeats:
-    """Has the methods of `HeartbeatThread`."""
+    """Heartbeats with the methods of `HeartbeatThread`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the broker of a test runs on: a port that stays its own, and a disk or none.
+"""The machine of a test's broker: a reserved port, and a disk or none.
 
 A machine outlives the broker: the next one finds the port, the files and the topics.
 """
@@ -24,10 +24,10 @@ DATA: Final = "/data"
 
 
 class InlineExecutor(Executor):
-    """Does what it is given at once: nothing waits for a disk that is in memory."""
+    """An executor that runs calls inline, because a disk in memory never blocks."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
-        """The outcome, which is there already."""
+        """Return a finished future with the outcome."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -39,12 +39,12 @@ class InlineExecutor(Executor):
 class ReservedPort:
     """A free port that no other process gets until `close`, also while no broker listens on it.
 
-    A socket that is bound and does not listen keeps the port; with SO_REUSEADDR the broker can be
-    bound beside it.
+    A socket that is bound and does not listen keeps the port; with SO_REUSEADDR the broker can bind
+    it too.
     """
 
     def __init__(self, port: int = 0) -> None:
-        """OSError: the port is taken."""
+        """Reserve a port, 0 for any. Raises OSError if it is taken."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,16 +55,16 @@ class ReservedPort:
         self.number = int(self._socket.getsockname()[1])
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the port."""
         self._socket.close()
 
 
 class UnsupportedError(Exception):
-    """What this machine cannot do; the text says which one can."""
+    """The machine does not support the operation; the text says which one does."""
 
 
 class DiskMachine(Environment):
-    """Files in a directory, as a broker in production has them."""
+    """A machine with files in a directory, like a broker in production."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "data"
@@ -75,7 +75,7 @@ class DiskMachine(Environment):
         return str(self.directory)
 
     def lose(self, *, unsynced: bool, random: Random) -> DiskMachine:
-        """The machine that the next broker finds after a kill of this one."""
+        """Return the machine that the next broker finds after this one was killed."""
         del random
         if unsynced:
             raise UnsupportedError("only a disk in memory can lose what was not synced")
@@ -85,23 +85,23 @@ class DiskMachine(Environment):
         return other
 
     def fill(self, bytes_left: int | None) -> None:
-        """Let files grow by so much, None for without limit."""
+        """Let files grow by at most this much; None for no limit."""
         del bytes_left
         raise UnsupportedError("only a disk in memory can be filled")
 
     def close(self) -> None:
-        """The directory is its owner's."""
+        """Do nothing: the directory belongs to the caller."""
 
 
 class MemoryMachine(Environment):
-    """Nothing is left of it."""
+    """A machine with its files in memory."""
 
     files: SimulatedFileSystem
     metadata: LastingMetadata
     data: Final = DATA
 
     def __init__(self, clock: Clock | None = None, random: Random | None = None) -> None:
-        """`random` makes ids, of topics and members; by default they differ in each run."""
+        """`random` generates ids of topics and members; by default they differ in each run."""
         if clock is not None:
             self.clock = clock
         self._random = random
@@ -110,7 +110,7 @@ class MemoryMachine(Environment):
         self.metadata = LastingMetadata()
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
-        """There is no other process, and no real directory."""
+        """Lock nothing: there is no other process, and no real directory."""
         del directory
         return nullcontext()
 
@@ -123,7 +123,7 @@ class MemoryMachine(Environment):
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def lose(self, *, unsynced: bool, random: Random) -> MemoryMachine:
-        """The machine that the next broker finds after a kill of this one."""
+        """Return the machine that the next broker finds after this one was killed."""
         other = type(self)(self.clock, self._random)
         self._copy_to(other)
         if unsynced:
@@ -137,11 +137,11 @@ class MemoryMachine(Environment):
         other.metadata = self.metadata.copy()
 
     def fill(self, bytes_left: int | None) -> None:
-        """Let files grow by so much, None for without limit."""
+        """Let files grow by at most this much; None for no limit."""
         self.files.space_left = bytes_left
 
     def close(self) -> None:
-        """Nothing will be read from it any more."""
+        """Drop the content."""
         self.metadata.end()
 
 

@@ -1,6 +1,6 @@
 """Topics and records of the broker of a test, written and read without a client.
 
-What is produced goes the way of every Produce request, from its frame on; what is read is what a
+Produced records pass through the code of Produce requests, from the frame on; reads return what a
 consumer would get.
 """
 
@@ -17,6 +17,7 @@ from kohort.broker.dispatch.registry import Router, load_handlers
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later
+from kohort.broker.topics.creation import USE_DEFAULT
 from kohort.broker.topics.partition import Partition
 from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions
 from kohort.client.core.partitions import TopicPartition
@@ -31,12 +32,13 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
-from kohort.testing.kit.partitioner import partition_for
+from kohort.testing.kit.configs import texts_of
 from kohort.testing.kit.waiting import wait_until
+from kohort.wire.partitioner import partition_of
 
 CLIENT_ID: Final = "kohort-testing"
 PRODUCE_VERSION: Final = 12
-"""The last one that names topics."""
+"""The last version with topic names."""
 READ_BYTES: Final = 1 << 20
 
 Content: TypeAlias = bytes | str | None
@@ -44,7 +46,7 @@ Headers: TypeAlias = Mapping[str, Content] | Sequence[tuple[str, Content]]
 
 
 class Produced(NamedTuple):
-    """Where a record is."""
+    """Position of a record."""
 
     topic: str
     partition: int
@@ -57,22 +59,24 @@ class Topics:
     def __init__(self, broker: Broker, logger: Any) -> None:  # noqa: ANN401 - a logger.
         self._broker = broker
         log = PeerLog(logger, broker.services.clock)
-        # With a router of its own: what tests do by themselves meets no fault.
-        # And whatever the authorizer's rules are, the test itself may do everything.
+        # A separate router, so that faults do not apply to the test's own requests. And without
+        # access control, so that the test itself may do everything.
         services = replace(broker.services, access=None)
         self._dispatcher = Dispatcher(Router(load_handlers()), services, broker.metrics.edge, log)
         self._connection = ConnectionInfo(peer_host="/127.0.0.1")
         self._numbers = itertools.count(1)
         self._turn = itertools.count()
 
-    async def create(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
-        """Raises KafkaError."""
-        texts = {key: _text(value) for key, value in configs.items()}
+    async def create(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Create a topic, by default with num.partitions partitions. Raises KafkaError."""
+        count = USE_DEFAULT if partitions is None else partitions
         changes = self._broker.services.topics.changes
-        await changes.create_topic(name, partition_count=partitions, configs=texts)
+        await changes.create_topic(name, partition_count=count, configs=texts_of(configs or {}))
 
     async def ask(self, request: object, version: int) -> Any:  # noqa: ANN401 - whatever answers.
-        """The answer to a request, without a socket. Raises KafkaError if there is none."""
+        """Return the answer to a request, without a socket. Raises KafkaError if there is none."""
         parts, expected = encode_request(request, version, next(self._numbers), CLIENT_ID)
         frame = b"".join(parts)[4:]
         answer = self._dispatcher.serve(self._connection, frame)
@@ -91,10 +95,9 @@ class Topics:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Produced:
-        """Raises KafkaError."""
-        if self._broker.services.topics.get(topic) is None:
-            count = self._broker.services.topics.settings.config.num_partitions
-            await self.create(topic, count, {})
+        """Append one record. Raises KafkaError."""
+        if not self._has(topic):
+            await self.create(topic)
         index = self._choose(topic, _bytes(key)) if partition is None else partition
         now_ms = self._broker.services.clock.wall_ms()
         record = Record(
@@ -120,12 +123,12 @@ class Topics:
         topic = self._broker.services.topics.get(name)
         assert topic is not None
         count = len(topic.partitions)
-        return next(self._turn) % count if key is None else partition_for(key, count)
+        return next(self._turn) % count if key is None else partition_of(key, count)
 
     def read(
         self, name: str, partition: int | None = None, *, committed: bool = False
     ) -> list[RawRecord]:
-        """All that there is, by partition and offset. KafkaError if there is no such topic."""
+        """Return all records, by partition and offset. Raises KafkaError without such a topic."""
         topic = self._broker.services.topics.get(name)
         if topic is None or (partition is not None and partition >= len(topic.partitions)):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} {partition or ''}")
@@ -144,13 +147,13 @@ class Topics:
         timeout_s: float,
         committed: bool,
     ) -> list[RawRecord]:
-        """The same as `read`, once there are `count` of them. Raises TimeoutError."""
+        """Return the same as `read`, once there are `count` records. Raises TimeoutError."""
         if count is None:
             return self.read(name, partition, committed=committed)
         found: list[RawRecord] = []
 
         def are_there() -> bool:
-            # The topic may be made by the first record.
+            # The first record may create the topic.
             found[:] = self.read(name, partition, committed=committed) if self._has(name) else []
             return len(found) >= count
 
@@ -191,10 +194,3 @@ def _bytes(content: Content) -> bytes | None:
 def _headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((name, _bytes(value)) for name, value in pairs)
-
-
-def _text(value: object) -> str:
-    """As Kafka writes booleans and lists."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

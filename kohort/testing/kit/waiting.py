@@ -1,4 +1,4 @@
-"""Waits for what clients bring about, whose steps nothing announces."""
+"""Waiting for effects of clients, by polling."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Final
 FIRST_LOOK_S: Final = 0.001
 PAUSE_S_MAX: Final = 0.05
 LATENESS: Final = 0.01
-"""Soon at first, as most waits are short; then twenty times a second, and when a wait gets long (on
-virtual time hours are nothing), so that it ends a hundredth later at most than it could."""
+"""Maximum relative delay of a poll. Polls are frequent at first, as most waits are short; then
+twenty times a second; in long waits (hours, on virtual time) the interval grows to a hundredth of
+the wait."""
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether it holds within that time, on the loop's clock."""
+    """Return whether the condition holds within that time, on the loop's clock."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     deadline_s = began_s + timeout_s
