@@ -46,6 +46,17 @@ def from_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return from_columns(table, [[row.get(name) for row in held] for name in table.names])
 
 
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows in the columns of `schema`; null where the table lacks one."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def values_of(column: pa.ChunkedArray) -> list[Any]:
     """What Python has for the values; moments in ms."""
     if pa.types.is_timestamp(column.type):

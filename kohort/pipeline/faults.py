@@ -10,6 +10,7 @@ from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
 from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
+from kohort.pipeline.landing.registry import RegistryError
 
 _TEXT_MAX: Final = 600
 """Characters of Spark's own words that are shown when nothing better is known."""
@@ -26,6 +27,7 @@ _OF_WORKER: Final = "Traceback (most recent call last)"
 _RAISED: Final = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b: .+$", re.MULTILINE
 )
+_REGISTRY: Final = f"{RegistryError.__module__}.{RegistryError.__qualname__}"
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
     "is not a Delta table",
@@ -94,7 +96,10 @@ def _reason(text: str) -> str:
         return "no topic can be called so"
     if _OF_WORKER in text and (raised := _RAISED.findall(text)):
         # Python's tracebacks end with what was raised; Java's go on behind it.
-        return f"a Python worker raised {raised[-1].strip()[:_TEXT_MAX]}"
+        told = raised[-1].strip()[:_TEXT_MAX]
+        name, _, words = told.partition(": ")
+        # What our own code raises there is written for the user.
+        return words if name == _REGISTRY else f"a Python worker raised {told}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
     cause = f"; caused by {causes[-1][:_TEXT_MAX]}" if causes else ""

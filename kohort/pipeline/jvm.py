@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
 
 from kohort.pipeline.errors import UnavailableError
 
@@ -60,6 +60,12 @@ def _is_silence(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def is_observed(observation: Observation) -> bool:
+    """Whether an action has told of it; Python's own way to ask waits until one does, for ever."""
+    made = observation._jo  # noqa: SLF001 - as above.
+    return made is not None and bool(made.future().isCompleted())
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:  # noqa: ANN401 - as above.

@@ -1,61 +1,96 @@
-"""Delta tables under one root, and the few ways in which the jobs change them.
+"""The tables of a lake, and the few ways in which the jobs change them.
 
 Each way gives the same table however often it is repeated, so a job that was killed at any point
-can simply run again. A root is a directory, or whatever Hadoop's file systems can name.
-
-Tables are called by a path below the root: ``rebalances``, ``land/orders``.
+can simply run again. Tables are called by a path: ``rebalances``, ``land/orders``. What lies under
+such a name, and in which format, is the business of `DeltaLake` and `IcebergLake`.
 """
 
-import json
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from __future__ import annotations
 
-from delta.tables import DeltaTable
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
 
-from kohort.pipeline import jvm
-from kohort.pipeline.delta.by_spark import SparkTransaction
-from kohort.pipeline.delta.transaction import Transaction
-from kohort.pipeline.errors import ConflictError, PipelineError
-from kohort.pipeline.faults import explained
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-_FORMAT: Final = "delta"
+    from kohort.pipeline.schemas import Table
 
-_LOG: Final = "_delta_log"
-"""Alone, it is of a table that is being created, or that a kill has kept from it."""
-
-_BEGUN: Final = "_first_write"
-"""A file that lies where a table is to be while it is made by writing rows: what is beside it is
-ours. It may be what a kill has left, of which Delta's VACUUM takes care, or what another run is
-writing just now. Delta leaves alone what begins so.
-"""
+__all__ = ["Change", "Lake", "Replacement"]
 
 
-Change: TypeAlias = Transaction | SparkTransaction
-"""A change of a table, by Python where that is possible."""
+class Replacement(Protocol):
+    """Rows of some groups, or of all, that take the place of others in one commit."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Some of the rows; groups come in order, and the rows of one behind each other."""
+        ...
+
+    def commit(self, schema: pa.Schema) -> bool:
+        """Returns whether anything is different now, as far as is known."""
+        ...
 
 
-class Lake:
+class Change(Protocol):
+    """A change of a table of the history or of findings: what is read decides what is written.
+
+    Its methods raise what the format's own library does; for `explained`, with what
+    `Lake.called` says.
+    """
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table is not there yet."""
+        ...
+
+    def fits(self, table: Table) -> bool:
+        """Whether the table is there, with these columns and no others."""
+        ...
+
+    def read(
+        self,
+        schema: pa.Schema,
+        groups: Collection[tuple[str, str]] | None = None,
+        sequences: tuple[int, int] | None = None,
+    ) -> pa.Table:
+        """The rows, of these groups or of all, in these columns.
+
+        With `sequences`, rows whose number is not within may be missing.
+        """
+        ...
+
+    def replacing(
+        self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
+    ) -> Replacement:
+        """Rows in the place of all rows of these groups, or of all rows without a word.
+
+        With `table`, its columns become those of the table here, which is made if there is none.
+        """
+        ...
+
+    def append(self, rows: pa.Table, key: Sequence[str]) -> None:
+        """Add rows whose `key` the table does not have."""
+        ...
+
+
+class Lake(Protocol):
     """See the module. All methods raise PipelineError with the cause in plain words."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark: Final = spark
-        self._known: set[str] = set()
-        self.root = root.rstrip("/") or "/"
+    @property
+    def spark(self) -> SparkSession:
+        """The session by which tables are read and written."""
+        ...
 
-    def path(self, name: str) -> str:
-        """Where a table lies."""
-        return f"{self.root}/{name}"
+    @property
+    def root(self) -> str:
+        """A directory of the lake's own: of its checkpoints, if not of its tables."""
+        ...
 
     def exists(self, name: str) -> bool:
         """Whether there is a table of that name, with rows or without."""
-        with explained(self.called(name)):
-            return DeltaTable.isDeltaTable(self.spark, self.path(name))
+        ...
 
     def read(self, name: str) -> DataFrame:
         """The table as it is now.
@@ -63,31 +98,20 @@ class Lake:
         Raises:
             PipelineError: there is none; the text says which job would make it.
         """
-        if not self.exists(name):
-            raise PipelineError(
-                f"the lake {self.root} has no table {name}; has the job run that makes it?"
-            )
-        return self.spark.read.format(_FORMAT).load(self.path(name))
+        ...
 
-    def create(self, name: str, schema: StructType) -> str:
+    def create(self, name: str, schema: StructType, cut_by: Sequence[str] = ()) -> str:
         """Makes an empty table if there is none; returns the id that the table keeps for life.
+
+        A table that is made is cut into partitions by the values of the columns `cut_by`.
 
         A table of an earlier version gets the columns that it lacks, with nothing in its rows.
         """
-        with explained(self.called(name)):
-            if not self._check_place(name):
-                self._make(name, schema)
-            elif self._is_short_of(name, schema):
-                self._add_columns(name, schema)
-            # DeltaTable.detail() says it too, by a query that takes seconds.
-            return str(jvm.delta_log(self.spark, self.path(name)).unsafeVolatileTableId())
+        ...
 
     def version(self, name: str) -> int:
-        """How often the table has changed since it was made."""
-        with explained(self.called(name)):
-            nothing = jvm.of(self.spark).scala.Option.empty()
-            log = jvm.delta_log(self.spark, self.path(name))
-            return int(log.update(False, nothing, nothing).version())
+        """A number that grows with every change of the rows; 0 while there never was one."""
+        ...
 
     def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
         """Adds rows; does nothing if `app_id` has added a batch of this or a higher id before.
@@ -95,28 +119,15 @@ class Lake:
         `app_id` is one for each stream of batches, that is for each checkpoint: ids that begin
         again under an old name would be taken for repetitions. New columns are added to the table.
         """
-        writer = (
-            frame.write.format(_FORMAT)
-            .mode("append")
-            .option("mergeSchema", "true")
-            .option("txnAppId", app_id)
-            .option("txnVersion", batch_id)
-        )
-        with self._writing(name):
-            writer.save(self.path(name))
+        ...
+
+    def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
+        """Whether `append_once` would do nothing; the table has to be there."""
+        ...
 
     def begin(self, name: str) -> Change:
-        """A change of a table of the history or of findings; see `Transaction`.
-
-        What is read of it after this may decide what is written. What its methods raise is for
-        `explained`, with what `called` says.
-        """
-        with explained(self.called(name)):
-            self._check_place(name)
-            transaction = Transaction(self.spark, self.path(name))
-            if transaction.is_plain:
-                return transaction
-            return SparkTransaction(self.spark, self.path(name))
+        """A change of a table of the history or of findings."""
+        ...
 
     def merge_new(
         self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
@@ -126,166 +137,16 @@ class Lake:
         Of rows with the same key in `frame` one is taken; to look for them is spared with
         `is_unique`, for frames that have none. Nulls in a key are equal to each other.
         """
-        same = " AND ".join(f"old.`{column}` <=> new.`{column}`" for column in on)
-        rows = frame if is_unique else frame.dropDuplicates(list(on))
-        with explained(self.called(name)):
-            self.create(name, frame.schema)
-            (
-                DeltaTable.forPath(self.spark, self.path(name))
-                .alias("old")
-                .merge(rows.alias("new"), same)
-                .withSchemaEvolution()
-                .whenNotMatchedInsertAll()
-                .execute()
-            )
+        ...
 
     def overwrite(self, frame: DataFrame, name: str) -> None:
         """Replaces the table, schema and all; readers see the old one or the new one."""
-        writer = frame.write.format(_FORMAT).mode("overwrite").option("overwriteSchema", "true")
-        with self._writing(name):
-            writer.save(self.path(name))
+        ...
 
-    def delete(self, name: str, condition: str) -> None:
-        """Removes the rows for which an expression of SQL is true."""
-        with explained(self.called(name)):
-            DeltaTable.forPath(self.spark, self.path(name)).delete(condition)
-
-    def compact(self, name: str) -> None:
-        """Puts small files together; the rows stay the same."""
-        with explained(self.called(name)):
-            DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
-
-    def vacuum(self, name: str, hours: int) -> None:
-        """Removes files that have not belonged to the table for so many hours, 168 at least."""
-        with explained(self.called(name)):
-            DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
-
-    def file_count(self, name: str) -> int:
-        """How many files the table's rows are in."""
-        with explained(self.called(name)):
-            change = self.begin(name)
-            if isinstance(change, Transaction):
-                return len(change.files)
-            log = jvm.delta_log(self.spark, self.path(name))
-            return int(log.unsafeVolatileSnapshot().numOfFiles())
-
-    def has_stale_files(self, name: str, hours: int) -> bool:
-        """Whether files may be there that have not belonged to the table for so many hours."""
-        with explained(self.called(name)):
-            change = self.begin(name)
-            if not isinstance(change, Transaction):
-                return True
-            live = {file.path for file in change.files}
-            before_ms = (time.time() - hours * 3600) * 1000
-            place = self._place(self.path(name))
-            return any(
-                one.isFile()
-                and one.getModificationTime() < before_ms
-                and str(one.getPath().getName()) not in live
-                for one in self._files(place).listStatus(place)
-            )
-
-    def names(self) -> list[str]:
-        """The tables of the root and of the directories in it, in the order of the alphabet."""
-        with explained(f"the lake {self.root}"):
-            return sorted(
-                table
-                for name in self._directories("")
-                for table in ([name] if self.exists(name) else self._directories(name))
-                if self.exists(table)
-            )
-
-    def _directories(self, below: str) -> list[str]:
-        place = self._place(f"{self.root}/{below}".rstrip("/"))
-        files = self._files(place)
-        if not files.exists(place):
-            return []
-        prefix = f"{below}/" if below else ""
-        found = [one for one in files.listStatus(place) if one.isDirectory()]
-        return [f"{prefix}{one.getPath().getName()}" for one in found]
-
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        """Rows are written, by which the table may come to be."""
-        with explained(self.called(name)):
-            if self._check_place(name):
-                yield
-                return
-            begun = self._place(f"{self.path(name)}/{_BEGUN}")
-            files = self._files(begun)
-            files.create(begun).close()
-            yield
-            files.delete(begun, False)
-
-    def _is_short_of(self, name: str, schema: StructType) -> bool:
-        return not _lowered(schema.names) <= self._columns(name)
-
-    def _columns(self, name: str) -> set[str]:
-        snapshot = jvm.delta_log(self.spark, self.path(name)).unsafeVolatileSnapshot()
-        return _lowered(one["name"] for one in json.loads(snapshot.schema().json())["fields"])
-
-    def _make(self, name: str, schema: StructType) -> None:
-        if self._is_begun(name):
-            # Delta creates tables only where nothing is at all.
-            self._add_columns(name, schema)
-            return
-        transaction = Transaction(self.spark, self.path(name))
-        try:
-            transaction.declare(schema)
-            transaction.commit([], [], mode="Append")
-        except (PySparkException, Py4JError) as error:
-            # There was nothing just before.
-            if DeltaTable.isDeltaTable(self.spark, self.path(name)):
-                raise ConflictError(
-                    f"{self.called(name)}: another run is making it at the same time"
-                ) from error
-            raise
-
-    def _add_columns(self, name: str, schema: StructType) -> None:
-        nothing = self.spark.createDataFrame([], schema).write.format(_FORMAT).mode("append")
-        nothing.option("mergeSchema", "true").save(self.path(name))
-
-    def _check_place(self, name: str) -> bool:
-        """Whether the table is there.
-
-        Raises:
-            PipelineError: files of something else are: Delta would make a table around them.
-        """
-        if name in self._known:
-            return True
-        if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
-            place = self._place(self.path(name))
-            files = self._files(place)
-            if not files.exists(place) or not len(files.listStatus(place)) or self._is_begun(name):
-                return False
-            # Another run may have ended its first write since the first look.
-            if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
-                raise PipelineError(
-                    f"{self.called(name)}: files are there that are not a table's. "
-                    "Is that directory a lake of this pipeline?"
-                )
-        self._known.add(name)
-        return True
-
-    def _is_begun(self, name: str) -> bool:
-        place = self._place(self.path(name))
-        files = self._files(place)
-        if not files.exists(place):
-            return False
-        names = {str(one.getPath().getName()) for one in files.listStatus(place)}
-        return _BEGUN in names or names == {_LOG}
-
-    def _place(self, path: str) -> Any:  # noqa: ANN401 - of the JVM.
-        return jvm.of(self.spark).org.apache.hadoop.fs.Path(path)
-
-    def _files(self, place: Any) -> Any:  # noqa: ANN401 - of the JVM, both.
-        return place.getFileSystem(jvm.hadoop_configuration(self.spark))
+    def forget(self, name: str, column: str, before: datetime) -> None:
+        """Removes the rows whose `column` has an earlier moment."""
+        ...
 
     def called(self, name: str) -> str:
         """The table, in a sentence."""
-        return f"the table {name} of {self.root}"
-
-
-def _lowered(names: Iterable[str]) -> set[str]:
-    """The names as Delta compares them."""
-    return {name.lower() for name in names}
+        ...

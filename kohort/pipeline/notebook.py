@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.pipeline.analysis.found import Thresholds
 from kohort.pipeline.analysis.in_arrow import tables_of
 from kohort.pipeline.analysis.rows import histories_of
+from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.events.reading import Read, read, typed
-from kohort.pipeline.lake import Lake
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
 from kohort.pipeline.transformations import advice as steps
@@ -57,7 +57,7 @@ def history(
         UsageError: a file cannot be read.
     """
     if lake is not None:
-        kept = Lake(spark, lake)
+        kept = DeltaLake(spark, lake)
         rebalances = kept.read(REBALANCES.name).select(*steps.EVENTS.names)
         return rebalances.unionByName(kept.read(AVOIDED.name).select(*steps.EVENTS.names))
     if not paths:

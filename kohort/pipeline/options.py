@@ -12,7 +12,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from kohort.pipeline import session
-from kohort.pipeline.errors import UsageError
+from kohort.pipeline.catalog import Namespace
+from kohort.pipeline.delta.lake import DeltaLake
+from kohort.pipeline.errors import UnavailableError, UsageError
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.metrics import Metrics
@@ -89,6 +91,8 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
 
 
 _S3: Final = "s3a://"
+_DELTA: Final = "delta"
+_ICEBERG: Final = "iceberg"
 
 
 def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float) -> None:
@@ -185,6 +189,20 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
         help="the root of the tables: a directory or any URL that Hadoop can name "
         "(%(default)s; KOHORT_LAKE)",
     )
+    parser.add_argument(
+        "--format",
+        default=_environment("FORMAT", _DELTA),
+        choices=(_DELTA, _ICEBERG),
+        help="what the tables are (%(default)s; KOHORT_FORMAT)",
+    )
+    parser.add_argument(
+        "--catalog",
+        default=_environment("CATALOG"),
+        type=_namespace,
+        metavar="NAME.NAMESPACE",
+        help="the catalog that has the tables: of Iceberg as PyIceberg is configured, of Delta as "
+        "Spark is, which enters them there (none; KOHORT_CATALOG)",
+    )
 
 
 def session_of(options: argparse.Namespace, name: str, *, java_options: str = "") -> SparkSession:
@@ -215,8 +233,17 @@ def kafka_of(options: argparse.Namespace) -> Kafka:
 
 
 def lake_of(options: argparse.Namespace, spark: SparkSession) -> Lake:
-    """The lake that was asked for."""
-    return Lake(spark, absolute(options.lake))
+    """The lake that was asked for. Raises PipelineError."""
+    root = absolute(options.lake)
+    if options.format == _DELTA:
+        return DeltaLake(spark, root, options.catalog)
+    try:
+        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra of its own.
+    except ImportError as error:
+        raise UnavailableError(
+            f"--format iceberg needs PyIceberg, pip install 'kohort[iceberg]': {error}"
+        ) from error
+    return IcebergLake(spark, root, options.catalog)
 
 
 def absolute(place: str) -> str:
@@ -244,6 +271,14 @@ def _setting(text: str, option: str) -> tuple[str, str]:
 
 def _environment(name: str, default: str | None = None) -> str | None:
     return os.environ.get(f"KOHORT_{name}") or default
+
+
+def _namespace(text: str) -> Namespace:
+    """The type of an argument."""
+    try:
+        return Namespace.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def seconds(text: str) -> float:

@@ -36,6 +36,8 @@ class Progress(StreamingQueryListener):
         self._metrics = metrics
         self.rows: dict[str, int] = {}
         """All rows so far, by the name of the query."""
+        self.aside: dict[str, int] = {}
+        """How many of them are in quarantine, by topic."""
         self._told_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
@@ -80,6 +82,12 @@ class Progress(StreamingQueryListener):
                 progress.batchDuration / 1000,
                 behind(progress),
             )
+
+    def put_aside(self, topic: str, count: int) -> None:
+        """So many records of a batch went into quarantine: their values could not be decoded."""
+        self.aside[topic] = self.aside.get(topic, 0) + count
+        if self._metrics is not None:
+            self._metrics.quarantined(topic, "undecodable", count)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
         pass

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kohort.pipeline.analysis.ownership import OWNED, Interval
 from kohort.pipeline.analysis.rows import between_ms
@@ -25,17 +25,53 @@ class Flapping(NamedTuple):
     shortest_ms: int
 
 
-def flapping(found: Iterable[Interval], *, moves: int, window_ms: int) -> list[Flapping]:
-    """What moved at least `moves` times within `window_ms`, one row for each partition."""
-    by_set: dict[tuple[str, tuple[int, ...]], list[Interval]] = defaultdict(list)
-    for one in found:
-        if one.state == OWNED:
-            by_set[one.topic, one.partitions].append(one)
+_Sets: TypeAlias = dict[tuple[str, tuple[int, ...]], list[Interval]]
+
+
+class Stints:
+    """How long each partition was with whom, of rows of `partitions`, in whichever portions."""
+
+    def __init__(self) -> None:
+        self._by_set: _Sets | None = None
+        self._by_partition: _Sets = defaultdict(list)
+        """In use from the second portion on: the sets of each are others."""
+
+    def take(self, found: Iterable[Interval]) -> None:
+        """Some more of them."""
+        by_set: _Sets = defaultdict(list)
+        for one in found:
+            if one.state == OWNED:
+                by_set[one.topic, one.partitions].append(one)
+        stints = {key: _without_stops(owned) for key, owned in by_set.items()}
+        if self._by_set is None:
+            self._by_set = stints
+            return
+        if not self._by_partition:
+            self._part(self._by_set)
+        self._part(stints)
+
+    def flapping(self, *, moves: int, window_ms: int) -> list[Flapping]:
+        """What moved at least `moves` times within `window_ms`, one row for each partition."""
+        return [
+            Flapping(topic, partition, *said)
+            for (topic, partitions), owned in (self._by_partition or self._by_set or {}).items()
+            if (said := _moves(_stints(owned), window_ms)) is not None and said[1] >= moves
+            for partition in partitions
+        ]
+
+    def _part(self, by_set: _Sets) -> None:
+        for (topic, partitions), stints in by_set.items():
+            for partition in partitions:
+                self._by_partition[topic, (partition,)] += stints
+
+
+def _without_stops(owned: Sequence[Interval]) -> list[Interval]:
+    """The first of each run with one owner, which is all that `_stints` looks at."""
+    ordered = sorted(owned, key=lambda interval: interval.sequence)
     return [
-        Flapping(topic, partition, *said)
-        for (topic, partitions), owned in by_set.items()
-        if (said := _moves(_stints(owned), window_ms)) is not None and said[1] >= moves
-        for partition in partitions
+        one
+        for index, one in enumerate(ordered)
+        if index == 0 or one.owner is None or one.owner != ordered[index - 1].owner
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -52,25 +52,34 @@ def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
         yield groups[group]
 
 
+def members_in(rows: pa.Table, first: int, last: int) -> list[Member]:
+    """The members of one group's rebalances with these numbers, in their order."""
+    members = (member for _, member in _rows(rows, Member) if first <= member.sequence <= last)
+    return sorted(members, key=lambda row: (row.sequence, row.ordinal))
+
+
 def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str, pa.Table]:
     """The rows of each table of FINDINGS, by its name, in the order of the groups."""
-    parts: dict[str, list[pa.Table]] = {table.name: [] for table in FINDINGS}
+    found: dict[str, list[tuple[GroupHistory, Rows]]] = {table.name: [] for table in FINDINGS}
     for history in histories:
-        of = found_in(history, limits)
-        for table in FINDINGS:
-            if rows := of[table.name]:
-                parts[table.name].append(as_arrow(table, history, rows))
-    return {
-        name: pa.concat_tables(of) if of else SCHEMAS[name].empty_table()
-        for name, of in parts.items()
-    }
+        for name, rows in found_in(history, limits).items():
+            found[name].append((history, rows))
+    return {table.name: _as_arrow(table, found[table.name]) for table in FINDINGS}
 
 
 def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
     """The rows of a group with its name, in the columns of the table."""
-    count = len(rows)
-    names: list[Sequence[Any]] = [[history.cluster_id] * count, [history.group] * count]
-    return from_columns(table, [*names, *zip(*rows, strict=True)])
+    return _as_arrow(table, [(history, rows)])
+
+
+def _as_arrow(table: Table, found: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
+    """The same of several groups: to make columns for each would take longer than its rows."""
+    columns = list(zip(*(row for _, rows in found for row in rows), strict=True))
+    if not columns:
+        return SCHEMAS[table.name].empty_table()
+    clusters = [history.cluster_id for history, rows in found for _ in rows]
+    groups = [history.group for history, rows in found for _ in rows]
+    return from_columns(table, [clusters, groups, *columns])
 
 
 _Row = TypeVar("_Row", Rebalance, Member, Avoided, Running)

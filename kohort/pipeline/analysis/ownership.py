@@ -23,7 +23,6 @@ from kohort.pipeline.analysis.rows import (
     Member,
     Rebalance,
     between_ms,
-    longest,
     total,
 )
 from kohort.pipeline.events.rows import later
@@ -100,67 +99,122 @@ class _Transition(NamedTuple):
     part: _Part
 
 
-def intervals(
-    members: Sequence[Member], rebalances: Mapping[int, Rebalance], since: int | None
-) -> list[Interval]:
+class _Line(NamedTuple):
+    """What a partition goes on with after the members that were taken."""
+
+    gain: _Move | None
+    """Whose it is, if it has an owner."""
+    open: _Transition | None
+    """The stop or start that nothing has followed yet."""
+
+
+_NOTHING: Final = _Line(None, None)
+
+
+class Ownership:
     """The rows of `partitions` that end at `since` or later, of all members of a group.
+
+    Members are taken in the order of their rebalances, all at once or some at a time. A partition's
+    own state is all that is kept of them; partitions are then together in a row as they were
+    together within what was taken at a time.
 
     Owners' stops are looked for in rebalances since then: there are as many as partitions times
     rebalances, while spans, found over the whole of the history, are as many as moves.
     """
-    stops = _stops(members, since)
-    found = []
-    for topic, partitions, moves in _together(members):
-        for one in _intervals(_transitions(moves, stops)):
-            begin, end, ended_by = one
-            until_at = None if end is None or ended_by == "unknown" else end.at
-            if until_at is not None and since is not None and until_at < since:
+
+    def __init__(self, rebalances: Mapping[int, Rebalance], since: int | None) -> None:
+        self._rebalances, self._since = rebalances, since
+        self._lines: dict[tuple[str, int], _Line] = {}
+        self._taken: int | None = None
+        """The last rebalance whose members were taken."""
+
+    def take(self, members: Sequence[Member], *, is_last: bool) -> list[Interval]:
+        """Times that have ended by now; with the last members, those that go on as well."""
+        stops = _stops(members, self._since)
+        found: list[Interval] = []
+        for topic, partitions, line, moves in self._together(members, stops, is_last=is_last):
+            known = moves if line.gain is None else (line.gain, *moves)
+            chain = [] if line.open is None else [line.open]
+            chain += [
+                one
+                for one in _transitions(known, stops)
+                if self._taken is None or one.sequence > self._taken
+            ]
+            kept = _changes(chain)
+            ended = _intervals(kept) if is_last else _intervals(kept, with_open=False)
+            for begin, end, ended_by in ended:
+                until_at = None if end is None or ended_by == "unknown" else end.at
+                if until_at is not None and self._since is not None and until_at < self._since:
+                    continue
+                told = (until_at, end, ended_by)
+                found.append(_interval(topic, partitions, begin, told, self._rebalances))
+            last = known[-1] if known and known[-1][1] == _GAIN else None
+            for partition in partitions:
+                self._lines[topic, partition] = _Line(last, kept[-1] if kept else None)
+        if members:
+            self._taken = members[-1].sequence
+        return found
+
+    def _together(
+        self, members: Sequence[Member], stops: Mapping[str, object], *, is_last: bool
+    ) -> Iterator[tuple[str, tuple[int, ...], _Line, tuple[_Move, ...]]]:
+        """Each set of partitions that moved together, how, and with what they go on."""
+        moves: dict[tuple[str, int], list[_Move]] = defaultdict(list)
+        for member in members:
+            if not member.gained and not member.given_up:
                 continue
-            found.append(_interval(topic, partitions, begin, (until_at, end, ended_by), rebalances))
-    return found
+            part = _part(member)
+            for names, move in ((member.given_up, _LOSS), (member.gained, _GAIN)):
+                for key in _parsed(names or ()):
+                    moves[key].append((part.sequence, move, part))
+        for key, line in self._lines.items():
+            if is_last or (line.gain is not None and line.gain[2].owner in stops):
+                moves.setdefault(key, [])
+        sets: dict[tuple[str, _Line, tuple[_Move, ...]], list[int]] = defaultdict(list)
+        for (topic, partition), of in moves.items():
+            # Events come in order; a loss and a gain in one event may not.
+            of.sort(key=_place)
+            line = self._lines.get((topic, partition), _NOTHING)
+            sets[topic, line, tuple(of)].append(partition)
+        for (topic, line, same), partitions in sets.items():
+            yield topic, tuple(sorted(partitions)), line, same
 
 
-def unavailability(found: Iterable[Interval]) -> list[Unavailability]:
-    """The rows of `unavailability`, one for each partition."""
-    by_cause: dict[tuple[str, tuple[int, ...], str], list[Interval]] = defaultdict(list)
-    for one in found:
-        if one.state == UNAVAILABLE:
-            by_cause[one.topic, one.partitions, one.cause or "unknown"].append(one)
-    return [
-        Unavailability(
-            topic,
-            partition,
-            cause,
-            len(rows),
-            total([row.duration_ms for row in rows]),
-            longest([row.duration_ms for row in rows]) or 0,
-            sum(row.duration_ms is None for row in rows),
-            max(row.from_at for row in rows),
-        )
-        for (topic, partitions, cause), rows in by_cause.items()
-        for partition in partitions
-    ]
+class Idle:
+    """The rows of `unavailability`, one for each partition and cause, of rows of `partitions`."""
 
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, int, str], tuple[int, int, int, int, int]] = {}
 
-def _together(
-    members: Sequence[Member],
-) -> Iterator[tuple[str, tuple[int, ...], tuple[_Move, ...]]]:
-    """Each set of partitions that moved together, and how."""
-    moves: dict[tuple[str, int], list[_Move]] = defaultdict(list)
-    for member in members:
-        if not member.gained and not member.given_up:
-            continue
-        part = _part(member)
-        for names, move in ((member.given_up, _LOSS), (member.gained, _GAIN)):
-            for key in _parsed(names or ()):
-                moves[key].append((part.sequence, move, part))
-    sets: dict[tuple[str, tuple[_Move, ...]], list[int]] = defaultdict(list)
-    for (topic, partition), of in moves.items():
-        # Events come in order; a loss and a gain in one event may not.
-        of.sort(key=_place)
-        sets[topic, tuple(of)].append(partition)
-    for (topic, same), partitions in sets.items():
-        yield topic, tuple(sorted(partitions)), same
+    def take(self, found: Iterable[Interval]) -> None:
+        """Some more of them."""
+        by_cause: dict[tuple[str, tuple[int, ...], str], list[Interval]] = defaultdict(list)
+        for one in found:
+            if one.state == UNAVAILABLE:
+                by_cause[one.topic, one.partitions, one.cause or "unknown"].append(one)
+        for (topic, partitions, cause), rows in by_cause.items():
+            times, ms, longest_ms = len(rows), 0, 0
+            for row in rows:
+                ms += row.duration_ms or 0
+                longest_ms = max(longest_ms, row.duration_ms or 0)
+            open_count = sum(row.duration_ms is None for row in rows)
+            last_at = max(row.from_at for row in rows)
+            for partition in partitions:
+                key = topic, partition, cause
+                before = self._sums.get(key, (0, 0, 0, 0, last_at))
+                self._sums[key] = (
+                    before[0] + times,
+                    before[1] + ms,
+                    max(before[2], longest_ms),
+                    before[3] + open_count,
+                    max(before[4], last_at),
+                )
+
+    def rows(self) -> list[Unavailability]:
+        return [
+            Unavailability(*key, times, total([ms]), *others)
+            for key, (times, ms, *others) in self._sums.items()
+        ]
 
 
 def _place(move: _Move) -> tuple[object, ...]:
@@ -259,19 +313,24 @@ def _earlier(one: _Transition) -> tuple[object, ...]:
     return (one.at, one.how, *_ordered(one.part)[:3])
 
 
-def _intervals(
-    transitions: Sequence[_Transition],
-) -> Iterator[tuple[_Transition, _Transition | None, str | None]]:
-    """From each transition to the next, and what ended it; a stop behind a stop changes nothing."""
-    kept = [
+def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
+    """Without stops behind a stop, which change nothing."""
+    return [
         one
         for index, one in enumerate(transitions)
         if index == 0 or one.turn == _START or transitions[index - 1].turn == _START
     ]
+
+
+def _intervals(
+    kept: Sequence[_Transition], *, with_open: bool = True
+) -> Iterator[tuple[_Transition, _Transition | None, str | None]]:
+    """From each transition to the next, and what ended it."""
     for index, one in enumerate(kept):
         then = kept[index + 1] if index + 1 < len(kept) else None
         if then is None:
-            yield one, None, None
+            if with_open:
+                yield one, None, None
         elif one.turn == _STOP:
             yield one, then, "assigned"
         else:
@@ -314,16 +373,15 @@ def _stop_at(member: Member) -> int | None:
     """When a member stopped in a rebalance: at its join if eager, at the answer that took what it
     has to give up if cooperative, and when it was removed at the latest.
     """
-    is_gone = member.fate in GONE
-    moments = [
-        member.join_received_ms if member.mode == "eager" else None,
-        member.fate_ms if is_gone else None,
-        member.sync_answered_ms
-        if member.mode == "cooperative" and member.fate is not None and not is_gone
-        else None,
-    ]
-    ms = min((one for one in moments if one is not None), default=0)
-    return later(member.started_at, ms)
+    ms = member.join_received_ms if member.mode == "eager" else None
+    other_ms = None
+    if member.fate in GONE:
+        other_ms = member.fate_ms
+    elif member.mode == "cooperative" and member.fate is not None:
+        other_ms = member.sync_answered_ms
+    if ms is None or (other_ms is not None and other_ms < ms):
+        ms = other_ms
+    return later(member.started_at, 0 if ms is None else ms)
 
 
 def _how(member: Member) -> str:

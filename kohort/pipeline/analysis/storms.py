@@ -40,13 +40,27 @@ class Storm(NamedTuple):
 
 def storms(
     rebalances: Sequence[Rebalance],
-    members: Mapping[int, Sequence[Member]],
+    moved: Mapping[int, Sequence[Moved]],
     *,
     quiet_ms: int,
     size: int,
 ) -> list[Storm]:
     """Runs of `size` rebalances or more without `quiet_ms` between two."""
-    return [_storm(burst, members) for burst in _bursts(rebalances, quiet_ms) if len(burst) >= size]
+    return [_storm(burst, moved) for burst in _bursts(rebalances, quiet_ms) if len(burst) >= size]
+
+
+def moved_in(members: Mapping[int, Sequence[Member]]) -> dict[int, list[Moved]]:
+    """The members that went, and those that came, by the sequence of the rebalance."""
+    found = {}
+    for sequence, rows in members.items():
+        moved = [
+            Moved(_name(row), row.fate in _WENT, row.fate in _CAME)
+            for row in rows
+            if row.fate in _WENT or row.fate in _CAME
+        ]
+        if moved:
+            found[sequence] = moved
+    return found
 
 
 def _bursts(rebalances: Sequence[Rebalance], quiet_ms: int) -> Iterator[list[Rebalance]]:
@@ -63,6 +77,19 @@ def _bursts(rebalances: Sequence[Rebalance], quiet_ms: int) -> Iterator[list[Reb
         yield burst
 
 
+class Moved(NamedTuple):
+    """A member that went in a rebalance, or came, or both."""
+
+    process: str
+    """Its instance id, or client id and host."""
+    has_gone: bool
+    has_come: bool
+
+
+_CAME: Final = frozenset({"new", "replaced"})
+_WENT: Final = GONE | {"replaced"}
+
+
 class _Comings(NamedTuple):
     """Members that went and that came during a storm, and the processes behind them."""
 
@@ -72,12 +99,12 @@ class _Comings(NamedTuple):
     processes_new: int
 
 
-def _storm(burst: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]) -> Storm:
+def _storm(burst: Sequence[Rebalance], moved: Mapping[int, Sequence[Moved]]) -> Storm:
     first = burst[0]
     started_at = min((row.started_at for row in burst if row.started_at is not None), default=None)
     has_ended = all(row.ended_at is not None for row in burst)
     ended_at = longest([row.ended_at for row in burst]) if has_ended else None
-    comings = _comings([row for one in burst for row in members.get(one.sequence, ())])
+    comings = _comings([row for one in burst for row in moved.get(one.sequence, ())])
     clients = Counter(
         (row.trigger_client_id, row.trigger_host)
         for row in burst
@@ -110,14 +137,13 @@ def _storm(burst: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]) 
     )
 
 
-def _comings(members: Sequence[Member]) -> _Comings:
-    went = [row for row in members if row.fate in GONE or row.fate == "replaced"]
-    came = [row for row in members if row.fate in {"new", "replaced"}]
-    return _Comings(len(went), len(came), len(set(map(_name, went))), len(set(map(_name, came))))
+def _comings(moved: Sequence[Moved]) -> _Comings:
+    went = [row.process for row in moved if row.has_gone]
+    came = [row.process for row in moved if row.has_come]
+    return _Comings(len(went), len(came), len(set(went)), len(set(came)))
 
 
 def _name(member: Member) -> str:
-    """The instance id, or client id and host."""
     if member.instance_id is not None:
         return member.instance_id
     return "@".join(part for part in (member.client_id, member.host) if part is not None)

@@ -1,10 +1,15 @@
-"""The members that groups wait for, and how long it takes until members are heard of."""
+"""The members that groups wait for, and how long it takes until members are heard of.
+
+Both are read off what is kept of each process: its last row, and eight bytes for each time.
+"""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kohort.pipeline.analysis.rows import Member, Rebalance, longest, total
@@ -42,97 +47,115 @@ class HeartbeatGap(NamedTuple):
     expired_timeout_ms: int | None
 
 
-def slow_members(
-    rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
-) -> list[SlowMember]:
-    """Members that were waited for, or missed the rebalance timeout."""
-    waits = _waits(rebalances, members)
-    processes = _by_process(members)
-    found = []
-    for process in dict.fromkeys([*processes, *waits]):
-        rows, waited = processes.get(process, []), waits.get(process, [])
-        missed = sum(row.fate == "rebalance_timeout" for row in rows)
-        if not waited and not missed:
-            continue
-        delays = sorted(row.join_delay_ms for row in rows if row.join_delay_ms is not None)
-        phases = [phase for phase, _ in waited]
-        found.append(
-            SlowMember(
-                process,
-                rows[-1].client_id if rows else None,
-                rows[-1].host if rows else None,
-                len(waited),
-                total([ms for _, ms in waited]) or 0,
-                longest([ms for _, ms in waited]) or 0,
-                phases.count("join"),
-                phases.count("sync"),
-                len(delays),
-                percentile(delays, 0.5) or 0,
-                percentile(delays, 0.99) or 0,
-                longest(delays) or 0,
-                missed,
-                longest([row.started_at for row in rows]),
-            )
-        )
-    return found
+@dataclass(slots=True)
+class _Process:
+    """What is known of a process by its rows."""
+
+    last: Member | None = None
+    last_at: int | None = None
+    join_delays: array[int] = field(default_factory=lambda: array("q"))
+    told: array[int] = field(default_factory=lambda: array("q"))
+    missed_count: int = 0
+    expired_count: int = 0
+    expired_timeout_ms: int | None = None
+
+    def take(self, row: Member, timeout_ms: int | None) -> None:
+        self.last = row
+        self.last_at = longest([self.last_at, row.started_at])
+        if row.join_delay_ms is not None:
+            self.join_delays.append(row.join_delay_ms)
+        if row.told_ms is not None:
+            self.told.append(row.told_ms)
+        self.missed_count += row.fate == "rebalance_timeout"
+        self.expired_count += row.fate == "session_expired"
+        self.expired_timeout_ms = longest([self.expired_timeout_ms, timeout_ms])
 
 
-def heartbeat_gaps(
-    rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
-) -> list[HeartbeatGap]:
-    """Members that were told of a rebalance, or fell silent."""
-    timeouts = {
-        (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms
-        for row in rebalances
-        if row.trigger_kind == "session_expired"
-    }
-    found = []
-    for process, rows in _by_process(members).items():
-        told = sorted(row.told_ms for row in rows if row.told_ms is not None)
-        expired = sum(row.fate == "session_expired" for row in rows)
-        if told or expired:
-            missed = [timeouts.get((row.sequence, row.member_id)) for row in rows]
+class Waiting:
+    """The processes of a group, of rebalances that are taken in their order."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str | None, _Process] = defaultdict(_Process)
+        self._waits: dict[str | None, list[tuple[str, int | None]]] = defaultdict(list)
+        """Phase and length of each wait; several may be waited for at once."""
+
+    def take(
+        self, rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
+    ) -> Waiting:
+        """Some more; `members` are by the sequence of their rebalance."""
+        timeouts = {
+            (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms
+            for row in rebalances
+            if row.trigger_kind == "session_expired"
+        }
+        for rows in members.values():
+            for row in rows:
+                timeout_ms = timeouts.get((row.sequence, row.member_id))
+                self._processes[row.process].take(row, timeout_ms)
+        for rebalance in rebalances:
+            self._take_waits(rebalance, members.get(rebalance.sequence, ()))
+        return self
+
+    def _take_waits(self, rebalance: Rebalance, members: Sequence[Member]) -> None:
+        phase = rebalance.waited_phase
+        if phase not in {"join", "sync"} or not rebalance.waited_member_ids:
+            return
+        processes = {row.member_id: row.process for row in members}
+        for member_id in rebalance.waited_member_ids:
+            # Members that the event does not list are only known by their id.
+            process = processes.get(member_id) or member_id
+            self._waits[process].append((phase or "", rebalance.waited_ms))
+
+    def slow_members(self) -> list[SlowMember]:
+        """Members that were waited for, or missed the rebalance timeout."""
+        found = []
+        for process in dict.fromkeys([*self._processes, *self._waits]):
+            one, waited = self._processes.get(process, _Process()), self._waits.get(process, [])
+            if not waited and not one.missed_count:
+                continue
+            delays = sorted(one.join_delays)
+            phases = [phase for phase, _ in waited]
             found.append(
-                HeartbeatGap(
+                SlowMember(
                     process,
-                    len(told),
-                    percentile(told, 0.5),
-                    percentile(told, 0.9),
-                    percentile(told, 0.99),
-                    longest(told),
-                    expired,
-                    longest(missed),
+                    one.last.client_id if one.last is not None else None,
+                    one.last.host if one.last is not None else None,
+                    len(waited),
+                    total([ms for _, ms in waited]) or 0,
+                    longest([ms for _, ms in waited]) or 0,
+                    phases.count("join"),
+                    phases.count("sync"),
+                    len(delays),
+                    percentile(delays, 0.5) or 0,
+                    percentile(delays, 0.99) or 0,
+                    longest(delays) or 0,
+                    one.missed_count,
+                    one.last_at,
                 )
             )
-    return found
+        return found
+
+    def heartbeat_gaps(self) -> list[HeartbeatGap]:
+        """Members that were told of a rebalance, or fell silent."""
+        found = []
+        for process, one in self._processes.items():
+            told = sorted(one.told)
+            if told or one.expired_count:
+                found.append(
+                    HeartbeatGap(
+                        process,
+                        len(told),
+                        percentile(told, 0.5),
+                        percentile(told, 0.9),
+                        percentile(told, 0.99),
+                        longest(told),
+                        one.expired_count,
+                        one.expired_timeout_ms,
+                    )
+                )
+        return found
 
 
 def percentile(ordered: Sequence[int], share: float) -> int | None:
     """The smallest value that this share of them is not above; None of nothing."""
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)] if ordered else None
-
-
-def _by_process(members: Mapping[int, Sequence[Member]]) -> dict[str | None, list[Member]]:
-    """In the order of the rebalances."""
-    found = defaultdict(list)
-    for rows in members.values():
-        for row in rows:
-            found[row.process].append(row)
-    return found
-
-
-def _waits(
-    rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
-) -> dict[str | None, list[tuple[str, int | None]]]:
-    """Phase and length of each wait, by process; several may be waited for at once."""
-    found: dict[str | None, list[tuple[str, int | None]]] = defaultdict(list)
-    for rebalance in rebalances:
-        phase = rebalance.waited_phase
-        if phase not in {"join", "sync"} or not rebalance.waited_member_ids:
-            continue
-        processes = {row.member_id: row.process for row in members.get(rebalance.sequence, ())}
-        for member_id in rebalance.waited_member_ids:
-            # Members that the event does not list are only known by their id.
-            process = processes.get(member_id) or member_id
-            found[process].append((phase or "", rebalance.waited_ms))
-    return found

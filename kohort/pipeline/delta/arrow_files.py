@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kohort.pipeline.arrow import conformed
+
 if TYPE_CHECKING:
     from kohort.pipeline.delta.log import DataFile, Wanted
     from kohort.pipeline.delta.storage import Storage
@@ -74,7 +76,7 @@ def _read(storage: Storage, path: str, schema: pa.Schema, wanted: Wanted | None)
         if not parts:
             return []
         table = parquet.read_row_groups(parts, columns=names)
-    return [_conformed(table, schema)]
+    return [conformed(table, schema)]
 
 
 def _bounds(part: pq.RowGroupMetaData) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -87,16 +89,6 @@ def _bounds(part: pq.RowGroupMetaData) -> tuple[dict[str, Any], dict[str, Any]]:
         if name in {"group", "sequence"} and stats is not None and stats.has_min_max:
             least[name], greatest[name] = stats.min, stats.max
     return least, greatest
-
-
-def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _stats(rows: pa.Table, indexed: Collection[str]) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import functions as f
 
+from kohort.pipeline.arrow import conformed
+from kohort.pipeline.spark_rows import of_groups, of_groups_in_sql
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kohort.pipeline.schemas import Table
 
@@ -38,20 +39,11 @@ class SparkTransaction:
         """The rows, of these groups or of all, in these columns."""
         frame = self._frame()
         if groups is not None:
-            frame = frame.where(_is_of(groups))
+            frame = frame.where(of_groups(groups))
         if sequences is not None:
             frame = frame.where(f.col("sequence").between(*sequences))
         there = [name for name in schema.names if name in frame.columns]
-        rows = frame.select(*there).toArrow()
-        return pa.table(
-            [
-                rows[one.name].cast(one.type)
-                if one.name in there
-                else pa.nulls(len(rows), one.type)
-                for one in schema
-            ],
-            schema=schema,
-        )
+        return conformed(frame.select(*there).toArrow(), schema)
 
     def replacing(
         self, groups: Collection[tuple[str, str]] | None, table: Table | None = None
@@ -99,28 +91,6 @@ class SparkReplacement:
         if self._table is not None:
             writer = writer.option("overwriteSchema", "true")
         elif self._groups is not None:
-            writer = writer.option("replaceWhere", _said(self._groups))
+            writer = writer.option("replaceWhere", of_groups_in_sql(self._groups))
         writer.save(self._root)
         return True
-
-
-def _is_of(groups: Collection[tuple[str, str]]) -> Column:
-    conditions = [
-        (f.col("cluster_id") == cluster_id) & (f.col("group") == group)
-        for cluster_id, group in sorted(groups)
-    ]
-    return reduce(or_, conditions, f.lit(False))
-
-
-def _said(groups: Collection[tuple[str, str]]) -> str:
-    """The same in SQL."""
-    told = [
-        f"(cluster_id = {_quoted(cluster_id)} AND `group` = {_quoted(group)})"
-        for cluster_id, group in sorted(groups)
-    ]
-    return " OR ".join(told) or "false"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -131,13 +131,13 @@ class Transaction:
         ]
         return chosen + small if len(small) > SMALL_FILES_MAX else chosen
 
-    def declare(self, schema: StructType) -> None:
+    def declare(self, schema: StructType, cut_by: Sequence[str] = ()) -> None:
         """Make the table, or give it these columns; `commit` has to follow."""
         metadata: dict[str, Any] = {
             "id": str(uuid.uuid4()) if self.is_new else self._snapshot.metadata().id(),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema.json(),
-            "partitionColumns": [],
+            "partitionColumns": list(cut_by),
             "configuration": _configuration(schema.names),
             "createdTime": self._now_ms,
         }
@@ -200,25 +200,35 @@ class Replacement:
         transaction = self._transaction
         groups = self._groups
         touched = transaction.files if groups is None else transaction.touched(groups)
-        stays = schema.empty_table()
         # What fills files of its own is not what was there: it is not compared.
-        if groups is not None or not (self._added or self._table):
-            there = transaction.rows_of(touched, schema)
-            if groups is not None:
-                mask = is_of(there, groups)
-                there, stays = there.filter(mask), there.filter(pc.invert(mask))
-            if not self._added and not self._table and there.equals(self._together(schema)):
-                return False
+        if not (self._added or self._table) and self._is_there(touched, schema):
+            return False
         if self._table is not None:
             transaction.declare(self._table.schema)
-        if stays.num_rows:
-            self._held.append(stays)
+        if groups is not None:
+            for file in touched:
+                rows = transaction.rows_of([file], schema)
+                stays = rows.filter(pc.invert(is_of(rows, groups)))
+                if stays.num_rows:
+                    self.add(stays)
         self._flush()
         transaction.commit(self._added, touched, mode="Overwrite")
         return True
 
-    def _together(self, schema: pa.Schema) -> pa.Table:
-        return pa.concat_tables([schema.empty_table(), *self._held])
+    def _is_there(self, touched: Sequence[DataFile], schema: pa.Schema) -> bool:
+        """Whether the files have just the rows that are held. No more of them are read than that,
+        and what a file has of other groups.
+        """
+        held = pa.concat_tables([schema.empty_table(), *self._held])
+        there = schema.empty_table()
+        for file in touched:
+            rows = self._transaction.rows_of([file], schema)
+            if self._groups is not None:
+                rows = rows.filter(is_of(rows, self._groups))
+            there = pa.concat_tables([there, rows])
+            if there.num_rows > held.num_rows:
+                return False
+        return bool(there.equals(held))
 
     def _flush(self) -> None:
         if not self._held:

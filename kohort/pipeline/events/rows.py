@@ -16,6 +16,7 @@ Row: TypeAlias = dict[str, Any]
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 RUNNING: Final = "running"
+"""The outcome of a rebalance that is told of before its end; its complete record follows."""
 
 ENFORCED: Final = "ENFORCED"
 """The JoinReason of Consumer.enforceRebalance."""

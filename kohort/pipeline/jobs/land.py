@@ -7,6 +7,7 @@ can be added and left out from run to run, and one that fails does not hold up t
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import threading
 import time
@@ -22,6 +23,7 @@ from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Admin
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.landing.decoding import BY_REGISTRY, FORMATS, Decoding
 from kohort.pipeline.landing.topic import JOB, LandingSettings, TopicLander
 from kohort.pipeline.progress import Progress
 from kohort.pipeline.retry_budget import RetryBudget
@@ -90,6 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="so many tasks or more, however few partitions a topic has; Spark takes it as a hint",
     )
+    parser.add_argument(
+        "--partition-by-day",
+        action="store_true",
+        help="cut tables that are made now by the day of their records, in a column of that name",
+    )
+    _add_decoding(parser)
     common.add_lake(parser)
     common.add_kafka(parser)
     common.add_metrics(parser)
@@ -110,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     failures: list[PipelineError] = []
     with stop_on_signals(spark) as stopping, progress.listening(spark):
         job = _Job(
-            lambda topic: TopicLander(spark, kafka, lake, topic, settings),
+            lambda topic: TopicLander(spark, kafka, lake, topic, settings, progress.put_aside),
             progress,
             lambda: progress.announce_if_quiet(spark) if settings.stream.available_now else None,
             settings,
@@ -122,8 +130,14 @@ def run(options: argparse.Namespace) -> int:
             job.run(_Topics(options.topics, options.pattern, admin))
     if failures:
         raise failures[0]
-    announce(f"land: {sum(progress.rows.values()):,} rows in all")
+    announce(f"land: {summed_up(sum(progress.rows.values()), sum(progress.aside.values()))}")
     return 0
+
+
+def summed_up(rows: int, aside: int) -> str:
+    """What the job has landed, in a sentence."""
+    text = f"{rows:,} rows in all"
+    return f"{text}, of them {aside:,} in quarantine" if aside else text
 
 
 def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
@@ -136,7 +150,35 @@ def settings_of(options: argparse.Namespace, lake: Lake) -> LandingSettings:
         offsets_max=options.max_offsets_per_trigger,
         bytes_max=options.max_bytes_per_trigger,
         min_partitions=options.min_partitions,
+        by_day=options.partition_by_day,
+        decoding=_decoding(options),
     )
+
+
+def _add_decoding(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what values are")
+    group.add_argument(
+        "--value",
+        choices=FORMATS,
+        help="keep values as text, too, as JSON but for strings, in the column decoded; records "
+        "of which that cannot be had go into the table quarantined/TOPIC, and are counted",
+    )
+    group.add_argument(
+        "--registry",
+        default=os.environ.get("KOHORT_REGISTRY"),
+        metavar="URL",
+        help="the schema registry whose ids are in front of the values (KOHORT_REGISTRY; "
+        "KOHORT_REGISTRY_USER is its name:password)",
+    )
+
+
+def _decoding(options: argparse.Namespace) -> Decoding | None:
+    """What was said of values. Raises UsageError."""
+    if options.value is None:
+        return None
+    if options.registry is None and options.value in BY_REGISTRY:
+        raise UsageError(f"--value {options.value}: where are the schemas? --registry URL")
+    return Decoding(options.value, options.registry, os.environ.get("KOHORT_REGISTRY_USER"))
 
 
 class _Topics:

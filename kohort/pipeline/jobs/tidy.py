@@ -8,10 +8,12 @@ written.
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
+from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.progress import pulse
@@ -58,6 +60,9 @@ def run(options: argparse.Namespace) -> int:
     with pulse(spark) as progress:
         if options.keep_days is not None:
             forget(lake, options.keep_days)
+        if not isinstance(lake, DeltaLake):
+            announce("tidy: what maintains Iceberg's catalog puts files together and removes them")
+            return 0
         names = lake.names()
         found = {table.name for table in FINDINGS}
         before = after = 0
@@ -81,6 +86,6 @@ def forget(lake: Lake, days: int) -> None:
     for name, moment in MOMENTS.items():
         if lake.exists(name):
             is_history = True
-            lake.delete(name, f"`{moment}` < current_timestamp() - INTERVAL {days} DAYS")
+            lake.forget(name, moment, datetime.now(UTC) - timedelta(days=days))
     if is_history:
         Findings(lake, Thresholds()).renew(everything=True)

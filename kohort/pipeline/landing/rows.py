@@ -1,5 +1,6 @@
 """The columns of landed topics, and of the gaps in them."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -7,6 +8,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DateType,
     IntegerType,
     LongType,
     StringType,
@@ -14,6 +16,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from kohort.pipeline.landing.decoding import DECODED, UNDECODABLE, Decoding
 
 HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -31,9 +35,14 @@ LANDED: Final = StructType(
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
         StructField("headers", HEADERS),
+        # When its batch was landed; null in rows of earlier versions.
+        StructField("landed_at", TimestampType()),
     ]
 )
 """One row for each record, named as Spark's connector names them."""
+
+DAY: Final = "day"
+"""The column by which tables are cut where that was asked for: the day of `timestamp`, in UTC."""
 
 GAPS: Final = StructType(
     [
@@ -52,6 +61,43 @@ GAPS: Final = StructType(
 GAPS_KEY: Final = ("topic", "topic_id", "partition", "from_offset")
 
 
-def landed(frame: DataFrame, topic_id: str) -> DataFrame:
-    """Rows of the connector, with headers, as LANDED."""
-    return frame.withColumn("topic_id", f.lit(topic_id)).select(LANDED.names)
+PLACE: Final = ("partition", "offset")
+"""Where a record is, within its topic id."""
+
+QUARANTINED: Final = StructType([*LANDED.fields, StructField(UNDECODABLE, StringType())])
+"""One row for each record whose value could not be decoded, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of one topic's table."""
+
+    by_day: bool = False
+    """Whether the table is cut by days."""
+    decoding: Decoding | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """The columns, in order."""
+        day = [StructField(DAY, DateType())] if self.by_day else []
+        decoded = [StructField(DECODED, StringType())] if self.decoding is not None else []
+        return StructType([*LANDED.fields, *decoded, *day])
+
+    @property
+    def cut_by(self) -> tuple[str, ...]:
+        """The columns by which the table is cut."""
+        return (DAY,) if self.by_day else ()
+
+    def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:
+        """Rows of the connector, with headers, as rows of the table: with UNDECODABLE as well if
+        they are decoded, where a row is not to be in the table.
+        """
+        rows = frame.withColumn("topic_id", f.lit(topic_id)).withColumn(
+            "landed_at", f.current_timestamp()
+        )
+        if self.decoding is not None:
+            rows = self.decoding.decoded(rows)
+        if self.by_day:
+            rows = rows.withColumn(DAY, f.to_date("timestamp"))
+        reason = [UNDECODABLE] if self.decoding is not None else []
+        return rows.select(*self.schema.names, *reason)

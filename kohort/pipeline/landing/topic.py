@@ -6,7 +6,9 @@ Records that were lost before they could be read end the job, or are noted as ga
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -16,12 +18,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline.checkpoint import Checkpoint
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.kafka import Kafka, Offsets, Topic, partition_ranges
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.landing import gaps
+from kohort.pipeline.landing.decoding import Decoding
 from kohort.pipeline.landing.gaps import Gap
-from kohort.pipeline.landing.rows import GAPS, GAPS_KEY, LANDED, landed
+from kohort.pipeline.landing.rows import DAY, GAPS, GAPS_KEY, Shape
+from kohort.pipeline.landing.tables import LandedTables
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 
 JOB: Final = "land"
@@ -51,15 +56,28 @@ class LandingSettings:
     bytes_max: int
     """A trigger's share, one way or the other."""
     min_partitions: int | None
+    by_day: bool = False
+    """Whether tables that are made now are cut by the day of their records."""
+    decoding: Decoding | None = None
+    """What values are; None: bytes, of which nothing is known."""
 
 
 class TopicLander:
     """See the module. A lander runs one query; a new attempt needs a new lander."""
 
     def __init__(
-        self, spark: SparkSession, kafka: Kafka, lake: Lake, topic: str, settings: LandingSettings
+        self,
+        spark: SparkSession,
+        kafka: Kafka,
+        lake: Lake,
+        topic: str,
+        settings: LandingSettings,
+        put_aside: Callable[[str, int], None] = lambda _topic, _count: None,
     ) -> None:
         """Looks at topic, table and checkpoint, and says what is wrong with them.
+
+        Args:
+            put_aside: is told of how many records of a batch went into quarantine, if any did.
 
         Raises:
             TopicMissingError, UnavailableError, PipelineError
@@ -68,9 +86,14 @@ class TopicLander:
         self.name = topic
         self.table = f"{JOB}/{topic}"
         self._spark, self._lake, self._settings = spark, lake, settings
+        self._put_aside = put_aside
         self.query: Final = TopicQuery(spark, kafka, JOB, topic, settings.stream, self._land)
         try:
-            self._app_id = self.query.begin(lake.create(self.table, LANDED), self._begin)
+            self._shape = Shape(self._is_by_day(), settings.decoding)
+            self._tables = LandedTables(
+                lake, self.table, self.query.topic, self._shape, self._read_between
+            )
+            self._app_id = self.query.begin(self._tables.table_id, self._begin)
             position = self.query.position()
             if not settings.record_losses:
                 self._check_losses(position)
@@ -89,7 +112,8 @@ class TopicLander:
         }
         if self._settings.min_partitions is not None:
             options["minPartitions"] = self._settings.min_partitions
-        return self.query.start(options)
+        topic_id = self.query.topic.topic_id
+        return self.query.start(options, lambda frame: self._shape.landed(frame, topic_id))
 
     def close(self) -> None:
         """Ends what the query does not own."""
@@ -105,11 +129,21 @@ class TopicLander:
         self.query.check_topic()
         self._check_losses(position)
 
+    def _is_by_day(self) -> bool:
+        """How a table is cut is said when it is made, and stays so."""
+        if not self._lake.exists(self.table):
+            return self._settings.by_day
+        is_by_day = DAY in self._lake.read(self.table).columns
+        if self._settings.by_day and not is_by_day:
+            announce(f"land {self.name}: the table was made without days, and stays so")
+        return is_by_day
+
     def _begin(self) -> Offsets:
         """Where a new checkpoint begins: behind what the table has, else as was asked for."""
         self._pass_over_namesakes()
         topic, admin = self.query.topic, self.query.admin
-        there = {} if self._lake.version(self.table) == 0 else self._behind_the_table()
+        is_new = not self._tables.has_quarantine and self._lake.version(self.table) == 0
+        there = {} if is_new else self._behind_the_table()
         if there:
             self.query.announce(f"the table goes on where it ends ({_shown(there)})")
             return admin.starts(topic) | there
@@ -122,23 +156,25 @@ class TopicLander:
         """Lands what is there since then and before the first record that is in the table; returns
         how many records. Done again, it finds nothing left.
         """
-        topic = self.query.topic
-        first = self._offsets_in_table(f.min("offset"))
-        ends = {index: first.get(index, at) for index, at in self.query.begun.items()}
-        begins = {}
-        for index, at in self._since(since_ms).items():
-            # Partitions that came later begin at 0, and have nothing before it.
-            ends.setdefault(index, 0)
-            begins[index] = min(at, ends[index])
-        wanted = sum(ends[index] - at for index, at in begins.items())
-        if not wanted:
+        topic_id = self.query.topic.topic_id
+        first, begun = self._offsets_in_table(f.min("offset")), self.query.begun
+        ends = {index: first.get(index, at) for index, at in begun.items()}
+        since = self._since(since_ms)
+        wanted = _count(since, ends)
+        if self._tables.has_quarantine:
+            # A kill between the two tables leaves holes, which the first offset does not tell of.
+            ends = begun
+        if not _count(since, ends):
             return 0
-        frame = self.query.read_between(begins, {index: ends[index] for index in begins})
-        rows = landed(frame, topic.topic_id)
+        # Partitions that came later begin at 0, and have nothing before it.
+        ends = {index: ends.get(index, 0) for index in since}
+        begins = {index: min(at, ends[index]) for index, at in since.items()}
+        rows = self._tables.between(begins, ends)
         # A second run of the same stretch at the same time is declined by the table.
-        app_id = f"{JOB}-backfill-{topic.topic_id}-{partition_ranges(ends.items())}"
+        stretch = f"{partition_ranges(begins.items())} to {partition_ranges(ends.items())}"
+        app_id = f"{JOB}-backfill-{topic_id}-{hashlib.sha256(stretch.encode()).hexdigest()[:16]}"
         before = self._lake.version(self.table)
-        self._lake.append_once(rows, self.table, app_id=app_id, batch_id=0)
+        self._append(rows, begins, ends, app_id, 0)
         return wanted if self._lake.version(self.table) > before else 0
 
     def _since(self, since_ms: int) -> Offsets:
@@ -153,14 +189,8 @@ class TopicLander:
         return {index: offset + 1 for index, offset in last.items()}
 
     def _offsets_in_table(self, chosen: Column) -> Offsets:
-        """One offset of each partition of which the table has records."""
-        rows = (
-            self._lake.read(self.table)
-            .where(f.col("topic_id") == self.query.topic.topic_id)
-            .groupBy("partition")
-            .agg(chosen.alias("offset"))
-            .collect()
-        )
+        """One offset of each partition of which records are there."""
+        rows = self._tables.offsets().groupBy("partition").agg(chosen.alias("offset")).collect()
         return {row["partition"]: row["offset"] for row in rows}
 
     def _pass_over_namesakes(self) -> None:
@@ -179,11 +209,24 @@ class TopicLander:
 
     def _land(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = self.query.position(batch_id - 1), self.query.position(batch_id)
-        rows = landed(frame, self.query.topic.topic_id)
-        self._lake.append_once(rows, self.table, app_id=self._app_id, batch_id=batch_id)
+        begin = {index: begin.get(index, 0) for index in end}
+        self._append(frame, begin, end, self._app_id, batch_id)
         self.query.check_topic()
         if self._settings.record_losses:
             self._note_losses(begin, end)
+
+    def _append(
+        self, rows: DataFrame, begins: Offsets, ends: Offsets, app_id: str, batch_id: int
+    ) -> None:
+        count = self._tables.append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
+        if count:
+            self.query.announce(
+                f"{count:,} values cannot be decoded; the table {self._tables.quarantine} has them"
+            )
+            self._put_aside(self.name, count)
+
+    def _read_between(self, begins: Offsets, ends: Offsets) -> DataFrame:
+        return self.query.read_between(begins, ends, must_be_whole=not self._settings.record_losses)
 
     def _check_losses(self, position: Offsets) -> None:
         topic, admin = self.query.topic, self.query.admin
@@ -208,8 +251,7 @@ class TopicLander:
         assert gap.end is not None
         end = min(gap.end, batch_end)
         offsets = (
-            self._lake.read(self.table)
-            .where(f.col("topic_id") == self.query.topic.topic_id)
+            self._tables.offsets()
             .where(f.col("partition") == gap.partition)
             .where(f.col("offset").between(gap.first, end - 1))
             .select("offset")
@@ -262,6 +304,11 @@ def _islands(offsets: DataFrame) -> list[tuple[int, int]]:
         .collect()
     )
     return [(row["first"], row["last"] + 1) for row in rows]
+
+
+def _count(begins: Offsets, ends: Offsets) -> int:
+    """Offsets between the two."""
+    return sum(max(ends.get(index, 0) - at, 0) for index, at in begins.items())
 
 
 def _shown(offsets: Offsets) -> str:

@@ -6,25 +6,43 @@ from the tables of the history alone is right whenever it is made. A batch costs
 history of its groups, of which the large part, stops of members, is looked at for `days` only; of
 the tables, the files are written again that have rows of these groups, if any of them is another.
 
-Groups are worked out in the driver, so many at a time as fit into its memory.
+Groups are worked out in the driver, so many at a time as fit into its memory; of a group that is
+larger than that, the members of so many rebalances at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from kohort.pipeline.analysis.found import Thresholds
-from kohort.pipeline.analysis.in_arrow import READ, SCHEMAS, histories, tables_of
-from kohort.pipeline.arrow import schema_of, values_of
+from kohort.pipeline.analysis.found import Finder, Thresholds
+from kohort.pipeline.analysis.in_arrow import (
+    READ,
+    SCHEMAS,
+    as_arrow,
+    histories,
+    members_in,
+    tables_of,
+)
+from kohort.pipeline.arrow import conformed, schema_of, values_of
+from kohort.pipeline.collector import collector_rests
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
-from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, FINDINGS, GROUPS, REBALANCES, Table
+from kohort.pipeline.schemas import (
+    AVOIDED,
+    EVENT_KEY,
+    FINDINGS,
+    GROUPS,
+    MEMBERS,
+    PARTITIONS,
+    REBALANCES,
+    Table,
+)
 
 if TYPE_CHECKING:
     from kohort.pipeline.analysis.rows import Group
@@ -32,8 +50,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Findings", "Thresholds"]
 
-EVENTS_AT_ONCE: Final = 20_000
-"""Events whose groups are worked out together: a few hundred megabytes."""
+ROWS_AT_ONCE: Final = 200_000
+"""Events, and members in them, that are worked out together: a few hundred megabytes."""
+
+
+_MEMBERS: Final = "members_after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +62,21 @@ class _Work:
     """What one renewal is about."""
 
     changed: dict[Group, int]
-    """Groups, and how many events each has, in the order of their names."""
+    """Groups, and how many rows the history of each has, in the order of their names."""
     is_all: bool
     """Whether there are no other groups, or none whose rows can stay."""
     is_whole: bool
     """Whether all tables are there as they should be."""
+
+
+class _Events(NamedTuple):
+    """What there is of a group."""
+
+    events: int
+    last: int
+    """The number of the last one."""
+    rows: int
+    """With the members that they ended with: about what is read of it."""
 
 
 class Findings:
@@ -72,7 +103,8 @@ class Findings:
             return self._renew_changed(everything=wanted)
 
         # Of what was written beside another run, it is not known which events it has seen.
-        return again_on_conflict(attempt)
+        with collector_rests():
+            return again_on_conflict(attempt)
 
     def _renew_changed(self, *, everything: bool) -> int:
         # All begin before anything is read: who renews them meanwhile is noticed.
@@ -81,9 +113,9 @@ class Findings:
         events = self._events()
         done = set() if everything or not is_whole else self._done(changes[GROUPS.name])
         changed = {
-            group: count
-            for group, (count, last) in sorted(events.items())
-            if (group, count, last) not in done
+            group: one.rows
+            for group, one in sorted(events.items())
+            if (group, one.events, one.last) not in done
         }
         is_all = everything or not is_whole or len(changed) == len(events)
         if changed or everything or not is_whole:
@@ -98,17 +130,27 @@ class Findings:
             change = self._lake.begin(table.name)
         return change
 
-    def _events(self) -> dict[Group, tuple[int, int]]:
-        """How many events each group has, and the number of the last one."""
-        parts = [self._read(name, list(EVENT_KEY)) for name in (REBALANCES.name, AVOIDED.name)]
+    def _events(self) -> dict[Group, _Events]:
+        """The events of each group."""
+        with_members = schema_of(REBALANCES, [*EVENT_KEY, _MEMBERS])
+        parts = [
+            conformed(self._read(name, names), with_members)
+            for name, names in (
+                (REBALANCES.name, with_members.names),
+                (AVOIDED.name, list(EVENT_KEY)),
+            )
+        ]
         counted = (
             pa.concat_tables(parts)
             .group_by(list(EVENT_KEY[:2]))
-            .aggregate([("sequence", "count"), ("sequence", "max")])
+            .aggregate([("sequence", "count"), ("sequence", "max"), (_MEMBERS, "sum")])
         )
-        names = (*EVENT_KEY[:2], "sequence_count", "sequence_max")
+        names = (*EVENT_KEY[:2], "sequence_count", "sequence_max", f"{_MEMBERS}_sum")
         rows = zip(*(values_of(counted[name]) for name in names), strict=True)
-        return {(cluster_id, group): (count, last) for cluster_id, group, count, last in rows}
+        return {
+            (cluster_id, group): _Events(count, last, count + (members or 0))
+            for cluster_id, group, count, last, members in rows
+        }
 
     def _done(self, change: Change) -> set[tuple[Group, int, int]]:
         """The same, as it was when findings were made last."""
@@ -127,29 +169,59 @@ class Findings:
             for table in FINDINGS
         }
         for found in self._found(work):
-            for table in FINDINGS:
-                with explained(self._lake.called(table.name)):
-                    writers[table.name].add(found[table.name])
+            for name, rows in found.items():
+                with explained(self._lake.called(name)):
+                    writers[name].add(rows)
         for number, table in enumerate(FINDINGS, 1):
             self._tell(f"{table.name}, table {number} of {len(FINDINGS)}")
             with self._told_conflicts(), explained(self._lake.called(table.name)):
                 writers[table.name].commit(SCHEMAS[table.name])
 
     def _found(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
-        """The rows of all tables, of some groups at a time."""
+        """The rows of tables, of some groups at a time, or some of those of a group."""
         done = 0
         for groups in _together(work.changed):
             self._tell(f"group {done + 1:,} of {len(work.changed):,}")
-            tables = {name: self._read(name, schema.names, groups) for name, schema in READ.items()}
-            yield tables_of(histories(tables), self._thresholds)
+            if work.changed[groups[0]] > ROWS_AT_ONCE:
+                yield from self._found_in_parts(groups[0])
+            else:
+                names = {name: schema.names for name, schema in READ.items()}
+                tables = {name: self._read(name, names[name], groups) for name in names}
+                yield tables_of(histories(tables), self._thresholds)
             done += len(groups)
 
+    def _found_in_parts(self, group: Group) -> Iterator[dict[str, pa.Table]]:
+        """The rows of a group, of which the members are too many to be held at a time."""
+        names = {name: schema.names for name, schema in READ.items() if name != MEMBERS.name}
+        tables = {name: self._read(name, names[name], [group]) for name in names}
+        (history,) = histories({**tables, MEMBERS.name: READ[MEMBERS.name].empty_table()})
+        finder = Finder(history, self._thresholds)
+        parts = list(_parts((row.sequence, row.members_after) for row in history.rebalances))
+        for number, (first, last) in enumerate(parts, 1):
+            self._tell(f"{group[1]}, part {number:,} of {len(parts):,}")
+            wanted = READ[MEMBERS.name].names
+            rows = self._read(MEMBERS.name, wanted, [group], (first, last))
+            members = members_in(rows, first, last)
+            found = finder.take(members, is_last=number == len(parts))
+            if found:
+                yield {PARTITIONS.name: as_arrow(PARTITIONS, history, found)}
+        rest = finder.rest()
+        yield {
+            table.name: as_arrow(table, history, rest[table.name])
+            for table in FINDINGS
+            if rest.get(table.name)
+        }
+
     def _read(
-        self, name: str, columns: Sequence[str], groups: Sequence[Group] | None = None
+        self,
+        name: str,
+        columns: Sequence[str],
+        groups: Sequence[Group] | None = None,
+        sequences: tuple[int, int] | None = None,
     ) -> pa.Table:
         schema = pa.schema([READ[name].field(column) for column in columns])
         with explained(self._lake.called(name)):
-            return self._lake.begin(name).read(schema, groups)
+            return self._lake.begin(name).read(schema, groups, sequences)
 
     def _told_conflicts(self) -> AbstractContextManager[None]:
         return _Told(f"the findings of {self._lake.root}: another run renewed them meanwhile")
@@ -169,11 +241,27 @@ class _Told(AbstractContextManager[None]):
 def _together(changed: dict[Group, int]) -> Iterator[list[Group]]:
     held: list[Group] = []
     count = 0
-    for group, events in changed.items():
-        if held and count + events > EVENTS_AT_ONCE:
+    for group, rows in changed.items():
+        if held and count + rows > ROWS_AT_ONCE:
             yield held
             held, count = [], 0
         held.append(group)
-        count += events
+        count += rows
     if held:
         yield held
+
+
+def _parts(events: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int]]:
+    """The first and the last number of each part of a group's events, in their order; of each its
+    number, and how many members it ended with. Those that it lost come on top, so parts are small.
+    """
+    begin, last, count = None, 0, 0
+    for sequence, members in events:
+        if begin is None or count > ROWS_AT_ONCE // 4:
+            if begin is not None:
+                yield begin, last
+            begin, count = sequence, 0
+        last = sequence
+        count += 1 + (members or 0)
+    if begin is not None:
+        yield begin, last

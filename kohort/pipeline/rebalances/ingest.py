@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.collector import collector_rests
 from kohort.pipeline.events import rows
 from kohort.pipeline.events.reading import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
@@ -85,9 +86,10 @@ class Ingest:
     def take(self, records: Iterable[Record]) -> Tally:
         """One batch, in pieces that fit into memory."""
         tally = Tally()
-        for piece in pieces(records):
-            said = [read(record) for record in piece]
-            tally.add(again_on_conflict(lambda said=said: self._take(said)))  # type: ignore[misc]
+        with collector_rests():
+            for piece in pieces(records):
+                said = [read(record) for record in piece]
+                tally.add(again_on_conflict(lambda said=said: self._take(said)))  # type: ignore[misc]
         return tally
 
     def _take(self, said: Sequence[Read | Refused]) -> Tally:

@@ -1,65 +1,59 @@
 """The pages of a lake's groups: what the report shows, out of the tables.
 
-A bounded number of rows comes here, of a bounded number of groups, with one query for each table
-however many groups there are.
+A bounded number of groups is shown, one of them read after the other, and of each a bounded number
+of rows comes from here. The tables are read as they are renewed, by Arrow: a query of Spark for
+each, planned and compiled for a few rows, would take most of the time of the whole report.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as f
-from pyspark.sql.types import TimestampType
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.faults import explained
 from kohort.pipeline.report.contents import (
     GROUPS_LISTED,
     GROUPS_SHOWN,
-    MARKS_MAX,
-    OWNED_PARTITIONS_MAX,
     OWNED_TIMES_MAX,
-    ROWS_SHOWN,
-    STORMS_SHOWN,
     Contents,
     GroupPage,
     Listed,
     Ownership,
     Row,
-    bin_of,
+    costliest,
     told_max,
 )
-from kohort.pipeline.report.from_history import drawn_part, in_words
-from kohort.pipeline.schemas import (
-    CAUSES,
-    FLAPPING,
-    GROUPS,
-    HEARTBEAT_GAPS,
-    NEEDLESS,
-    PARTITIONS,
-    REBALANCES,
-    SLOW_MEMBERS,
-    STORMS,
-    UNAVAILABILITY,
-    Table,
-)
+from kohort.pipeline.report.events import process_of
+from kohort.pipeline.report.from_history import drawn, drawn_part, in_words, page_of
+from kohort.pipeline.schemas import EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
 from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.transformations.common import GROUP
+
+if TYPE_CHECKING:
+    from kohort.pipeline.lake import Change, Lake
 
 Key = tuple[str, str]
-CULPRITS_MAX: Final = 5
+
 ADVICE_MAX: Final = 1_000
 """Settings of a group; the largest grids have some hundred."""
 
-_NAMES: Final = ("instance_id", "client_id", "member_id")
-"""What a process is known by; the first that it has survives a restart."""
-TABLES: Final = 11
-"""Tables that are read for a page; `storms` twice."""
+EVENTS_AT_ONCE: Final = 20_000
+"""Between the first and the last number of the events that are read together."""
+
+_TRIGGER: Final = ("member_id", "instance_id", "client_id")
+_OF_REBALANCES: Final = (
+    *("sequence", "started_at", "trigger_kind", "stopped_total_ms"),
+    *(f"trigger_{name}" for name in _TRIGGER),
+)
+_OF_PARTITIONS: Final = (
+    *("topic", "partitions", "sequence", "state", "owner", "from_at", "until_at"),
+    "duration_ms",
+)
 
 
 def collect(lake: Lake, groups: Sequence[str], tell: Callable[[str], None]) -> Contents:
@@ -72,209 +66,127 @@ def collect(lake: Lake, groups: Sequence[str], tell: Callable[[str], None]) -> C
         PipelineError: no rebalance of such a group is in the lake.
     """
     tell("which groups stood still for longest")
-    totals = lake.read(GROUPS.name).where("rebalance_count > 0")
-    if groups:
-        totals = totals.where(f.col("group").isin(list(groups)))
-    longest = totals.orderBy(f.desc("stopped_total_ms"), f.desc("rebalance_count"), *GROUP)
-    rows = plain(longest.limit(GROUPS_LISTED))
-    if not rows:
+    tables = _Tables(lake)
+    totals = [
+        row
+        for row in tables.rows(GROUPS, GROUPS.names)
+        if row["rebalance_count"] and (not groups or row["group"] in groups)
+    ]
+    if not totals:
         raise PipelineError("no rebalance of such a group is in the lake")
-    pages = [
-        GroupPage(cluster_id=row["cluster_id"], group=row["group"], figures=row)
-        for row in rows[:GROUPS_SHOWN]
-    ]
-    _Reader(lake, pages, tell).fill()
-    count = len(rows) if len(rows) < GROUPS_LISTED else totals.count()
-    return Contents(pages, Listed(rows[GROUPS_SHOWN:], count - len(pages)))
-
-
-def plain(frame: DataFrame) -> list[Row]:
-    """The rows as the page takes them: moments as milliseconds, whatever zone the machine is in."""
-    columns = [
-        f.unix_millis(f.col(field.name)).alias(f"{field.name}_ms")
-        if isinstance(field.dataType, TimestampType)
-        else f.col(field.name)
-        for field in frame.schema.fields
-    ]
-    return [row.asDict(recursive=True) for row in frame.select(*columns).collect()]
-
-
-class _Reader:
-    """Fills the pages, a query for each table."""
-
-    def __init__(self, lake: Lake, pages: Sequence[GroupPage], tell: Callable[[str], None]) -> None:
-        self._lake = lake
-        self._pages = {(page.cluster_id, page.group): page for page in pages}
-        self._tell = tell
-        self._read_count = 0
-
-    def fill(self) -> None:
-        for key, rows in self._ranked(CAUSES, f.desc("stopped_total_ms"), most=50).items():
-            self._pages[key].causes = rows.rows
-        worst_wait = (f.desc("waited_for_total_ms"), f.asc("process"))
-        for key, rows in self._ranked(SLOW_MEMBERS, *worst_wait).items():
-            self._pages[key].slow_members = rows
-        gaps = (f.desc("told_longest_ms"), f.asc("process"))
-        for key, rows in self._ranked(HEARTBEAT_GAPS, *gaps).items():
-            self._pages[key].heartbeat_gaps = rows
-        partition = (f.asc("topic"), f.asc("partition"))
-        for key, rows in self._ranked(UNAVAILABILITY, f.desc("total_ms"), *partition).items():
-            self._pages[key].unavailability = rows
-        for key, rows in self._ranked(FLAPPING, f.desc("moves"), *partition).items():
-            self._pages[key].flapping = rows
-        for key, rows in self._ranked(NEEDLESS, f.asc("sequence")).items():
-            self._pages[key].needless = rows
-        costliest = (f.desc("stopped_total_ms"), f.asc("first_sequence"))
-        for key, rows in self._ranked(STORMS, *costliest, most=STORMS_SHOWN).items():
-            self._pages[key].storms = rows
-        for key, rows in self._ranked(ADVICE, f.asc("ordinal"), most=ADVICE_MAX).items():
-            self._pages[key].advice = rows.rows
-        self._fill_origins()
-        self._fill_rebalances()
-        self._fill_ownership()
-
-    def _read(self, table: Table) -> DataFrame | None:
-        """The rows of these groups; None if there is no such table yet."""
-        self._read_count += 1
-        self._tell(f"reading {table.name}, table {self._read_count} of {TABLES}")
-        if not self._lake.exists(table.name):
-            return None
-        return self._lake.read(table.name).where(_any(_is(key) for key in self._pages))
-
-    def _ranked(self, table: Table, *order: Column, most: int = ROWS_SHOWN) -> dict[Key, Listed]:
-        frame = self._read(table)
-        return {} if frame is None else _first(frame, order, most)
-
-    def _fill_origins(self) -> None:
-        storms = self._read(STORMS)
-        if storms is None:
-            return
-        sums = storms.groupBy(*GROUP, "started_by").agg(
-            f.count("*").alias("storm_count"),
-            f.sum("rebalance_count").alias("rebalance_count"),
-            _total("stopped_total_ms"),
+    totals.sort(
+        key=lambda row: (
+            -row["stopped_total_ms"],
+            -row["rebalance_count"],
+            *(row["cluster_id"], row["group"]),
         )
-        order = (f.desc("stopped_total_ms"), f.asc("started_by"))
-        for key, rows in _first(sums, order, ROWS_SHOWN).items():
-            self._pages[key].started_by = rows.rows
-
-    def _fill_rebalances(self) -> None:
-        rebalances = self._read(REBALANCES)
-        assert rebalances is not None, "groups are counted from them"
-        for key, rows in _culprits(rebalances).items():
-            self._pages[key].culprits = rows
-        for page in self._pages.values():
-            page.bin_ms = bin_of(page.figures["last_at_ms"] - page.figures["first_at_ms"])
-        for key, rows in self._bins(rebalances).items():
-            self._pages[key].by_time = rows
-        for key, listed in _marks(rebalances, told_max(len(self._pages))).items():
-            marks = sorted(listed.rows, key=lambda row: int(row["sequence"]))
-            told = [in_words(row, json.loads(row["event"])) for row in marks if row["event"]]
-            self._pages[key].marks = Listed(marks, listed.total)
-            self._pages[key].told = Listed(told, listed.total)
-
-    def _bins(self, rebalances: DataFrame) -> dict[Key, list[Row]]:
-        bin_ms = f.coalesce(*(f.when(_is(key), page.bin_ms) for key, page in self._pages.items()))
-        at_ms = f.floor(f.unix_millis("started_at") / bin_ms) * bin_ms
-        sums = rebalances.groupBy(*GROUP, at_ms.cast("long").alias("at_ms")).agg(
-            f.count("*").alias("rebalance_count"),
-            _total("stopped_total_ms"),
-        )
-        return _by_group(plain(sums.orderBy("at_ms")))
-
-    def _fill_ownership(self) -> None:
-        table = self._read(PARTITIONS)
-        if table is None:
-            return
-        counts = table.groupBy(*GROUP).agg(f.sum(f.size("partitions")).alias("times"))
-        parts = {(row["cluster_id"], row["group"]): self._part(row) for row in counts.collect()}
-        if not parts:
-            return
-        within = table.where(_any(_within(key, parts[key]) for key in parts))
-        owned = within.select("*", f.explode("partitions").alias("partition")).drop("partitions")
-        lines = _of_group().orderBy("topic", "partition")
-        longest = _of_group().orderBy(
-            f.desc_nulls_first("duration_ms"), "topic", "partition", "sequence"
-        )
-        numbered = owned.withColumn("line", f.dense_rank().over(lines)).withColumn(
-            "lines", f.max("line").over(_of_group())
-        )
-        drawn = numbered.where(f.col("line") <= OWNED_PARTITIONS_MAX)
-        ranked = drawn.withColumn("rank", f.row_number().over(longest))
-        chosen = ranked.where(f.col("rank") <= OWNED_TIMES_MAX)
-        for key, rows in _by_group(plain(chosen.orderBy("line", "from_at"))).items():
-            from_ms, until_ms, about = parts[key]
-            if len(rows) == OWNED_TIMES_MAX:
-                about += " The shortest times are left out."
-            self._pages[key].ownership = Ownership(rows, from_ms, until_ms, rows[0]["lines"], about)
-
-    def _part(self, row: Any) -> tuple[int, int, str]:  # noqa: ANN401 - a row of Spark's.
-        page = self._pages[row["cluster_id"], row["group"]]
-        return drawn_part(page.figures, page.storms.rows, row["times"])
-
-
-def _of_group() -> WindowSpec:
-    # There is none before there is a session.
-    return Window.partitionBy(*GROUP)
-
-
-def _total(column: str) -> Column:
-    return f.coalesce(f.sum(column), f.lit(0)).alias(column)
-
-
-def _is(key: Key) -> Column:
-    return f.col("cluster_id").eqNullSafe(key[0]) & (f.col("group") == key[1])
-
-
-def _any(conditions: Iterable[Column]) -> Column:
-    return reduce(lambda one, other: one | other, conditions)
-
-
-def _within(key: Key, part: tuple[int, int, str]) -> Column:
-    from_ms, until_ms, _ = part
-    began = f.unix_millis("from_at") <= until_ms
-    goes_on = f.col("until_at").isNull() | (f.unix_millis("until_at") >= from_ms)
-    return _is(key) & began & goes_on
-
-
-def _by_group(rows: list[Row]) -> dict[Key, list[Row]]:
-    groups: dict[Key, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["cluster_id"], row["group"]].append(row)
-    return groups
-
-
-def _first(frame: DataFrame, order: Sequence[Column], most: int) -> dict[Key, Listed]:
-    """The first rows of each group, and how many it has."""
-    ranked = frame.withColumns(
-        {
-            "rank": f.row_number().over(_of_group().orderBy(*order)),
-            "rows_of_group": f.count("*").over(_of_group()),
-        }
-    ).where(f.col("rank") <= most)
-    groups = _by_group(plain(ranked.orderBy("rank")))
-    return {key: Listed(rows, rows[0]["rows_of_group"]) for key, rows in groups.items()}
-
-
-def _culprits(rebalances: DataFrame) -> dict[Key, list[Row]]:
-    of_kind = Window.partitionBy(*GROUP, "trigger_kind")
-    counted = (
-        rebalances.where(f.col("trigger_member_id").isNotNull())
-        .withColumn("process", f.coalesce(*(f.col(f"trigger_{name}") for name in _NAMES)))
-        .groupBy(*GROUP, "trigger_kind", "process")
-        .agg(f.count("*").alias("rebalance_count"))
-        .withColumn("processes", f.count("*").over(of_kind))
     )
-    most = of_kind.orderBy(f.desc("rebalance_count"), "process")
-    ranked = counted.withColumn("rank", f.row_number().over(most))
-    return _by_group(plain(ranked.where(f.col("rank") <= CULPRITS_MAX).orderBy("rank")))
+    shown = totals[:GROUPS_SHOWN]
+    pages = []
+    for number, row in enumerate(shown, 1):
+        tell(f"group {row['group']}, {number} of {len(shown)}")
+        pages.append(_page(tables, (row["cluster_id"], row["group"]), told_max(len(shown))))
+    listed = totals[GROUPS_SHOWN:GROUPS_LISTED]
+    return Contents(pages, Listed(listed, len(totals) - len(shown)))
 
 
-def _marks(rebalances: DataFrame, told: int) -> dict[Key, Listed]:
-    """The costliest rebalances, and of the first of them what they say."""
-    columns = (*GROUP, "sequence", "started_at", "trigger_kind", "stopped_total_ms", "event")
-    order = (f.desc_nulls_last("stopped_total_ms"), f.asc("sequence"))
-    rank = f.row_number().over(_of_group().orderBy(*order))
-    event = f.when(rank <= told, f.col("event")).alias("event")
-    chosen = rebalances.select(*(columns[:-1]), event)
-    return _first(chosen, order, MARKS_MAX)
+class _Tables:
+    """The tables of a lake as they were when each was looked at first."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._changes: dict[str, Change] = {}
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str],
+        key: Key | None = None,
+        sequences: tuple[int, int] | None = None,
+    ) -> pa.Table:
+        """The rows of a group, or all; none of a table that is not there yet."""
+        schema = schema_of(table, list(dict.fromkeys([*EVENT_KEY[:2], *names])))
+        with explained(self._lake.called(table.name)):
+            if table.name not in self._changes:
+                self._changes[table.name] = self._lake.begin(table.name)
+            change = self._changes[table.name]
+            if change.is_new:
+                return schema.empty_table()
+            return change.read(schema, None if key is None else [key], sequences)
+
+    def rows(self, table: Table, names: Sequence[str], key: Key | None = None) -> list[Row]:
+        """The same as the page takes them."""
+        return as_rows(self.read(table, names, key))
+
+
+def as_rows(found: pa.Table) -> list[Row]:
+    """The rows as the page takes them: moments as milliseconds, in columns that end in `_at_ms`."""
+    names = [
+        f"{field.name}_ms" if pa.types.is_timestamp(field.type) else field.name
+        for field in found.schema
+    ]
+    columns = [values_of(column) for column in found.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _page(tables: _Tables, key: Key, told: int) -> GroupPage:
+    found = {
+        table.name: tables.rows(table, table.names, key)
+        for table in FINDINGS
+        if table is not PARTITIONS
+    }
+    rebalances = [
+        {**row, "process": process_of({name: row[f"trigger_{name}"] for name in _TRIGGER})}
+        for row in tables.rows(REBALANCES, _OF_REBALANCES, key)
+    ]
+    page = page_of(*key, found, rebalances)
+    page.told = Listed(
+        [in_words(row, event) for row, event in _events(tables, key, costliest(rebalances, told))],
+        len(rebalances),
+    )
+    page.ownership = _ownership(tables, key, page)
+    advice = sorted(tables.rows(ADVICE, ADVICE.names, key), key=lambda row: int(row["ordinal"]))
+    page.advice = advice[:ADVICE_MAX]
+    return page
+
+
+def _events(tables: _Tables, key: Key, chosen: Sequence[Row]) -> Iterator[tuple[Row, Any]]:
+    """The rebalances, which are in their order, with all that the broker wrote of each."""
+    waiting = list(chosen)
+    while waiting:
+        first = waiting[0]["sequence"]
+        part = [row for row in waiting if row["sequence"] < first + EVENTS_AT_ONCE]
+        waiting = waiting[len(part) :]
+        names, sequences = ("sequence", "event"), (first, part[-1]["sequence"])
+        wanted = {row["sequence"]: row for row in part}
+        found = tables.read(REBALANCES, names, key, sequences)
+        texts = found.filter(pc.is_in(found["sequence"], value_set=pa.array(list(wanted))))
+        by_sequence = {row["sequence"]: row["event"] for row in texts.to_pylist()}
+        for sequence, row in wanted.items():
+            if by_sequence.get(sequence):
+                yield row, json.loads(by_sequence[sequence])
+
+
+def _ownership(tables: _Tables, key: Key, page: GroupPage) -> Ownership:
+    owned = tables.read(PARTITIONS, _OF_PARTITIONS, key)
+    times = pc.sum(pc.list_value_length(owned["partitions"])).as_py() or 0
+    from_ms, until_ms, about = drawn_part(page.figures, page.storms.rows, times)
+    if times > OWNED_TIMES_MAX:
+        owned = owned.filter(_between(owned, from_ms, until_ms))
+    rows = [
+        {**one, "partition": partition}
+        for one in as_rows(owned)
+        for partition in one.pop("partitions")
+    ]
+    return drawn(rows, from_ms, until_ms, about)
+
+
+def _between(owned: pa.Table, from_ms: int, until_ms: int) -> pa.ChunkedArray:
+    """For each row, whether its time is in part between the two."""
+
+    def moment(ms: int) -> pa.Scalar:
+        return pa.scalar(ms * 1000, pa.int64()).cast(owned["from_at"].type)
+
+    began = pc.less_equal(owned["from_at"], moment(until_ms))
+    goes_on = pc.fill_null(pc.greater_equal(owned["until_at"], moment(from_ms)), True)
+    return pc.and_(began, goes_on)

@@ -25,8 +25,11 @@ TOPIC: Final = "__rebalance_history"
 OFFSETS_DEFAULT: Final = 20_000
 """Events per trigger: with 1,000 members each one may be half a megabyte."""
 
-FEW: Final = 1_000
-"""Records that one task may read: a job for each partition would cost more than it saves."""
+AT_ONCE: Final = 250
+"""Records that one task may read, and that come to the driver together. A topic takes records of up
+to a megabyte, so these are a part of the driver's memory however large events are; a job for fewer
+of them would cost more than it saves.
+"""
 
 _READ: Final = ("topic", "partition", "offset", "key", "value")
 
@@ -89,6 +92,7 @@ class HistoryStream:
             # What retention took is missing in the sequence of its group, and told of there.
             "failOnDataLoss": False,
             "maxOffsetsPerTrigger": self._settings.offsets_max,
+            "maxRecordsPerPartition": AT_ONCE,
         }
         before = self._spark.conf.get(_OFFSETS_BY_CONSUMER, "false")
         self._spark.conf.set(_OFFSETS_BY_CONSUMER, "true")
@@ -142,8 +146,8 @@ class HistoryStream:
 
 
 def records(frame: DataFrame, cluster_id: str, count: int) -> Iterator[Record]:
-    """The rows of a batch of about so many, of one partition at a time; few, all at once."""
-    for row in (frame.coalesce(1) if count <= FEW else frame).toLocalIterator():
+    """The rows of a batch of about so many, of one task at a time; few, by one task alone."""
+    for row in (frame.coalesce(1) if count <= AT_ONCE else frame).toLocalIterator():
         yield Record(
             cluster_id,
             row["topic"],

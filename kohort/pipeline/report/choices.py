@@ -41,7 +41,7 @@ def setting_of(row: Row) -> Setting:
 def changed(recorded: Row, row: Row) -> str:
     """What has to be set, in words, with a capital."""
     if row.get("quicker_member"):
-        return f"{name(row['quicker_member'])} as quick as the others"
+        return f"If {name(row['quicker_member'])} were as quick as the others"
     said = changes(setting_of(recorded), setting_of(row))
     return said[:1].upper() + said[1:]
 

@@ -43,6 +43,7 @@ class History:
                 "started_at_ms": event["started_at_ms"],
                 "trigger_kind": event["trigger"]["kind"],
                 "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
+                "process": process_of(event["trigger"]),
                 "event": event,
             }
             for event in self.events
@@ -66,16 +67,20 @@ def is_event(record: object) -> bool:
     )
 
 
+def process_of(trigger: Mapping[str, Any]) -> str | None:
+    """Whose doing a rebalance was; None if no member's alone."""
+    if trigger.get("member_id") is None:
+        return None
+    return next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
+
+
 def culprits(rebalances: Sequence[Row]) -> list[Row]:
     """How many rebalances of each cause are a process's doing; `processes` is how many processes
     have caused some.
     """
-    caused: Counter[tuple[str, str]] = Counter()
-    for row in rebalances:
-        trigger = row["event"]["trigger"]
-        if trigger.get("member_id") is not None:
-            name = next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
-            caused[row["trigger_kind"], name] += 1
+    caused: Counter[tuple[str, str]] = Counter(
+        (row["trigger_kind"], row["process"]) for row in rebalances if row["process"] is not None
+    )
     processes = Counter(kind for kind, _ in caused)
     rows = [
         {

@@ -7,7 +7,7 @@ from typing import Final
 from kohort.pipeline.report.answer import Answer, Cause
 from kohort.pipeline.report.choices import changed
 from kohort.pipeline.report.contents import GroupPage, Row
-from kohort.pipeline.report.markup import Child, Markup, element
+from kohort.pipeline.report.markup import Child, Markup, element, join, text
 from kohort.pipeline.report.words import (
     NOTHING,
     cause,
@@ -16,7 +16,6 @@ from kohort.pipeline.report.words import (
     family,
     name,
     percent,
-    seconds,
 )
 
 _SLOW_MS: Final = 1_000
@@ -69,31 +68,31 @@ def mostly(page: GroupPage, found: Answer) -> str:
     return f"{cause(most.kind)}: {most.rebalances:,} times ({most.share})"
 
 
-def slowest(page: GroupPage, found: Answer) -> str:
+def slowest(page: GroupPage, found: Answer) -> Markup | str:
     """The member that the others waited for longest, in a few words."""
     if not found.waited:
         return NOTHING
     row, count = found.waited[0], page.figures["rebalance_count"]
-    said = f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}"
-    if found.quicker is not None and found.recorded is not None:
-        said += (
-            f"; as quick as the others {seconds(found.recorded['stopped_ms'])} → "
-            f"{seconds(found.quicker['stopped_ms'])} s stopped"
-        )
-    return said
+    said = text(f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}")
+    if found.quicker is None or found.recorded is None:
+        return said
+    gain = _gain(found.recorded["stopped_ms"], found.quicker["stopped_ms"])
+    return join((said, "; were it as quick as the others, ", gain))
 
 
-def change(found: Answer) -> str:
+def change(found: Answer) -> Markup | str:
     """What would have helped most, in a few words."""
     recorded, best = found.recorded, found.best
     if recorded is None:
         return NOTHING
     if best is None:
         return "nothing" if not found.choices else "to be weighed"
-    return (
-        f"{changed(recorded, best)}: {seconds(recorded['stopped_ms'])} → "
-        f"{seconds(best['stopped_ms'])} s stopped"
-    )
+    gain = _gain(recorded["stopped_ms"], best["stopped_ms"])
+    return join((f"{changed(recorded, best)}: ", gain))
+
+
+def _gain(before_ms: int, after_ms: int) -> Markup:
+    return join((_time(before_ms), " → ", _time(after_ms), " stopped"))
 
 
 def first(page: GroupPage, found: Answer, anchor: str) -> Markup:
@@ -123,7 +122,7 @@ def _why(page: GroupPage, found: Answer) -> Child:
 
 
 def _cause(one: Cause, most_ms: int) -> Markup:
-    stopped = f", {seconds(one.stopped_ms)} s stopped ({one.share})" if one.stopped_ms else ""
+    stopped = [", ", _time(one.stopped_ms), f" stopped ({one.share})"] if one.stopped_ms else None
     bar = (
         element(
             "span",
@@ -138,7 +137,9 @@ def _cause(one: Cause, most_ms: int) -> Markup:
     return element(
         "li",
         element("strong", cause(one.kind)),
-        f": {counted(one.rebalances, 'rebalance')}{stopped} ",
+        f": {counted(one.rebalances, 'rebalance')}",
+        stopped,
+        " ",
         who,
         bar,
     )
@@ -157,9 +158,9 @@ def _quicker(found: Answer) -> Markup | None:
     """What one slow member has cost, by the replay without its slowness."""
     if found.quicker is None or found.recorded is None:
         return None
-    after = element("strong", f"{seconds(found.quicker['stopped_ms'])} s stopped")
-    before = element("span", seconds(found.recorded["stopped_ms"]), class_="before")
-    who = f"{name(found.quicker['quicker_member'])} as quick as the others: "
+    after = element("strong", _time(found.quicker["stopped_ms"]), " stopped")
+    before = _time(found.recorded["stopped_ms"])
+    who = f"If {name(found.quicker['quicker_member'])} were as quick as the others: "
     return element("p", who, before, " → ", after, ".")
 
 
@@ -199,18 +200,19 @@ def _change(found: Answer, anchor: str) -> Child:
         element(
             "li",
             f"{what} ",
-            element("span", before, class_="before"),
+            before,
             " → ",
             element("strong", after),
         )
         for what, before, after in (
             ("rebalances", f"{recorded['rebalances']:,}", f"{best['rebalances']:,}"),
-            ("seconds stopped", seconds(recorded["stopped_ms"]), seconds(best["stopped_ms"])),
-            ("seconds unread", seconds(recorded["unread_ms"]), seconds(best["unread_ms"])),
-            (
-                "a crash is noticed after",
-                duration(recorded["notice_ms"]),
-                duration(best["notice_ms"]),
+            *(
+                (what, _time(recorded[column]), _time(best[column]))
+                for what, column in (
+                    ("members stopped for", "stopped_ms"),
+                    ("partitions without a reader for", "unread_ms"),
+                    ("a crash is noticed after", "notice_ms"),
+                )
             ),
         )
     ]
@@ -225,3 +227,8 @@ def _change(found: Answer, anchor: str) -> Child:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _time(ms: int | None) -> Markup:
+    """The duration, which no end of a line parts."""
+    return element("span", duration(ms), class_="whole")

@@ -44,15 +44,34 @@ def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str 
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a history: {error!r}") from error
     tables = {name: [as_row(one) for one in rows] for name, rows in found.items()}
+    rebalances = history.rebalances()
+    told = costliest(rebalances, told_max(1))
+    page = page_of(cluster_id, history.group, tables, rebalances)
+    page.told = Listed([in_words(row, row["event"]) for row in told], len(rebalances))
+    page.ownership = _ownership(tables["partitions"], page.figures, page.storms.rows)
+    page.advice = advice
+    return page
+
+
+def page_of(
+    cluster_id: str,
+    group: str,
+    tables: Mapping[str, Sequence[Row]],
+    rebalances: Sequence[Row],
+) -> GroupPage:
+    """A page without sentences, owners and advice.
+
+    Args:
+        tables: the group's rows of each table of findings; `partitions` are not needed.
+        rebalances: as of `History.rebalances`.
+    """
     (totals,) = tables["groups"]
     bin_ms = bin_of(totals["last_at_ms"] - totals["first_at_ms"])
-    rebalances = history.rebalances()
     bursts = _ranked(tables["storms"], "stopped_total_ms", "first_sequence")
-    told = costliest(rebalances, told_max(1))
     partition = ("topic", "partition", "cause")
     return GroupPage(
         cluster_id=cluster_id,
-        group=history.group,
+        group=group,
         figures=totals,
         causes=_ranked(tables["causes"], "stopped_total_ms", "trigger_kind"),
         culprits=culprits(rebalances),
@@ -66,9 +85,6 @@ def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str 
         bin_ms=bin_ms,
         by_time=by_time(rebalances, bin_ms),
         marks=Listed(costliest(rebalances, MARKS_MAX), len(rebalances)),
-        told=Listed([in_words(row, row["event"]) for row in told], len(rebalances)),
-        ownership=_ownership(tables["partitions"], totals, bursts),
-        advice=advice,
     )
 
 

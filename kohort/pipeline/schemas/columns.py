@@ -10,7 +10,6 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
-    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -23,7 +22,6 @@ BYTES: Final = BinaryType()
 TEXT: Final = StringType()
 WHOLE: Final = LongType()
 SMALL: Final = IntegerType()
-REAL: Final = DoubleType()
 FLAG: Final = BooleanType()
 MOMENT: Final = TimestampType()
 """Wall time in UTC, exact to the millisecond where it comes from the history."""

@@ -10,14 +10,6 @@ from pyspark.sql.types import ArrayType, StructType
 
 from kohort.pipeline.schemas.columns import FLAG, TEXT, TEXTS, WHOLE, WHOLES, struct
 
-REBALANCE: Final = "rebalance"
-AVOIDED: Final = "avoided"
-RUNNING: Final = "running"
-"""The outcome of a rebalance that is told of before its end; its complete record follows."""
-
-CORRUPT: Final = "_corrupt"
-"""Where from_json puts what it cannot read."""
-
 CAUSE: Final = struct(
     kind=TEXT,
     at_ms=WHOLE,

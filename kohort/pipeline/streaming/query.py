@@ -131,8 +131,13 @@ class TopicQuery:
         """Where the checkpoint began."""
         return dict(self._begin)
 
-    def read_between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """The records from the one up to, and without, the other, with headers; no query of it."""
+    def read_between(
+        self, begins: Offsets, ends: Offsets, *, must_be_whole: bool = True
+    ) -> DataFrame:
+        """The records from the one up to, and without, the other, with headers; no query of it.
+
+        That some are gone is an error if it `must_be_whole`.
+        """
         offsets = {
             name: json.dumps({self.name: {str(index): at for index, at in of.items()}})
             for name, of in (("startingOffsets", begins), ("endingOffsets", ends))
@@ -140,7 +145,8 @@ class TopicQuery:
         reader = self._spark.read.format("kafka").options(**self._kafka.connector_options())
         # Every partition has to be named there, also one without anything to be read.
         assigned = json.dumps({self.name: sorted(begins)})
-        return reader.options(**offsets, assign=assigned, includeHeaders=True).load()
+        offsets |= {"assign": assigned, "failOnDataLoss": str(must_be_whole).lower()}
+        return reader.options(**offsets, includeHeaders=True).load()
 
     def stop(self, query: StreamingQuery) -> None:
         """Ends it, amid a batch if need be; the next run does that one again."""

@@ -1,0 +1,211 @@
+"""A lake of Iceberg tables; see `Lake`.
+
+A batch that was appended is known by its snapshot, whose summary says whose it was, in the same
+commit as its rows; the table's properties name the last one of each stream, as snapshots are
+removed as time goes by.
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.expressions import LessThan
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from kohort.pipeline import jvm
+from kohort.pipeline.errors import ConflictError
+from kohort.pipeline.faults import explained as explained_of_spark
+from kohort.pipeline.iceberg.catalogs import Tables, explained
+from kohort.pipeline.iceberg.change import IcebergChange, with_columns_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table import Table
+    from pyspark.sql.types import StructType
+
+    from kohort.pipeline.catalog import Namespace
+
+LAST_BATCH: Final = "kohort.last-batch."
+"""Begins the property of a table that names the last batch of a stream, which follows it."""
+
+TRIES: Final = 10
+"""A commit is tried so often; whenever one is refused another has got on."""
+
+_OF: Final = "_of_"
+"""Begins the names of columns that are in the paths of files and not in the files."""
+
+_MOMENTS: Final = "spark.sql.parquet.outputTimestampType"
+
+
+class IcebergLake:
+    """See the module."""
+
+    def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
+        """Nothing is looked at yet; `root` has the tables if no `namespace` of a catalog does."""
+        self.spark: Final = spark
+        self.root: Final = root.rstrip("/") or "/"
+        self._tables = Tables(self.root, namespace)
+
+    def exists(self, name: str) -> bool:
+        with explained(self.called(name)):
+            return self._tables.find(name) is not None
+
+    def read(self, name: str) -> DataFrame:
+        with explained(self.called(name)), explained_of_spark(self.called(name)):
+            table = self._tables.get(name)
+            scan = table.scan()
+            schema = from_arrow_schema(table.schema().as_arrow())
+            files = list(scan.plan_files())
+            if any(file.delete_files for file in files):
+                # Others have marked rows as deleted: PyIceberg knows how to read that.
+                return self.spark.createDataFrame(scan.to_arrow(), schema)
+            if not files:
+                return self.spark.createDataFrame([], schema)
+            paths = [_by_hadoop(file.file.file_path) for file in files]
+            return self.spark.read.schema(schema).parquet(*paths)
+
+    def create(self, name: str, schema: StructType, cut_by: Sequence[str] = ()) -> str:
+        with explained(self.called(name)):
+            columns = _columns(schema)
+            table = self._tables.find(name) or self._tables.make(name, columns, cut_by)
+            if not set(columns.names) <= {field.name for field in table.schema().fields}:
+                with table.update_schema() as update:
+                    update.union_by_name(columns)
+            return str(table.metadata.table_uuid)
+
+    def version(self, name: str) -> int:
+        with explained(self.called(name)):
+            snapshot = self._tables.get(name).current_snapshot()
+            return 0 if snapshot is None else int(snapshot.sequence_number or 0)
+
+    def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
+        self.create(name, frame.schema)
+        with explained(self.called(name)):
+            table = self._tables.get(name)
+            if _has(table, app_id, batch_id):
+                return
+            # Of its own, as another run may be writing the same batch.
+            place = f"{table.location()}/data/{app_id}-{batch_id}-{uuid.uuid4()}"
+            cut_by = [field.name for field in table.spec().fields]
+            files = self._written(frame, place, name, cut_by)
+            for left in reversed(range(TRIES)):
+                try:
+                    _commit(table, files, LAST_BATCH + app_id, batch_id)
+                except ConflictError:
+                    if not left:
+                        raise
+                else:
+                    return
+                table = self._tables.get(name)
+                if _has(table, app_id, batch_id):
+                    return
+
+    def has_batch(self, name: str, app_id: str, batch_id: int) -> bool:
+        with explained(self.called(name)):
+            return _has(self._tables.get(name), app_id, batch_id)
+
+    def begin(self, name: str) -> IcebergChange:
+        with explained(self.called(name)):
+            return IcebergChange(self._tables.find(name), self.called(name))
+
+    def merge_new(
+        self, frame: DataFrame, name: str, *, on: Sequence[str], is_unique: bool = False
+    ) -> None:
+        self.create(name, frame.schema)
+        rows = _rows(frame if is_unique else frame.dropDuplicates(list(on)))
+        change = self.begin(name)
+        key = change.read(rows.select(list(on)).schema)
+        known = {tuple(row.values()) for row in key.to_pylist()}
+        news = [tuple(row.values()) not in known for row in rows.select(list(on)).to_pylist()]
+        if any(news):
+            change.append(rows.filter(news), on)
+
+    def overwrite(self, frame: DataFrame, name: str) -> None:
+        rows = _rows(frame)
+        self.create(name, frame.schema)
+        with explained(self.called(name)):
+            table = self._tables.get(name)
+            with table.transaction() as transaction:
+                with_columns_of(transaction, table, rows.schema)
+                # Of nothing, nothing can be deleted; PyIceberg warns of it.
+                with warnings.catch_warnings(action="ignore", category=UserWarning):
+                    transaction.overwrite(rows)
+
+    def forget(self, name: str, column: str, before: datetime) -> None:
+        # That there are none is told by a warning.
+        with (
+            explained(self.called(name)),
+            warnings.catch_warnings(action="ignore", category=UserWarning),
+        ):
+            self._tables.get(name).delete(LessThan(column, before.isoformat()))
+
+    def called(self, name: str) -> str:
+        return f"the table {name} of {self._tables.place}"
+
+    def _written(self, frame: DataFrame, place: str, name: str, cut_by: Sequence[str]) -> list[str]:
+        """Files with the rows, each of one partition and with all columns: it is known by them."""
+        path = _by_hadoop(place)
+        # Iceberg knows moments in microseconds; Spark's own default is of before there were any.
+        conf = frame.sparkSession.conf
+        before = conf.get(_MOMENTS) or "INT96"
+        conf.set(_MOMENTS, "TIMESTAMP_MICROS")
+        try:
+            with explained_of_spark(self.called(name)):
+                for column in cut_by:
+                    frame = frame.withColumn(f"{_OF}{column}", f.col(column))
+                writer = frame.write.partitionBy(*(_OF + name for name in cut_by))
+                writer.parquet(path)
+        finally:
+            conf.set(_MOMENTS, before)
+        return [f"{place}{name}" for name in sorted(self._files_below(path))]
+
+    def _files_below(self, path: str) -> list[str]:
+        """Parquet files in a directory and those in it, by their paths from there."""
+        directory = jvm.of(self.spark).org.apache.hadoop.fs.Path(path)
+        files = directory.getFileSystem(jvm.hadoop_configuration(self.spark))
+        root = str(files.makeQualified(directory).toUri().getPath())
+        listed = files.listFiles(directory, True)
+        found = []
+        while listed.hasNext():
+            one = str(listed.next().getPath().toUri().getPath())
+            if one.endswith(".parquet"):
+                found.append(one.removeprefix(root))
+        return found
+
+
+def _has(table: Table, app_id: str, batch_id: int) -> bool:
+    last = table.properties.get(LAST_BATCH + app_id)
+    return last is not None and int(last) >= batch_id
+
+
+def _commit(table: Table, files: Sequence[str], key: str, batch_id: int) -> None:
+    """Adds the files and notes the batch, both or neither."""
+    with explained("the commit"), table.transaction() as transaction:
+        if files:
+            # They are nobody else's: to look for them in the table would cost what the table has.
+            transaction.add_files(
+                list(files),
+                snapshot_properties={key: str(batch_id)},
+                check_duplicate_files=False,
+            )
+        transaction.set_properties({key: str(batch_id)})
+
+
+def _rows(frame: DataFrame) -> pa.Table:
+    return frame.toArrow().cast(_columns(frame.schema))
+
+
+def _columns(schema: StructType) -> pa.Schema:
+    """The columns as Arrow has them; all may be null: a lake refuses nothing that is written."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _by_hadoop(path: str) -> str:
+    """The path as Spark reads and writes it."""
+    return path.replace("s3://", "s3a://", 1) if path.startswith("s3://") else path

@@ -1,0 +1,133 @@
+"""Where the records of a topic go: its table, and a quarantine beside it for those that are bad.
+
+A record whose value cannot be decoded is put aside, as it is and with the reason. Both tables take
+a batch once, the topic's table first. What that one does not have of a batch is what the other is
+to have: a batch that is done again after a kill between the two is decided by what is there, and
+not by what a registry, or the command line, says by now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
+
+from kohort.pipeline import jvm
+from kohort.pipeline.landing.decoding import UNDECODABLE
+from kohort.pipeline.landing.rows import PLACE, QUARANTINED, Shape
+
+if TYPE_CHECKING:
+    from kohort.pipeline.kafka import Offsets, Topic
+    from kohort.pipeline.lake import Lake
+
+QUARANTINE: Final = "quarantined"
+"""Tables of records that were put aside are ``quarantined/<topic>``."""
+
+NOT_DECODED: Final = "it could not be decoded when its batch was landed"
+_COUNTED_S_MAX: Final = 10.0
+"""Spark drops news when it has too many: then it is looked at, instead."""
+
+
+class LandedTables:
+    """See the module. All methods raise PipelineError."""
+
+    def __init__(
+        self, lake: Lake, table: str, topic: Topic, shape: Shape, read: Callable[..., DataFrame]
+    ) -> None:
+        """Makes the tables that are not there yet.
+
+        Args:
+            table: the topic's.
+            read: the records of the topic from the one up to, and without, the other Offsets.
+        """
+        self.name: Final = table
+        self.quarantine: Final = f"{QUARANTINE}/{topic.name}"
+        self._lake, self._topic_id = lake, topic.topic_id
+        self._shape, self._read = shape, read
+        self.table_id: Final = lake.create(table, shape.schema, shape.cut_by)
+        if shape.decoding is not None:
+            # Before there is a batch: a run that decodes nothing knows by it what to look for.
+            lake.create(self.quarantine, QUARANTINED)
+        self.has_quarantine = lake.exists(self.quarantine)
+
+    def append(
+        self, rows: DataFrame, begins: Offsets, ends: Offsets, *, app_id: str, batch_id: int
+    ) -> int:
+        """Adds a batch, in the columns of `Shape.landed`, if it was not there; returns how many of
+        its records are in quarantine by this call.
+
+        It was read from `begins` to `ends`, each of which has all of its partitions.
+        """
+        if not self.has_quarantine:
+            self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
+            return 0
+        bad: int | None = None
+        if not self._lake.has_batch(self.name, app_id, batch_id):
+            bad = self._append_good(rows, app_id, batch_id)
+        if bad == 0 or self._lake.has_batch(self.quarantine, app_id, batch_id):
+            return 0
+        return self._put_aside(begins, ends, app_id, batch_id)
+
+    def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
+        """The records from the one up to the other, in the columns of `Shape.landed`; without those
+        that are there, if some may be in quarantine.
+        """
+        rows = self._shape.landed(self._read(begins, ends), self._topic_id)
+        if not self.has_quarantine:
+            return rows
+        changed = [(at, ends[index]) for index, at in begins.items() if at < ends[index]]
+        first = min((begin for begin, _ in changed), default=0)
+        behind = max((end for _, end in changed), default=0)
+        there = self.offsets().where(f.col("offset").between(first, behind - 1))
+        return rows.join(there, list(PLACE), "left_anti")
+
+    def offsets(self) -> DataFrame:
+        """Partition and offset of each record of the topic that is there, in quarantine or not."""
+        names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
+        return reduce(DataFrame.union, map(self._places, names))
+
+    def _append_good(self, rows: DataFrame, app_id: str, batch_id: int) -> int | None:
+        """Returns how many could not be decoded, if that is known."""
+        if self._shape.decoding is None:
+            self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
+            return 0
+        counted = Observation()
+        good = (
+            rows.observe(counted, f.count(UNDECODABLE).alias(UNDECODABLE))
+            .where(f.col(UNDECODABLE).isNull())
+            .drop(UNDECODABLE)
+        )
+        self._lake.append_once(good, self.name, app_id=app_id, batch_id=batch_id)
+        deadline_s = time.monotonic() + _COUNTED_S_MAX
+        while not jvm.is_observed(counted):
+            if time.monotonic() > deadline_s:
+                return None
+            time.sleep(0.01)
+        return int(counted.get[UNDECODABLE])
+
+    def _put_aside(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
+        """Adds what the table does not have of the batch to the quarantine.
+
+        The batch is read again, and not by its query, which would count its records twice.
+        """
+        rows = self.between(begins, ends)
+        reason = f.col(UNDECODABLE) if UNDECODABLE in rows.columns else f.lit(None)
+        bad = (
+            rows.withColumn(UNDECODABLE, f.coalesce(reason, f.lit(NOT_DECODED)))
+            .select(QUARANTINED.names)
+            .persist()
+        )
+        try:
+            count = bad.count()
+            if count:
+                self._lake.append_once(bad, self.quarantine, app_id=app_id, batch_id=batch_id)
+        finally:
+            bad.unpersist()
+        return count
+
+    def _places(self, name: str) -> DataFrame:
+        return self._lake.read(name).where(f.col("topic_id") == self._topic_id).select(*PLACE)
