@@ -1,5 +1,6 @@
 """Asks the JSON pages of a broker's HTTP port."""
 
+import base64
 import http.client
 import json
 import urllib.error
@@ -7,40 +8,86 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final, TypeAlias
 
-from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
+from kohort.cli.errors import (
+    NotFoundError,
+    RefusedCommandError,
+    UnavailableError,
+    UsageError,
+)
+from kohort.client.net.security import SecurityConfig
 
 Json: TypeAlias = dict[str, Any]
 
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Asks the broker itself, as the Kafka client does, whatever proxy the shell has for the web."""
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 ANSWER_BYTES_MAX: Final = 256 << 20
 """The broker's own answers end at about 8 MB."""
 
 
-def fetch(url: str, path: str, timeout_s: float) -> Json:
-    """The JSON object at `path`, which is percent-encoded, below `url`.
+def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None = None) -> Json:
+    """The JSON object at `path`, which is percent-encoded, below `url`; `security` says how to get
+    in, as for the broker's other ports.
 
     Raises:
         NotFoundError: the broker says that there is none; the text is the broker's.
         UnavailableError: no answer, or none that can be understood.
-        UsageError: `url` is not one.
+        RefusedCommandError: the broker does not let this user see it.
+        UsageError: `url` is not one, or the password is not for it.
     """
     base = url.rstrip("/")
     if urllib.parse.urlsplit(base).scheme not in {"http", "https"}:
         raise UsageError(f"{url!r} is no URL; http://localhost:9308 is one")
-    request = urllib.request.Request(base + path, headers={"Accept": "application/json"})  # noqa: S310 - http, as was just looked at.
+    security = security or SecurityConfig()
+    headers = {"Accept": "application/json", **_authorization(base, security)}
+    request = urllib.request.Request(base + path, headers=headers)  # noqa: S310 - http, as was just looked at.
     try:
-        with _OPENER.open(request, timeout=timeout_s) as answer:
+        with _opener(security).open(request, timeout=timeout_s) as answer:
             return _parse(base, answer.read(ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as error:
         with error:
             told = _told(base, error)
         if error.code == http.client.NOT_FOUND:
             raise NotFoundError(told) from error
+        if error.code in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
+            raise RefusedCommandError(
+                f"{base} answers {error.code}: {told}; --command-config says who asks"
+            ) from error
         raise UnavailableError(f"{base} answers {error.code}: {told}") from error
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise UnavailableError(_advice(base, error)) from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: no broker sends one, and a password is for the broker alone."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
+    """Asks the broker itself, as the Kafka client does, whatever proxy the shell has."""
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler({}),
+        urllib.request.HTTPSHandler(context=security.ssl_context),
+        _NoRedirect,
+    )
+
+
+def _authorization(base: str, security: SecurityConfig) -> dict[str, str]:
+    """The header that says who asks. Raises UsageError."""
+    user, password = security.sasl_plain_username, security.sasl_plain_password
+    if user is None or password is None:
+        return {}
+    parts = urllib.parse.urlsplit(base)
+    is_here = parts.hostname in _HERE
+    if security.security_protocol == "SASL_SSL" and parts.scheme != "https" and not is_here:
+        raise UsageError(
+            f"the password is for SASL_SSL alone, and {base} has no TLS: is https://... meant?"
+        )
+    if ":" in user:
+        raise UsageError(f"HTTP knows no user with a colon, as in {user!r}")
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {credentials}"}
 
 
 def _parse(base: str, text: bytes) -> Json:

@@ -9,9 +9,9 @@ import argparse
 from typing import Final
 
 from kohort.cli.asking import run
-from kohort.cli.groups.reset_offsets import duration_ms, moment
 from kohort.cli.options import add_kafka
 from kohort.cli.record_format import HELP
+from kohort.cli.times import duration_ms, moment_ms
 
 ISOLATION: Final = ("read_uncommitted", "read_committed")
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     start.add_argument(
         "--from-time",
-        type=moment,
+        type=moment_ms,
         metavar="TIME",
         help="from the first record on that is not older than 2026-11-23T06:00:00 (local time "
         "unless it says otherwise)",

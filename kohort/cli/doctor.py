@@ -6,7 +6,6 @@ It asks no broker; one that runs here is told by the port and the data directory
 from __future__ import annotations
 
 import argparse
-import fcntl
 import importlib
 import importlib.util
 import json
@@ -23,6 +22,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.__main__ import add_arguments as add_daemon_arguments
 from kohort.broker.config import BrokerConfig, ConfigError, load
+from kohort.broker.storage.lock import is_locked
 from kohort.broker.version import VERSION
 
 COMPILED: Final = {
@@ -122,7 +122,7 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding(PROBLEM, "data", f"{there} cannot be written to")
         return
     state = "is there" if there == directory else "will be made"
-    if _is_locked(directory):
+    if is_locked(directory):
         yield Finding(PROBLEM, "data", f"{directory} is in use by a broker")
     else:
         yield Finding(OK, "data", f"{directory} {state}")
@@ -131,33 +131,20 @@ def _data_directory(config: BrokerConfig) -> Iterator[Finding]:
     yield Finding(verdict, "disk", f"{free / (1 << 30):.1f} GiB free")
 
 
-def _is_locked(directory: Path) -> bool:
-    """Whether a broker has it; the lock is given back at once."""
-    try:
-        descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
     places = [(f"listener {one.listener}", one.host, one.port) for one in config.listener_endpoints]
     if config.kohort_metrics_port > 0:
         places.append(("metrics", config.kohort_metrics_host, config.kohort_metrics_port))
+    if config.kohort_console_port > 0:
+        places.append(("console", config.kohort_console_host, config.kohort_console_port))
     for what, host, port in places:
         error = _cannot_bind(host, port)
         shown = f"{host or 'every interface'}:{port}"
         if error is None:
             yield Finding(OK, what, f"{shown} is free")
         else:
-            # For metrics the next ports are tried.
-            verdict = WARNING if what == "metrics" else PROBLEM
+            # For these two the next ports are tried.
+            verdict = WARNING if what in {"metrics", "console"} else PROBLEM
             yield Finding(verdict, what, f"{shown}: {error}")
 
 

@@ -102,26 +102,19 @@ def ask(options: argparse.Namespace) -> None:
         )
 
 
-def _send(options: argparse.Namespace, producer: Producer, parse: Parse, descriptor: int) -> None:
+def _send(
+    options: argparse.Namespace, producer: Producer, parse: Parse | None, descriptor: int
+) -> None:
     progress = _Progress(producer)
     number = 0
-    has_values_only = not (
-        options.json or options.key_separator or options.header or options.null_marker
-    )
     try:
         for lines, is_more_ready in _chunks(descriptor):
-            if has_values_only:
+            if parse is None:
                 producer.add_values(lines, _now_ms(), options.partition)
-            for line in () if has_values_only else lines:
-                number += 1
-                record, partition = parse(line)
-                if options.partition is not None:
-                    partition = options.partition
-                elif partition is not None and not 0 <= partition < producer.partition_count:
-                    raise RecordError(
-                        f"the topic has no partition {partition}; without one the key decides"
-                    )
-                producer.add(record, partition)
+            else:
+                for line in lines:
+                    number += 1
+                    _add(producer, *parse(line), options.partition)
             if not is_more_ready:
                 producer.flush()
             progress.tell()
@@ -138,7 +131,18 @@ def _send(options: argparse.Namespace, producer: Producer, parse: Parse, descrip
         progress.end()
 
 
-def _parser(options: argparse.Namespace) -> Parse:
+def _add(producer: Producer, record: Record, named: int | None, wanted: int | None) -> None:
+    """Take a record to the partition that is wanted for all, or that it names.
+
+    Raises RecordError, EncodeError.
+    """
+    if wanted is None and named is not None and not 0 <= named < producer.partition_count:
+        raise RecordError(f"the topic has no partition {named}; without one the key decides")
+    producer.add(record, named if wanted is None else wanted)
+
+
+def _parser(options: argparse.Namespace) -> Parse | None:
+    """How lines become records; None where each line is a value and nothing else."""
     headers = _headers(options.header)
     if options.json:
         return _from_json
@@ -146,6 +150,9 @@ def _parser(options: argparse.Namespace) -> Parse:
     separator = None if options.key_separator is None else os.fsencode(options.key_separator)
     if separator == b"":
         raise UsageError("--key-separator: at least one character is wanted")
+
+    if separator is None and marker is None and not headers:
+        return None
 
     def content(text: bytes) -> bytes | None:
         return None if text == marker else text

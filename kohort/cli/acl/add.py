@@ -2,7 +2,7 @@
 
 import argparse
 
-from kohort.cli.acl.options import add_rule, rules_of
+from kohort.cli.acl.options import add_rule, idle, rules_of
 from kohort.cli.options import add_kafka, cluster_of
 from kohort.wire.access import add_rules
 
@@ -25,3 +25,5 @@ def ask(options: argparse.Namespace) -> None:
         add_rules(cluster, rules)
     for rule in rules:
         print(f"added: {rule}")
+    for sentence in idle(options):
+        print(sentence)

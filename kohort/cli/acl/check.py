@@ -10,7 +10,7 @@ from kohort.broker.core.history.wording import shown
 from kohort.broker.core.security.acls import Operation, ResourceType, RuleFilter
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import Principal
-from kohort.cli.acl.options import add_rule
+from kohort.cli.acl.options import add_rule, idle
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.wire.access import list_rules
@@ -59,10 +59,15 @@ def ask(options: argparse.Namespace) -> None:
         for one, verdict in verdicts:
             answer = "yes" if verdict.allowed else "no"
             print(f"{one.name}: {answer}, by {shown(verdict.reason)}")
+        for sentence in idle(options):
+            print(sentence)
         for topic in overseen:
             print(f"Beware: {shown(options.principal)} may read {topic}, where all groups are seen")
     if not all(verdict.allowed for _, verdict in verdicts):
-        raise NotFoundError("the answer is no")
+        hint = (
+            "" if options.super_users else "; --super-users tells whom the broker's settings name"
+        )
+        raise NotFoundError(f"the answer is no{hint}")
 
 
 def _overseen(authorizer: Authorizer, who: Principal, host: str) -> list[str]:

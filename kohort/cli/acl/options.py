@@ -7,6 +7,7 @@ from kohort.broker.core.security.acls import (
     ANY,
     CLUSTER_NAME,
     MATCH,
+    OPERATIONS,
     Operation,
     PatternType,
     Permission,
@@ -22,6 +23,7 @@ _TYPES: Final = {
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
     "user": ResourceType.USER,
 }
+_RESOURCES: Final = f"{', '.join(f'{one}:NAME' for one in _TYPES)} or cluster"
 _OPERATIONS: Final = {one.name.lower().replace("_", "-"): one for one in Operation}
 
 
@@ -38,8 +40,7 @@ def resource(text: str) -> Resource:
         return Resource(ResourceType.CLUSTER, CLUSTER_NAME)
     kind, _, name = text.partition(":")
     if kind not in _TYPES or not name:
-        known = ", ".join(f"{one}:NAME" for one in _TYPES)
-        raise argparse.ArgumentTypeError(f"{text!r} is no resource: {known} or cluster")
+        raise argparse.ArgumentTypeError(f"{text!r} is no resource: {_RESOURCES}")
     return Resource(_TYPES[kind], name)
 
 
@@ -58,9 +59,40 @@ def operation(text: str) -> Operation:
 
 def add_rule(parser: argparse.ArgumentParser) -> None:
     """All that makes a rule."""
-    parser.add_argument("principal", type=principal, metavar="PRINCIPAL")
-    parser.add_argument("operations", type=operation, metavar="OPERATION", nargs="+")
-    parser.add_argument("resource", type=resource, metavar="RESOURCE")
+    parser.add_argument(
+        "principal",
+        type=principal,
+        metavar="PRINCIPAL",
+        help="a user, as in alice or User:alice; '*' is everybody",
+    )
+    parser.add_argument(
+        "operations",
+        type=operation,
+        metavar="OPERATION",
+        nargs="+",
+        help=f"{', '.join(_OPERATIONS)}",
+    )
+    parser.add_argument(
+        "resource",
+        type=resource,
+        metavar="RESOURCE",
+        help=f"{_RESOURCES}; 'topic:*' is every topic",
+    )
+
+
+def idle(options: argparse.Namespace) -> list[str]:
+    """Sentences about operations that nothing asks for on such a resource, as WRITE on a group.
+
+    A broker keeps rules for them, as Kafka does, and they never apply.
+    """
+    known = (Operation.ALL, *OPERATIONS[options.resource.type])
+    kind = options.resource.type.name
+    return [
+        f"Beware: nothing asks for {one.name} on a {kind}; there are "
+        f"{', '.join(operation.name for operation in known)}"
+        for one in options.operations
+        if one not in known
+    ]
 
 
 def add_filter(parser: argparse.ArgumentParser) -> None:

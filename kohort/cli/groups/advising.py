@@ -38,10 +38,7 @@ _NAMES: Final = {
 
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
-    try:
-        known = known_settings(options.known)
-    except ValueError as error:
-        raise UsageError(f"--known {error}") from error
+    known = known_of(options)
     records = records_of(options)
     with told_of(options):
         advice = work_out(options.group, records, known=known)
@@ -50,6 +47,14 @@ def ask(options: argparse.Namespace) -> None:
         return
     for line in lines(options.group, advice):
         print(line)
+
+
+def known_of(options: argparse.Namespace) -> Json:
+    """What --known says of the group. Raises UsageError."""
+    try:
+        return known_settings(options.known)
+    except ValueError as error:
+        raise UsageError(f"--known {error}") from error
 
 
 def records_of(options: argparse.Namespace) -> list[Json]:

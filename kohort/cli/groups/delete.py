@@ -3,7 +3,8 @@
 import argparse
 
 from kohort.broker.core.history.wording import shown
-from kohort.cli.errors import NotFoundError, RefusedCommandError
+from kohort.cli.errors import RefusedCommandError
+from kohort.cli.missing import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.protocol.errors import ErrorCode
 from kohort.wire.cluster import RefusedError
@@ -29,9 +30,7 @@ def ask(options: argparse.Namespace) -> None:
                 delete_group(cluster, group)
             except RefusedError as error:
                 if error.error == ErrorCode.GROUP_ID_NOT_FOUND:
-                    raise NotFoundError(
-                        f"there is no group {group!r}; `kohort groups list` shows which there are"
-                    ) from error
+                    raise no_group(group) from error
                 why = _WHY.get(ErrorCode(error.error), str(error))
                 raise RefusedCommandError(f"group {group!r} stays: {why}") from error
             if not options.json:

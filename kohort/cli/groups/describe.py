@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from kohort.broker.core.history.wording import counted, shown
-from kohort.cli.errors import NotFoundError
+from kohort.cli.missing import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.wire.groups import Group, Position, describe_group
@@ -24,9 +24,7 @@ def ask(options: argparse.Namespace) -> None:
     with cluster_of(options) as cluster:
         group = describe_group(cluster, options.group)
     if group is None:
-        raise NotFoundError(
-            f"there is no group {options.group!r}; `kohort groups list` shows which there are"
-        )
+        raise no_group(options.group)
     if options.json:
         print_json(as_json(group))
         return
@@ -65,6 +63,8 @@ def _summary(group: Group) -> str:
     parts = [f"{shown(group.group_id)}: {group.state}"]
     if group.protocol:
         parts.append(f"assignor {shown(group.protocol)}")
+    if group.epoch is not None:
+        parts.append(f"new protocol, epoch {group.epoch}")
     parts.append(counted(len(group.members), "member"))
     if group.positions:
         lag, unknown = _total_lag(group.positions)
@@ -116,9 +116,11 @@ def as_json(group: Group) -> dict[str, Any]:
     lag, unknown = _total_lag(group.positions)
     return {
         "group": group.group_id,
+        "type": group.kind,
         "state": group.state,
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol or None,
+        "epoch": group.epoch,
         "coordinator": group.coordinator,
         "lag": lag,
         "lag_unknown_partitions": unknown,

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from kohort.cli.admin_http import Json, fetch
 from kohort.cli.errors import NotFoundError, UnavailableError
-from kohort.cli.options import add_command_config, add_common, cluster_of
+from kohort.cli.options import add_command_config, add_common, cluster_of, security_of
 from kohort.protocol.errors import DecodeError
 from kohort.wire.history import group_history
 
@@ -63,7 +63,7 @@ def history_of(options: argparse.Namespace, *, kind: str | None = "rebalance") -
     query = f"last={options.last}" + (f"&kind={kind}" if kind else "")
     path = f"/groups/{quote(options.group, safe='', errors='surrogateescape')}/rebalances?{query}"
     try:
-        return fetch(options.http, path, options.timeout)
+        return fetch(options.http, path, options.timeout, security_of(options))
     except NotFoundError as error:
         raise _unknown_group(options.group) from error
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from kohort.broker.core.history.wording import counted, listed, shown
 from kohort.cli.errors import UnavailableError, UsageError
-from kohort.cli.groups.advising import records_of, told_of
+from kohort.cli.groups.advising import known_of, records_of, told_of
 from kohort.cli.options import print_json
-from kohort.pipeline.advisor.setting import known_settings
 from kohort.pipeline.advisor.working_out import work_out
 from kohort.pipeline.report.contents import Contents
 from kohort.pipeline.report.events import History
@@ -28,10 +27,7 @@ def ask(options: argparse.Namespace) -> None:
     output = options.output or Path(file_name(options.group))
     if not output.absolute().parent.is_dir():
         raise UsageError(f"--output {output}: there is no such directory")
-    try:
-        known = known_settings(options.known)
-    except ValueError as error:
-        raise UsageError(f"--known {error}") from error
+    known = known_of(options)
     records = records_of(options)
     with told_of(options):
         history = History(options.group, records)

@@ -5,26 +5,20 @@ ends of a partition are taken to the nearer end.
 """
 
 import argparse
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
 
 from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import NotFoundError, UsageError
+from kohort.cli.missing import partitions_of
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.wire.cluster import Cluster, RefusedError
+from kohort.cli.times import duration_ms, moment_ms
+from kohort.wire.cluster import Cluster
 from kohort.wire.group_changes import set_offsets
 from kohort.wire.groups import committed_offsets
-from kohort.wire.offsets import END, START, TopicPartition, find_offsets
-
-_DURATION: Final = re.compile(
-    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
-)
-_UNIT_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+from kohort.wire.offsets import END, START, TopicPartition, told_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--shift-by", type=int, metavar="N", help="on by N records, -N back")
     where.add_argument(
         "--to-datetime",
-        type=moment,
+        type=moment_ms,
         metavar="TIME",
         help="the first record not older than 2026-11-23T06:00:00, which is local time unless it "
         "says otherwise (...+01:00, ...Z)",
@@ -78,25 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kafka(parser)
     parser.set_defaults(ask=ask)
-
-
-def moment(text: str) -> int:
-    """Milliseconds since 1970 of a time in ISO 8601."""
-    try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time; 2026-11-23T06:00:00 is one"
-        ) from None
-
-
-def duration_ms(text: str) -> int:
-    """Milliseconds of a duration in ISO 8601."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; PT1H30M is one, and P7D")
-    parts = found.groupdict(default="0")
-    return int(sum(float(parts[unit]) * factor for unit, factor in _UNIT_MS.items()))
 
 
 def ask(options: argparse.Namespace) -> None:
@@ -152,16 +127,8 @@ def _partitions(
     found: list[TopicPartition] = []
     for text in options.topic:
         name, colon, indexes = text.partition(":")
-        described = cluster.metadata([name]).topics[0]
-        if described.error_code:
-            raise NotFoundError(
-                f"there is no topic {name!r}; `kohort topics list` shows which there are"
-            )
-        there = sorted(one.partition_index for one in described.partitions)
-        wanted = _indexes(text, indexes) if colon else there
-        if missing := sorted(set(wanted) - set(there)):
-            raise NotFoundError(f"{name} has no partition {missing[0]}; it has {len(there)}")
-        found += [(name, index) for index in wanted]
+        wanted = _indexes(text, indexes) if colon else None
+        found += [(name, index) for index in partitions_of(cluster, name, wanted)]
     return sorted(set(found))
 
 
@@ -211,11 +178,8 @@ def _moves(
 
 
 def _offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    found = find_offsets(cluster, times)
-    for (topic, index), answer in found.items():
-        if answer.error:
-            raise RefusedError(answer.error, f"{topic}-{index} does not tell its offsets")
+    found = told_offsets(cluster, times)
     if missing := sorted(set(times) - found.keys()):
         topic, index = missing[0]
         raise NotFoundError(f"there is no {topic}-{index}, of which the group has an offset")
-    return {one: answer.offset for one, answer in found.items()}
+    return found

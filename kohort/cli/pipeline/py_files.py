@@ -15,6 +15,7 @@ from kohort.pipeline.console import announce
 from kohort.pipeline.errors import UsageError
 
 PACKAGES: Final = ("kohort", "construct")
+COMPILED: Final = {".c", ".pxd", ".pxi", ".pyc", ".so"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +43,12 @@ def write(archive: Path) -> int:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
         for name in PACKAGES:
             root = _place(name)
-            for path in sorted(root.rglob("*.py")):
-                output.write(path, path.relative_to(root.parent))
-                count += 1
+            for path in sorted(root.rglob("*")):
+                # The driver finds this archive before what it has installed: the report's style,
+                # and whatever else lies beside modules, is to be there as well.
+                if path.suffix not in COMPILED and path.is_file():
+                    output.write(path, path.relative_to(root.parent))
+                    count += path.suffix == ".py"
     return count
 
 

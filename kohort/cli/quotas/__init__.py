@@ -7,7 +7,7 @@ from kohort.cli.asking import add_commands
 
 COMMANDS: Final = {
     "list": ("all limits", "kohort.cli.quotas.list_limits"),
-    "set": ("set limits of a user, a client id or both", "kohort.cli.quotas.change"),
+    "set": ("set limits of a user, a client id, both, or an address", "kohort.cli.quotas.change"),
     "remove": ("take limits away", "kohort.cli.quotas.remove"),
 }
 

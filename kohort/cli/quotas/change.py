@@ -1,4 +1,4 @@
-"""``kohort quotas set``: limits of a user, a client id or both."""
+"""``kohort quotas set``: limits of a user, a client id, both, or an address."""
 
 import argparse
 

@@ -15,6 +15,8 @@ def add_entity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--default-client-id", action="store_true", help="client ids without their own"
     )
+    parser.add_argument("--ip", metavar="ADDRESS", help="an address that clients come from")
+    parser.add_argument("--default-ip", action="store_true", help="addresses without their own")
     add_kafka(parser)
 
 
@@ -24,13 +26,14 @@ def entity_of(options: argparse.Namespace) -> Parts:
     for kind, name, is_default in (
         ("user", options.user, options.default_user),
         ("client-id", options.client_id, options.default_client_id),
+        ("ip", options.ip, options.default_ip),
     ):
         if name is not None and is_default:
             raise UsageError(f"--{kind} and --default-{kind} are two different things")
         if name is not None or is_default:
             parts.append((kind, name))
     if not parts:
-        raise UsageError("say for whom, by --user, --client-id or their defaults")
+        raise UsageError("say for whom, by --user, --client-id, --ip or their defaults")
     return tuple(parts)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kohort.broker.core.history.wording import counted, shown
-from kohort.cli.errors import NotFoundError
+from kohort.cli.missing import no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.topics.options import add_names, refused
@@ -33,9 +33,7 @@ def ask(options: argparse.Namespace) -> None:
             except RefusedError as error:
                 raise refused(error) from error
             if topic is None:
-                raise NotFoundError(
-                    f"there is no topic {name!r}; `kohort topics list` shows which there are"
-                )
+                raise no_topic(name)
             wanted = [one for one in configs if options.all_configs or one.is_set_here]
             found.append((topic, wanted))
     if options.json:

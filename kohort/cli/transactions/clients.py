@@ -9,6 +9,7 @@ from urllib.parse import quote
 from kohort.broker.core.history.wording import shown
 from kohort.cli.admin_http import Json, fetch
 from kohort.cli.errors import CommandError
+from kohort.cli.options import security_of
 from kohort.client.net.address import parse_bootstrap
 from kohort.wire.transactions import Described, Held
 
@@ -72,11 +73,12 @@ def clients_of(options: argparse.Namespace, held: Held) -> dict[int, Client]:
 
 def _ask(options: argparse.Namespace, path: str) -> Json | None:
     if options.http is not None:
-        return fetch(options.http, path, options.timeout)
+        return fetch(options.http, path, options.timeout, security_of(options))
     servers = parse_bootstrap(options.bootstrap_server, "--bootstrap-server")
     if not any(server.host in _HERE for server in servers):
         return None
     try:
+        # A password is for whom the user names, not for who may be there.
         return fetch(HTTP, path, options.timeout)
     except CommandError:
         return None

@@ -1,11 +1,11 @@
-"""``kohort users list``: all users, and how they can authenticate."""
+"""``kohort users list``: all users, how they can authenticate, and who is disabled."""
 
 import argparse
 
 from kohort.cli.options import print_json
 from kohort.cli.table import table
 from kohort.cli.users.options import add_place, place_of
-from kohort.wire.users import MECHANISMS
+from kohort.wire.users import MECHANISMS, User
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +16,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with place_of(options) as place:
-        users = place.users()
+        users, disabled = place.users(), place.disabled()
+    # Those without a password of their own, too, or nobody would know that they are disabled.
+    others = (disabled or frozenset()).difference(one.name for one in users)
+    users = sorted([*users, *(User(name, {}) for name in others)])
+    states = {one.name: None if disabled is None else one.name in disabled for one in users}
     if options.json:
-        print_json({"users": [{"name": one.name, "iterations": one.iterations} for one in users]})
+        found = [
+            {"name": one.name, "iterations": one.iterations, "disabled": states[one.name]}
+            for one in users
+        ]
+        print_json({"users": found})
         return
-    rows = [[one.name, *(one.iterations.get(name) for name in MECHANISMS)] for one in users]
-    for line in table(["USER", *MECHANISMS], rows):
+    rows = [
+        [one.name, *(one.iterations.get(name) for name in MECHANISMS), _STATES[states[one.name]]]
+        for one in users
+    ]
+    for line in table(["USER", *MECHANISMS, "STATE"], rows):
         print(line)
+
+
+_STATES = {True: "disabled", False: "enabled", None: None}
+"""By whether a user is disabled; None for a visitor who may not see it."""

@@ -9,8 +9,10 @@ from typing import Final, Protocol
 
 from kohort.cli.errors import UsageError
 from kohort.cli.options import add_kafka, cluster_of
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN
-from kohort.wire.cluster import Cluster
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.disabled_users import disable_user, disabled_users, enable_user
 from kohort.wire.users import (
     ITERATIONS,
     MECHANISMS,
@@ -34,6 +36,16 @@ class Place(Protocol):
     def set_password(self, name: str, passwords: Sequence[Password]) -> None: ...
 
     def remove(self, user: User) -> None: ...
+
+    def disabled(self) -> frozenset[str] | None:
+        """Users who cannot authenticate for now; None for who may not see it."""
+        ...
+
+    def disable(self, name: str, *, disconnects: bool) -> None: ...
+
+    def enable(self, name: str) -> bool:
+        """Whether the user was disabled."""
+        ...
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
@@ -126,3 +138,18 @@ class _Running:
 
     def remove(self, user: User) -> None:
         remove_user(self._cluster, user)
+
+    def disabled(self) -> frozenset[str] | None:
+        try:
+            return disabled_users(self._cluster)
+        except RefusedError as error:
+            if error.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                # Users may be listed with fewer rights than settings.
+                return None
+            raise
+
+    def disable(self, name: str, *, disconnects: bool) -> None:
+        disable_user(self._cluster, name, disconnects=disconnects)
+
+    def enable(self, name: str) -> bool:
+        return enable_user(self._cluster, name)

@@ -6,21 +6,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kohort.broker.config.current import known_setting
+from kohort.broker.config.settings import InvalidValueError
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.lock import DataDirectoryLock
-from kohort.broker.storage.metadata.store import MetadataError, MetadataStore
-from kohort.cli.errors import UnavailableError
+from kohort.broker.storage.metadata.store import BROKER_CONFIGS, MetadataError, MetadataStore
+from kohort.cli.errors import RefusedCommandError, UnavailableError
 from kohort.protocol.scram import HASHES, keys_of
+from kohort.wire.disabled_users import DISABLED, DISCONNECTED, item_of, user_of
 from kohort.wire.users import MECHANISMS, Password, User
 
 
 class StoppedBroker:
     """The users of one data directory, which is locked."""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, users: Users, store: MetadataStore) -> None:
         self._users = users
+        self._store = store
 
     def users(self, names: Sequence[str] = ()) -> list[User]:
         of_number = {number: name for name, number in MECHANISMS.items()}
@@ -44,6 +48,52 @@ class StoppedBroker:
         self._users.store_changes(changes)
         self._users.apply(changes)
 
+    def disabled(self) -> frozenset[str]:
+        return frozenset(
+            user_of(item) for items in self._items(DISABLED).values() for item in items
+        )
+
+    def disable(self, name: str, *, disconnects: bool) -> None:
+        """Disable a user; nothing is open that could be disconnected. Raises RefusedCommandError.
+
+        Wherever the setting has a value: which of them counts is for the broker's id to say.
+        """
+        del disconnects
+        for broker, items in (self._items(DISABLED) or {"": []}).items():
+            if name not in map(user_of, items):
+                self._set(broker, DISABLED, [*items, item_of(name)])
+
+    def enable(self, name: str) -> bool:
+        was_disabled = name in self.disabled()
+        for setting in (DISABLED, DISCONNECTED):
+            for broker, items in self._items(setting).items():
+                kept = [item for item in items if user_of(item) != name]
+                if kept != items:
+                    self._set(broker, setting, kept)
+        return was_disabled
+
+    def _items(self, setting: str) -> dict[str, list[str]]:
+        """What is set, by the broker's id that it is set for; empty for all."""
+        brokers = [
+            key.removeprefix(BROKER_CONFIGS) for key in self._store.properties(BROKER_CONFIGS)
+        ]
+        texts = {broker: self._store.broker_configs(broker).get(setting) for broker in brokers}
+        return {
+            broker: [item.strip() for item in text.split(",") if item.strip()]
+            for broker, text in texts.items()
+            if text is not None
+        }
+
+    def _set(self, broker: str, setting: str, items: Sequence[str]) -> None:
+        text = ",".join(items)
+        try:
+            known_setting(setting).parse(text)
+        except InvalidValueError as error:
+            # The broker would start without it.
+            raise RefusedCommandError(str(error)) from None
+        configs = self._store.broker_configs(broker)
+        self._store.set_broker_configs(broker, {**configs, setting: text})
+
 
 @contextmanager
 def stopped_broker(directory: str) -> Iterator[StoppedBroker]:
@@ -59,7 +109,7 @@ def stopped_broker(directory: str) -> Iterator[StoppedBroker]:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             store = MetadataStore(path, new_cluster_id=cluster_id)
             try:
-                yield StoppedBroker(Users(store))
+                yield StoppedBroker(Users(store), store)
             finally:
                 store.close()
     except DataDirectoryLockedError as error:
