@@ -25,10 +25,11 @@ ENV PATH=/opt/kohort/bin:$PATH \
     KAFKA_LISTENERS=PLAINTEXT://:9092 \
     KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
     KAFKA_LOG_DIRS=/var/lib/kohort \
-    KOHORT_METRICS_HOST=0.0.0.0
+    KOHORT_METRICS_HOST=0.0.0.0 \
+    KOHORT_CONSOLE_HOST=0.0.0.0
 USER kohort
 VOLUME /var/lib/kohort
-EXPOSE 9092 9308
+EXPOSE 9092 9308 9328
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://localhost:9308/-/ready', timeout=2)"]
 STOPSIGNAL SIGTERM

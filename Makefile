@@ -40,7 +40,7 @@ SUITES := $(wildcard $(addprefix tests/,unit property simulation integration int
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: help run test test-long lint types imports format unit property simulation simulate integration \
-        interop crash fuzz pipeline pipeline-demo bench docs pictures check ci clean setup
+        interop crash fuzz pipeline pipeline-demo bench docs site dist pictures check ci clean setup
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ test: lint types imports $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## everyth
 # pytest ends with 5 where ARGS="-k ..." leaves nothing to run.
 LONG := $(PYTEST) --long --asyncio-debug --timeout=3600 --verbose --durations=20
 
-test-long: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
+test-long: $(STAMPS)/long $(STAMPS)/java $(STAMPS)/jars ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
 	@failed=; number=0; \
 	for suite in $(SUITES); do \
 	    number=$$((number + 1)); \
@@ -124,8 +124,19 @@ bench: $(STAMPS)/test $(STAMPS)/java ## speed and memory in one table, beside a 
 docs: $(STAMPS)/test ## rewrite the documents that are derived from the sources
 	$(BIN)/python -m scripts.derived_docs
 
-pictures: $(STAMPS)/test ## take the pictures of docs/report.md again; needs chromium
+site: docs ## the documents as pages with a search, in .cache/site; a broken link is an error
+	$(BIN)/python -m scripts.docs_site $(CACHE)/site-sources
+	$(BIN)/mkdocs build --quiet --strict --config-file $(CACHE)/site-sources/mkdocs.yml --site-dir $(CURDIR)/$(CACHE)/site
+	@echo "$(CACHE)/site/index.html"
+
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+
+dist: ## an sdist and wheels in dist/, for each Python that is there, installed and started (PYTHONS=)
+	scripts/make-dist $(CACHE) $(PYTHONS)
+
+pictures: $(STAMPS)/test ## take the pictures of the README and of docs/report.md again; needs chromium
 	$(BIN)/python -m scripts.report_pictures
+	PYTHONHASHSEED=0 $(BIN)/python -m scripts.console_pictures
 
 check: lint types imports unit ## all that is quick, for before a commit
 
@@ -134,6 +145,10 @@ ci: test ## what the build machine runs
 clean: ## remove everything that can be rebuilt; ./data stays
 	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# What an extra needs, where Kohort itself is installed and would only be compiled once more.
+install-extra = $(BIN)/python -m scripts.extra_requirements $(1) | \
+    $(PIP) install --constraint constraints.txt --requirement /dev/stdin
 
 setup: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## install what the tests need, without running them
 
@@ -156,11 +171,16 @@ $(STAMPS)/test: $(STAMPS)/core
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+$(STAMPS)/long: $(STAMPS)/test
+	@echo "Installing what the long forms of the tests need"
+	@$(call install-extra,dev-long)
+	@touch $@
+
 # What users of the pipeline install, and Java, for the demo alone.
 $(STAMPS)/spark: kohort/pipeline/jars.lock $(STAMPS)/core
 	@command -v java >/dev/null || scripts/apt-install default-jre-headless
 	@echo "Installing Spark and Delta, and fetching their jars: one to three minutes"
-	@$(PIP) install --constraint constraints.txt --editable '.[spark]'
+	@$(call install-extra,spark)
 	scripts/retry scripts/fetch-spark-jars $(BIN)/python $(CACHE)/jars
 	@touch $@
 

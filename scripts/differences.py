@@ -18,8 +18,9 @@ KINDS: Final = frozenset({"Difference", "Later"})
 _HEAD: Final = f"""# Differences from Apache Kafka
 
 Some tests send the same requests to this broker and to an Apache Kafka 4.4.0 and compare the
-answers field by field. This is all that they let differ, made from `{SOURCE.relative_to(ROOT)}` by
-`make docs`; [apis.md](apis.md) tells of more that cannot be asked in that way.
+answers field by field. This page lists all differences that they allow; `make docs` derives it
+from `{SOURCE.relative_to(ROOT)}`. [apis.md](apis.md) lists further differences, which cannot be
+tested in this way.
 """
 _FIRST: Final = "Everywhere"
 _HEADING: Final = re.compile(r"# ([A-Z][^#]*)\.")

@@ -6,13 +6,13 @@ Run by `make pictures`. Chromium has to be installed; nothing else is needed.
 from __future__ import annotations
 
 import html
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from kohort.cli import main as kohort
+from scripts.chromium import found_or_exit
 
 ROOT = Path(__file__).parents[1]
 WEEK = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
@@ -28,9 +28,7 @@ _FRAME = (
 
 def main() -> int:
     """Make the pictures anew; returns the exit code."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        sys.exit("there is no chromium: apt-get install chromium")
+    browser = found_or_exit()
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory, "page.html")
