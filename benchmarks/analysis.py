@@ -26,8 +26,10 @@ from benchmarks.use import Use
 
 TITLE: Final = "The history of rebalances into tables with Spark"
 
-_GROUPS: Final = (2, 20, 200)
+_GROUPS: Final = (2, 20, 200, 2_000)
 """Of each history."""
+_ONCE: Final = 2_000
+"""So many groups are worked out once only: they take minutes."""
 _REBALANCES: Final = 100
 """Of each group."""
 _MEMBERS: Final = 8
@@ -54,7 +56,8 @@ def _measure(bench: Bench, groups: int) -> Iterable[Row]:
         file.writelines(json.dumps(event) + "\n" for event in _history(groups))
     one = _rebalance("group-0", _REBALANCES + 1, random.Random(2))
     more.write_text(json.dumps(one) + "\n", encoding="utf-8")
-    lakes = [bench.directory / f"analysis-{events}-{number}" for number in range(bench.runs)]
+    times = 1 if groups >= _ONCE else bench.runs
+    lakes = [bench.directory / f"analysis-{events}-{number}" for number in range(times)]
     runs = [_run(path, lake, events, groups) for lake in lakes]
     later = [_run(more, lake, 1, 1) for lake in lakes]
 

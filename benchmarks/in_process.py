@@ -23,6 +23,7 @@ async def broker_here(
         "listeners=PLAINTEXT://127.0.0.1:0",
         f"log.dirs={directory}",
         "kohort.metrics.port=-1",
+        "kohort.console.port=-1",
         f"group.initial.rebalance.delay.ms={initial_delay_ms}",
         *more,
     )

@@ -184,7 +184,7 @@ class Members:
             protocols=(("range", _SUBSCRIPTION),),
             requires_known_id=False,
         )
-        answer = self._groups.join(group_id, request).then(partial(self._on_joined, group_id))
+        answer = self._groups.join(group_id, request).into(partial(self._on_joined, group_id))
         assert isinstance(answer, Later), "a join waits for the others"
 
     def _on_joined(self, group_id: str, result: JoinResult) -> None:
@@ -195,7 +195,7 @@ class Members:
     def _sync(self, group_id: str, joined: JoinResult) -> None:
         shares = {member.member_id: b"assignment" for member in joined.members}
         request = SyncRequest(joined.member_id, None, joined.generation, assignments=shares)
-        self._groups.sync(group_id, request).then(self._on_synced)
+        self._groups.sync(group_id, request).into(self._on_synced)
 
     def _on_synced(self, result: Any) -> None:  # noqa: ANN401 - a SyncResult.
         assert result.error is ErrorCode.NONE, result.error

@@ -34,8 +34,12 @@ _BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50)
 
 def measure(bench: Bench) -> Iterable[Row]:
     parked, seconds = int(bench.scaled(_PARKED)), bench.scaled(_SECONDS, 0.2)
-    delay_ms = max(500, int(bench.scaled(10_000)))
-    work = partial(_measure_all, parked=parked, seconds=seconds, delay_ms=delay_ms)
+    # Who comes later than that finds its group in another generation.
+    delay_ms = max(2_000, int(bench.scaled(10_000)))
+    settle_s = bench.scaled(_SETTLE_S, 0.1)
+    work = partial(
+        _measure_all, parked=parked, seconds=seconds, delay_ms=delay_ms, settle_s=settle_s
+    )
 
     def measure_once() -> Measured:
         progress(f"  {parked:,} join")
@@ -54,7 +58,9 @@ def measure(bench: Bench) -> Iterable[Row]:
     yield Row("longest garbage collection", "ms", figures["gc longest"])
 
 
-async def _measure_all(directory: Path, *, parked: int, seconds: float, delay_ms: int) -> Measured:
+async def _measure_all(
+    directory: Path, *, parked: int, seconds: float, delay_ms: int, settle_s: float
+) -> Measured:
     async with broker_here(directory, delay_ms) as broker:
         pauses: list[float] = []
         meter = partial(_on_collection, pauses, [0.0])
@@ -64,7 +70,7 @@ async def _measure_all(directory: Path, *, parked: int, seconds: float, delay_ms
         waiting = broker.services.purgatory.waiting_count
         if waiting < len(members.joined):
             raise RuntimeError(f"{waiting} operations wait, not {parked}")
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(settle_s)
         lateness = await _beat(broker.services.groups.heartbeat, members, seconds)
         gc.callbacks.remove(meter)
     return {**_lateness(lateness), **_histogram(pauses)}

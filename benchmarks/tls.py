@@ -13,6 +13,7 @@ from typing import Final
 
 from benchmarks.brokers import Contender, RunningBroker
 from benchmarks.harness import Bench, Measured, Row, progress
+from benchmarks.secured import add_listeners, ask, connect
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
@@ -24,8 +25,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.certificates import Authority
-from tests.support.brokers.kafka_server import KafkaServer
-from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import framed, request_body
 
 TITLE: Final = "TLS 1.3 with a P-256 key, one connection"
@@ -51,7 +51,7 @@ def measure(bench: Bench) -> Iterable[Row]:
             _create_topic(broker.port)
             for name, port in ports.items():
                 progress(f"  {contender.name}: {name}")
-                with closing(_connect(port, context if name == "tls" else None)) as client:
+                with closing(connect(port, context if name == "tls" else None)) as client:
                     # The first half is for a JVM to learn it.
                     _tiny(broker, client, requests)
                     found[f"{name} tiny"] = _tiny(broker, client, requests)
@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterable[Row]:
             found["tiny more"] = found["tls tiny"] - found["plain tiny"]
             began_s = time.perf_counter()
             for _ in range(handshakes):
-                _connect(ports["tls"], context).close()
+                connect(ports["tls"], context).close()
             found["handshakes"] = handshakes / (time.perf_counter() - began_s)
             return found
 
@@ -82,55 +82,10 @@ def _running(
 ) -> Iterator[tuple[RunningBroker, dict[str, int]]]:
     server = contender.server(directory)
     tls = free_port()
-    _secure(server, tls, authority.issue("broker", "IP:127.0.0.1"))
+    add_listeners(server, {"SSL": tls}, authority.issue("broker", "IP:127.0.0.1"))
     with RunningBroker(server) as broker:
         broker.wait_serving()
         yield broker, {"plain": broker.port, "tls": tls}
-
-
-def _secure(server: ServerProcess, port: int, key_store: Path) -> None:
-    given = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{server.port},SSL://127.0.0.1:{port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{server.port},SSL://127.0.0.1:{port}",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(key_store),
-    }
-    if isinstance(server, KafkaServer):
-        controller = server.properties["controller.quorum.voters"].partition("@")[2]
-        given["listeners"] += f",CONTROLLER://{controller}"
-        given["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
-        server.properties |= given
-    else:
-        server.overrides |= given  # type: ignore[attr-defined]  # The other kind there is.
-
-
-def _connect(port: int, context: ssl.SSLContext | None) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=60)
-    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return client if context is None else context.wrap_socket(client, server_hostname="127.0.0.1")
-
-
-def _ask(client: socket.socket, frame: bytes, place: memoryview) -> int:
-    client.sendall(frame)
-    return _receive(client, place)
-
-
-def _receive(client: socket.socket, place: memoryview) -> int:
-    """Bytes of an answer, which is read over the one before it."""
-    filled = 0
-    while filled < 4:
-        filled += _some(client, place[filled:])
-    size = 4 + int.from_bytes(place[:4], "big")
-    while filled < size:
-        filled += _some(client, place[filled:size])
-    return size
-
-
-def _some(client: socket.socket, place: memoryview) -> int:
-    count = client.recv_into(place)
-    if not count:
-        raise ConnectionResetError("the broker has closed the connection")
-    return count
 
 
 def _tiny(broker: RunningBroker, client: socket.socket, count: int) -> float:
@@ -139,7 +94,7 @@ def _tiny(broker: RunningBroker, client: socket.socket, count: int) -> float:
     place = memoryview(bytearray(1 << 16))
     began_s = broker.cpu_s()
     for _ in range(count):
-        _ask(client, frame, place)
+        ask(client, frame, place)
     return (broker.cpu_s() - began_s) / count * 1e6
 
 
@@ -150,7 +105,7 @@ def _bulk(
     place = memoryview(bytearray(4 << 20))
     began_s, cpu_s, moved = time.perf_counter(), broker.cpu_s(), 0
     while moved < megabytes * 1_000_000:
-        moved += max(_ask(client, frame, place), len(frame))
+        moved += max(ask(client, frame, place), len(frame))
     return (
         (broker.cpu_s() - cpu_s) / moved * 1e9,
         moved / 1e6 / (time.perf_counter() - began_s),
@@ -162,8 +117,8 @@ def _create_topic(port: int) -> None:
         name=_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-    with closing(_connect(port, None)) as client:
-        _ask(client, framed(request_body(request, 5)), memoryview(bytearray(1 << 16)))
+    with closing(connect(port, None)) as client:
+        ask(client, framed(request_body(request, 5)), memoryview(bytearray(1 << 16)))
 
 
 def _produce() -> bytes:

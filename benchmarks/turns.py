@@ -83,7 +83,7 @@ async def _measure_all(directory: Path, *, size: int, commits: int, delay_ms: in
                     for extra in range(gathered)
                 ]
                 for ticket in tickets:
-                    await _check(ticket.then(lambda result: result))
+                    await _check(ticket.into(lambda result: result))
             each_s = (time.thread_time() - began_s) / (len(range(0, commits, gathered)) * gathered)
             measured[f"commit, {gathered} at a time, CPU"] = each_s * 1e6
         committed = groups.committed(group_id, "t", 0)
@@ -99,13 +99,13 @@ async def _come(groups: GroupCoordinator, group_id: str, size: int) -> list[Join
         session_timeout_ms=45_000, rebalance_timeout_ms=300_000, protocol_type="consumer",
         protocols=(("range", b"subscription"),), requires_known_id=False,
     )  # fmt: skip
-    joins = [groups.join(group_id, request).then(lambda result: result) for _ in range(size)]
+    joins = [groups.join(group_id, request).into(lambda result: result) for _ in range(size)]
     members: list[JoinResult] = [await _answered(one) for one in joins]
     syncs = []
     for member in members:
         shares = {one.member_id: one.member_id.encode() for one in member.members}
         sync = SyncRequest(member.member_id, None, member.generation, assignments=shares)
-        syncs.append(groups.sync(group_id, sync).then(lambda result: result))
+        syncs.append(groups.sync(group_id, sync).into(lambda result: result))
     for member, waiting in zip(members, syncs, strict=True):
         synced = await _answered(waiting)
         if synced.error is not ErrorCode.NONE or synced.assignment != member.member_id.encode():

@@ -1,0 +1,422 @@
+"""What access rules, limits and logins cost: requests with and without them, crowds, and the start.
+
+Processor time is the broker's. Differences of less than a microsecond want a quiet machine.
+"""
+
+import json
+import resource
+import ssl
+import statistics
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+from benchmarks.brokers import Contender, RunningBroker
+from benchmarks.harness import Bench, Measured, Row, progress
+from benchmarks.secured import add_listeners, ask, connect, receive
+from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
+from kohort.broker.core.security.quotas import CONSUMER, DEFAULT, PRODUCER, REQUEST, Entity
+from kohort.broker.core.security.scram import Credential
+from kohort.broker.security.client_quotas import property_of as quota_property
+from kohort.broker.security.rules import property_of as rule_property
+from kohort.broker.security.users import CredentialKey, credential_text
+from kohort.broker.security.users import property_of as user_property
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.client.net.sasl import Scram
+from kohort.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kohort.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
+from kohort.protocol.scram import keys_of, salted_password
+from tests.support.brokers.certificates import Authority
+from tests.support.brokers.server_process import free_port
+from tests.support.network.wire import framed, request_body, response_in
+
+TITLE: Final = "Access rules, limits, logins and TLS of many"
+
+_REQUESTS: Final = 1_500
+_TURNS: Final = 5
+_CROWD: Final = 2_000
+_LOGINS: Final = 1_000
+_USERS: Final = 1_000
+_RULES: Final = 10_000
+_TOPICS: Final = tuple(f"t{number}" for number in range(10))
+_FRAME_BYTES: Final = 1_000_000
+_SCRAM: Final = "SCRAM-SHA-256"
+_USER, _PASSWORD = "alice", "a secret"
+_SALT: Final = b"0123456789abcdef"
+_ITERATIONS: Final = 4_096
+_LIMITS: Final = {"rules": (0.6, 1.0, 1.0, 3.0), "limits": (None, None, 1.5, 1.5)}
+"""By what is set, for each of the requests in `_requests`."""
+
+
+def measure(bench: Bench) -> Iterable[Row]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield from _costs(bench)
+        yield from _crowds(bench)
+        yield from _starts(bench)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# What rules and limits add to a request.
+
+
+def _costs(bench: Bench) -> Iterable[Row]:
+    kohort, count = bench.contenders[0], int(bench.scaled(_REQUESTS, 20))
+    requests = _requests()
+    with ExitStack() as stack:
+        brokers = {
+            kind: stack.enter_context(_prepared(bench, kohort, kind))
+            for kind in ("nothing", "rules", "limits")
+        }
+
+        def measure_once() -> Measured:
+            found = {}
+            for name, frame in requests.items():
+                # In turns, so that whatever else the machine does falls on all of them.
+                turns = [
+                    {kind: _cpu_us(one, frame, count) for kind, one in brokers.items()}
+                    for _ in range(_TURNS)
+                ]
+                for kind in _LIMITS:
+                    more = [each[kind] - each["nothing"] for each in turns]
+                    found[f"{kind} {name}"] = statistics.median(more)
+            return found
+
+        measure_once()
+        figures = bench.measure_ours(measure_once)
+    for kind, limits in _LIMITS.items():
+        for name, limit in zip(requests, limits, strict=True):
+            text = f"{name}, with {kind} more than without: server CPU"
+            yield Row(text, "us", figures[f"{kind} {name}"], limit=limit)
+
+
+@contextmanager
+def _prepared(bench: Bench, kohort: Contender, kind: str) -> Iterator[RunningBroker]:
+    """A broker with access rules for everybody, or with limits that nobody comes near."""
+    directory = bench.directory / f"security-{kind}-{time.monotonic_ns()}"
+    # Several run at a time, and a contender has one port for metrics.
+    server = kohort.server(directory, {"kohort.metrics.port": "-1"})
+    overrides: dict[str, str] = server.overrides  # type: ignore[attr-defined]  # It is ours.
+    stored: dict[str, str | None] = {}
+    if kind == "rules":
+        overrides["authorizer.class.name"] = "kohort"
+        stored = {rule_property(rule): "" for rule in _rules_for_everybody()}
+    if kind == "limits":
+        limits = {PRODUCER: 1e12, CONSUMER: 1e12, REQUEST: 1e6}
+        stored = {quota_property(Entity(DEFAULT)): json.dumps(limits)}
+    _store(server.data, stored)
+    with RunningBroker(server) as broker:
+        broker.wait_serving()
+        _create_topics(broker.port)
+        yield broker
+
+
+def _rules_for_everybody() -> list[Rule]:
+    kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
+    names = {ResourceType.CLUSTER: "kafka-cluster"}
+    return [
+        Rule(
+            kind, names.get(kind, "*"), PatternType.LITERAL, "User:ANONYMOUS", "*",
+            Operation.ALL, Permission.ALLOW,
+        )
+        for kind in kinds
+    ]  # fmt: skip
+
+
+def _store(data: Path, properties: Mapping[str, str | None]) -> None:
+    data.mkdir(parents=True, exist_ok=True)
+    store = MetadataStore(data, new_cluster_id="benchmarks-of-security")
+    store.set_properties(properties)
+    store.close()
+
+
+def _create_topics(port: int) -> None:
+    topics = [
+        CreatableTopic(name=one, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        for one in _TOPICS
+    ]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=30_000)
+    with closing(connect(port)) as client:
+        ask(client, framed(request_body(request, 5)), memoryview(bytearray(1 << 16)))
+
+
+def _requests() -> dict[str, bytes]:
+    batch = memoryview(encode_batch([Record(bytes(100), None, (), 1_700_000_000_000)]))
+    commit = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=""
+    )
+    committed = [OffsetCommitRequestTopic(name=_TOPICS[0], partitions=[commit])]
+    fetched = [
+        FetchTopic(
+            topic=name,
+            partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)],
+        )
+        for name in _TOPICS
+    ]
+    made: dict[str, tuple[object, int]] = {
+        "Heartbeat": (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
+        "OffsetCommit of one topic": (
+            OffsetCommitRequest(group_id="g", member_id="", topics=committed),
+            7,
+        ),
+        "Produce of one record": (_produce(_TOPICS[0], batch), 9),
+        "Fetch of ten topics": (
+            FetchRequest(
+                max_wait_ms=0, min_bytes=0, max_bytes=1, session_id=0, session_epoch=-1,
+                forgotten_topics_data=[], topics=fetched,
+            ),
+            11,
+        ),
+    }  # fmt: skip
+    return {name: framed(request_body(*request)) for name, request in made.items()}
+
+
+def _produce(topic: str, batch: memoryview) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=batch)
+    return ProduceRequest(
+        transactional_id=None,
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+
+
+def _cpu_us(broker: RunningBroker, frame: bytes, count: int) -> float:
+    place = memoryview(bytearray(1 << 16))
+    with closing(connect(broker.port)) as client:
+        ask(client, frame, place)
+        began_ns = _run_ns(broker.pid)
+        for _ in range(count):
+            ask(client, frame, place)
+        return (_run_ns(broker.pid) - began_ns) / count / 1e3
+
+
+def _run_ns(pid: int) -> int:
+    """What all threads have run, by the scheduler: other counters have hundredths of a second."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text(encoding="ascii").split()[0]) for one in tasks)
+
+
+# Crowds.
+
+
+def _crowds(bench: Bench) -> Iterable[Row]:
+    crowd, logins = int(bench.scaled(_CROWD, 3)), int(bench.scaled(_LOGINS, 3))
+
+    def measure_one(contender: Contender) -> Measured:
+        found = _memory(bench, contender, crowd)
+        return {**found, **_logins(bench, contender, logins)}
+
+    figures = bench.alternate(measure_one)
+    text = f"{crowd:,} connections that have sent 1 MB each: memory"
+    yield Row(f"{text}, plain", "MiB", figures["PLAINTEXT"])
+    yield Row(f"{text} more with TLS", "MiB", figures["TLS more"], limit=120)
+    yield Row(f"{logins:,} SCRAM logins at once, all in", "ms", figures["in"], limit=2_000)
+    yield Row("a heartbeat meanwhile, p99", "ms", figures["meanwhile"])
+    yield Row("a heartbeat before, p99", "ms", figures["before"])
+
+
+@contextmanager
+def _running(
+    bench: Bench, contender: Contender, protocols: Iterable[str]
+) -> Iterator[tuple[RunningBroker, dict[str, int], Authority]]:
+    directory = bench.directory / f"security-{contender.name}-{time.monotonic_ns()}"
+    authority = Authority(directory / "certificates")
+    server = contender.server(directory)
+    ports = {one: free_port() for one in protocols}
+    add_listeners(server, ports, authority.issue("broker", "IP:127.0.0.1"))
+    with RunningBroker(server) as broker:
+        broker.wait_serving()
+        yield broker, {"PLAINTEXT": broker.port, **ports}, authority
+
+
+def _memory(bench: Bench, contender: Contender, count: int) -> Measured:
+    found: dict[str, float] = {}
+    # To a topic that there is not: the frame is read, and nothing is kept of it.
+    frame = framed(request_body(_produce("missing", memoryview(bytes(_FRAME_BYTES))), 9))
+    place = memoryview(bytearray(1 << 16))
+    for protocol in ("PLAINTEXT", "SSL"):
+        progress(f"  {contender.name}: {count} connections, {protocol}")
+        with (
+            _running(bench, contender, ["SSL"]) as (broker, ports, authority),
+            ExitStack() as crowd,
+        ):
+            context = _context(authority) if protocol == "SSL" else None
+            before_mib = 0.0
+            for number in range(count + 1):
+                client = connect(ports[protocol], context)
+                crowd.enter_context(closing(client))
+                ask(client, frame, place)
+                if not number:
+                    # What the first one costs is not of each.
+                    before_mib = broker.resident_mib()
+            found[protocol] = broker.resident_mib() - before_mib
+    found["TLS more"] = found["SSL"] - found["PLAINTEXT"]
+    return found
+
+
+def _context(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=authority.certificate)
+
+
+def _logins(bench: Bench, contender: Contender, count: int) -> Measured:
+    protocol = "SASL_PLAINTEXT"
+    progress(f"  {contender.name}: {count} logins")
+    with _running(bench, contender, [protocol]) as (broker, ports, _):
+        _add_user(broker.port)
+        _all_in(ports[protocol], 10)
+        with _Heartbeats(broker.port) as before:
+            time.sleep(bench.scaled(2.0, 0.05))
+        with _Heartbeats(broker.port) as meanwhile:
+            took_s = _all_in(ports[protocol], count)
+    return {"in": took_s * 1e3, "before": before.p99_ms(), "meanwhile": meanwhile.p99_ms()}
+
+
+def _add_user(port: int) -> None:
+    salted = salted_password("sha256", _PASSWORD.encode(), _SALT, _ITERATIONS)
+    upsertion = ScramCredentialUpsertion(
+        name=_USER, mechanism=1, iterations=_ITERATIONS, salt=_SALT, salted_password=salted
+    )
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion])
+    with closing(connect(port)) as client:
+        ask(client, framed(request_body(request, 0)), memoryview(bytearray(1 << 16)))
+
+
+def _all_in(port: int, count: int) -> float:
+    """Seconds until so many clients, who come together, are in."""
+    place = memoryview(bytearray(1 << 16))
+    handshake = framed(request_body(SaslHandshakeRequest(mechanism=_SCRAM), 1))
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(closing(connect(port))) for _ in range(count)]
+        rules = [Scram("sha256", _USER, _PASSWORD, f"n{number}") for number in range(count)]
+        began_s = time.perf_counter()
+        for client in crowd:
+            client.sendall(handshake)
+        for client, one in zip(crowd, rules, strict=True):
+            receive(client, place)
+            client.sendall(_token(one.first()))
+        for client, one in zip(crowd, rules, strict=True):
+            client.sendall(_token(_told(one, place[4 : receive(client, place)]) or b""))
+        for client, one in zip(crowd, rules, strict=True):
+            _told(one, place[4 : receive(client, place)])
+        return time.perf_counter() - began_s
+
+
+def _token(token: bytes) -> bytes:
+    return framed(request_body(SaslAuthenticateRequest(auth_bytes=token), 2))
+
+
+def _told(rules: Scram, data: memoryview) -> bytes | None:
+    answer = response_in(bytes(data), SaslAuthenticateResponse, 2)
+    if answer.error_code:
+        raise RuntimeError(f"not let in: {answer.error_message}")
+    return rules.answer(answer.auth_bytes)
+
+
+class _Heartbeats:
+    """Somebody else, who asks again and again."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._waits_s: list[float] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._beat)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        frame, place = framed(request_body(heartbeat, 4)), memoryview(bytearray(1 << 16))
+        with closing(connect(self._port)) as client:
+            while not self._is_over.wait(0.005):
+                began_s = time.perf_counter()
+                ask(client, frame, place)
+                self._waits_s.append(time.perf_counter() - began_s)
+
+    def p99_ms(self) -> float:
+        if len(self._waits_s) < 2:
+            return 0.0
+        return statistics.quantiles(self._waits_s, n=100)[98] * 1e3
+
+
+# The start.
+
+
+def _starts(bench: Bench) -> Iterable[Row]:
+    users, rules = int(bench.scaled(_USERS, 3)), int(bench.scaled(_RULES, 3))
+    kohort = bench.contenders[0]
+    data = {kind: bench.directory / f"security-start-{kind}" for kind in ("bare", "secure")}
+    _store(kohort.server(data["secure"]).data, {**_many_users(users), **_many_rules(rules)})
+
+    def start(kind: str) -> tuple[float, float]:
+        server = kohort.server(data[kind])
+        if kind == "secure":
+            authority = Authority(data[kind] / f"certificates-{time.monotonic_ns()}")
+            ports = {one: free_port() for one in ("SSL", "SASL_SSL")}
+            add_listeners(server, ports, authority.issue("broker", "IP:127.0.0.1"))
+            given = {"authorizer.class.name": "kohort", "super.users": "User:ANONYMOUS"}
+            server.overrides |= given  # type: ignore[attr-defined]  # It is ours.
+        with RunningBroker(server) as broker:
+            broker.wait_serving()
+            return time.perf_counter() - broker.started_s, broker.cpu_s()
+
+    for kind in data:
+        start(kind)
+
+    def measure_once() -> Measured:
+        bare, secure = map(start, data)
+        return {"wall": (secure[0] - bare[0]) * 1e3, "cpu": (secure[1] - bare[1]) * 1e3}
+
+    figures = bench.measure_ours(measure_once)
+    text = f"start with TLS, SASL, {users:,} users and {rules:,} rules"
+    yield Row(f"{text} more than without", "ms", figures["wall"], limit=100)
+    yield Row(f"{text} more than without: CPU", "ms", figures["cpu"])
+
+
+def _many_users(count: int) -> dict[str, str | None]:
+    keys = keys_of("sha256", bytes(32))
+    text = credential_text(Credential(_SALT, keys, _ITERATIONS))
+    property_of = partial(CredentialKey, mechanism=_SCRAM)
+    return {user_property(property_of(f"user-{number}")): text for number in range(count)}
+
+
+def _many_rules(count: int) -> dict[str, str | None]:
+    rules = (
+        Rule(
+            ResourceType.TOPIC, f"tenant-{number // 10}.{number % 10}.",
+            PatternType.PREFIXED if number % 2 else PatternType.LITERAL,
+            f"User:user-{number % _USERS}", "*", Operation.READ, Permission.ALLOW,
+        )
+        for number in range(count)
+    )  # fmt: skip
+    return {rule_property(rule): "" for rule in rules}
