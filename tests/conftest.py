@@ -6,6 +6,7 @@ chooses by it how many steps, rounds or seeds it takes. Both forms assert the sa
 """
 
 import gc
+import signal
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -72,6 +73,10 @@ def pytest_configure(config: pytest.Config) -> None:
     budgets.prepare(config)
     config.pluginmanager.register(left_out.NothingLeftOut())
     config.pluginmanager.register(hangs.Watchdog())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell has it for what it starts in the background; commands that tests interrupt
+        # would inherit it, and go on.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Whatever a broker sends, in this process or in one that is started, is what was compiled for.
     sys._xoptions[STRICT_OPTION] = True
 

@@ -71,7 +71,7 @@ PROBES: Final = 600
 
 PAIRS: Final = 20_000
 PER_BROKER: Final = 1_500
-SECONDS: Final = 20
+SECONDS: Final = 60
 
 
 class Groups:

@@ -20,8 +20,8 @@ from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.later import Later
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.log.transactions import AbortedSearch, AbortedTransactions
 from kohort.broker.topics.partition import Partition
-from kohort.broker.topics.partition_reads import PartitionReads
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import BatchHeader
@@ -111,7 +111,15 @@ def _stable_offset_ignored() -> None:
 
 def _aborts_untold() -> None:
     """Readers of what is committed are not told what was aborted."""
-    PartitionReads.aborted_in_read = lambda *_: []  # type: ignore[method-assign]
+    in_read = AbortedTransactions.in_read
+
+    def of_nothing(
+        self: AbortedTransactions, offset: int, byte_count: int, *, up_to_offset: int
+    ) -> AbortedSearch:
+        del byte_count
+        return in_read(self, offset, 0, up_to_offset=up_to_offset)
+
+    AbortedTransactions.in_read = of_nothing  # type: ignore[method-assign]
 
 
 def _positions_end(*, commit: bool) -> None:

@@ -16,6 +16,7 @@ from kohort.broker.core.security.acls import (
 )
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.dispatch.registry import load_handlers
+from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.message import RESPONSES, Struct, schema_of
 from kohort.protocol.messages.create_acls import (
@@ -29,6 +30,12 @@ from kohort.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kohort.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -37,6 +44,8 @@ from kohort.protocol.messages.metadata import (
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import Topic
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.clients.model import wait_until
+from tests.support.groups.raw_members import RawMember
 from tests.support.network.wire import RawClient
 
 SETTINGS = {
@@ -259,6 +268,7 @@ def errors_in(answer: object) -> set[int]:
 def test_every_api_denies_who_may_do_nothing(broker: BrokerThread) -> None:
     """Also where what is asked for does not exist, and with nothing but the denial."""
     denials = {0, *(code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED"))}
+    denials.add(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     asked = set()
     with RawClient(broker.port, source=NOBODY) as nobody:
         for question in questions(Topic("missing", b"\x55" * 16), "g", "x"):
@@ -273,3 +283,47 @@ def test_every_api_denies_who_may_do_nothing(broker: BrokerThread) -> None:
                     assert codes - {0}, (question, version)
     missing = {api.name for api in load_handlers().values()} - asked - OPEN_TO_ALL
     assert missing <= {"DeleteTopics"}, "add a question about it"
+
+
+def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_nobody_else(
+    broker: BrokerThread,
+) -> None:
+    member = RawMember(broker.port, "orders")
+    assert member.join().answer().error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert member.join().answer().error_code == ErrorCode.NONE
+    with (
+        RawClient(broker.port, source=ADMIN) as admin,
+        RawClient(broker.port, source=NOBODY) as other,
+    ):
+        wait_until(lambda: b"orders" in history(admin)[1], "the rebalance is recorded")
+        denied = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+        assert history(other) == denied
+        for operation, name, pattern in (
+            (Operation.DESCRIBE, REBALANCE_HISTORY, PatternType.LITERAL),
+            (Operation.WRITE, REBALANCE_HISTORY, PatternType.LITERAL),
+            (Operation.READ, "orders", PatternType.PREFIXED),
+        ):
+            rule = creation("User:ANONYMOUS", operation, name, resource_pattern_type=pattern)
+            assert create(admin, rule) == [0]
+            assert history(other) == denied
+        rule = creation("User:ANONYMOUS", Operation.READ, REBALANCE_HISTORY)
+        assert create(admin, rule) == [0]
+        code, records = history(other)
+        assert code == ErrorCode.NONE
+        assert b"orders" in records
+
+
+def history(client: RawClient) -> tuple[int, bytes]:
+    """Error and records of a Fetch from the begin of the rebalance history."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=[],
+        topics=[FetchTopic(topic=REBALANCE_HISTORY, partitions=[partition])],
+    )
+    answer = client.call(request, 11, FetchResponse).responses[0].partitions[0]
+    return answer.error_code, bytes(answer.records or b"")

@@ -50,6 +50,17 @@ def test_who_may_read_everything_is_warned_of_internal_topics(
     assert "Beware: User:bob may read __consumer_offsets" in capsys.readouterr().out
 
 
+def test_what_nothing_asks_for_is_told(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "add", "alice", "write", "read", "all", "group:g") == 0
+    assert capsys.readouterr().out.count("Beware: nothing asks for WRITE on a GROUP") == 1
+    assert run(broker, "check", "alice", "write", "cluster") == 1
+    told = capsys.readouterr()
+    assert "nothing asks for WRITE on a CLUSTER; there are ALL, CREATE" in told.out
+    assert "--super-users" in told.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

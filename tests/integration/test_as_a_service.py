@@ -19,7 +19,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def command(directory: Path, *overrides: str) -> list[str]:
-    given = ["listeners=PLAINTEXT://127.0.0.1:0", "kohort.metrics.port=-1", *overrides]
+    given = [
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "kohort.metrics.port=-1",
+        "kohort.console.port=-1",
+        *overrides,
+    ]
     options = [word for one in (f"log.dirs={directory}", *given) for word in ("--override", one)]
     return [sys.executable, "-m", "kohort", *options]
 
@@ -67,10 +72,14 @@ def test_an_abstract_address_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_unit_starts_what_there_is() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # Names have capitals.
-    unit.read(ROOT / "deploy" / "systemd" / "kohort.service")
+    text = (ROOT / "deploy" / "systemd" / "kohort.service").read_text(encoding="utf-8")
+    unit.read_string(text)
     assert unit["Service"]["Type"] == "notify"
     words = shlex.split(unit["Service"]["ExecStart"])
     assert words[1:-1] == ["serve", "--config"]
+    # What its head has one do is what it needs.
+    assert f"{Path(words[0]).parent}/pip install ." in text
+    assert f"log.dirs=/var/lib/{unit['Service']['StateDirectory']} > {words[-1]}" in text
     asked = [sys.executable, "-m", "kohort.cli", "serve", "--help"]
     told = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
     assert "--config FILE" in told

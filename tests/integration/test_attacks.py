@@ -106,7 +106,10 @@ def test_memory_is_given_back_whatever_sizes_requests_have(server: KohortServer)
         with RawClient(server.port) as client:
             client.send(framed(body + bytes(sizes.randrange(5 * MIB, 60 * MIB))))
             assert client.is_closed()
-        time.sleep(0.05)
+        # It closes the connection first, and the memory is back a moment later.
+        until_s = time.monotonic() + 5
+        while resident_bytes(server) - before >= 16 * MIB and time.monotonic() < until_s:
+            time.sleep(0.05)
         afterwards.append(resident_bytes(server))
     assert statistics.median(afterwards) - before < 16 * MIB, afterwards
 
@@ -177,25 +180,23 @@ def test_two_thousand_connections_that_send_a_byte_a_second(impatient: KohortSer
     with undisturbed(impatient, more_bytes_max=32 * MIB):
         sockets = [socket.create_connection(("127.0.0.1", impatient.port)) for _ in range(2_000)]
         frame = framed(bytes(50_000))
-        for second in range(FRAME_TIMEOUT_S - 1):
-            for one in sockets:
-                one.send(frame[second : second + 1])
-            time.sleep(1)
-        assert resident_bytes(impatient) - before < 2_000 * 20 * 1024
-        for second in range(FRAME_TIMEOUT_S - 1, 60):
-            open_sockets = []
-            for one in sockets:
-                try:
-                    one.send(frame[second : second + 1])
-                except OSError:
-                    one.close()
-                else:
-                    open_sockets.append(one)
-            sockets = open_sockets
+        for second in range(60):
+            sockets = [one for one in sockets if is_sent(one, frame[second : second + 1])]
             if not sockets:
                 break
             time.sleep(1)
+            assert resident_bytes(impatient) - before < 2_000 * 20 * 1024
         assert not sockets, "the frame timeout ends them all"
+
+
+def is_sent(connection: socket.socket, data: bytes) -> bool:
+    """False if the broker has closed the connection; then it is closed here, too."""
+    try:
+        connection.send(data)
+    except OSError:
+        connection.close()
+        return False
+    return True
 
 
 class FewFiles(KohortServer):
@@ -225,7 +226,7 @@ def test_connections_do_not_take_the_descriptors_that_logs_need(tmp_path: Path) 
             assert not created.error_code
         for one in crowd:
             one.close()
-    assert "At most 32 connections" in server.log_file.read_text()
+    assert "At most 16 connections" in server.log_file.read_text()
 
 
 def test_many_small_requests_that_are_never_read(server: KohortServer) -> None:
@@ -261,10 +262,8 @@ def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServe
             )
         ],
     )
-    with undisturbed(server) as watch, RawClient(server.port) as client:
+    with undisturbed(server), RawClient(server.port) as client:
         client.call(create, 5, CreateTopicsResponse)
         answer = client.call(request, 9, ProduceResponse)
         ((partition,),) = [topic.partition_responses for topic in answer.responses]
         assert partition.error_code != 0
-        time.sleep(0.2)
-        assert watch.answered_count

@@ -21,7 +21,7 @@ from kohort.protocol.messages.metadata import MetadataRequest
 from kohort.testing import Kafka
 from tests.support.brokers.server_process import free_port
 
-CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=5_000)
+CONFIG = ConnectionConfig(client_id="tests", request_timeout_ms=60_000)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: Kafka)
     topic = CreatableTopic(
         name="three", num_partitions=3, replication_factor=1, assignments=[], configs=[]
     )
-    await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
+    await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     await cluster.refresh(["three", "none"])
     assert cluster.partition_counts(["three", "none"]) == {"three": 3}
     leader = cluster.leader(TopicPartition("three", 2))

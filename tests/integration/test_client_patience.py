@@ -42,7 +42,8 @@ def keep_busy(connection: BrokerConnection, timeout_s: float) -> None:
     transport = connection._transport
     assert transport is not None
     socket = transport.get_extra_info("socket")
-    select.select([socket.fileno()], [], [], 5)
+    if connection.in_flight_count:  # Else the loop has received it already, and this shows less.
+        select.select([socket.fileno()], [], [], 60)
     time.sleep(1.5 * timeout_s)
 
 

@@ -133,7 +133,7 @@ def test_limits_are_set_found_and_removed(broker: BrokerThread) -> None:
         assert alter(client, both, ("consumer_byte_rate", None)) == 0
         assert described(client) == {tuple(ANONYMOUS): of_user}
         assert alter(client, ANONYMOUS, ("producer_byte_rate", 1.5)) == ErrorCode.INVALID_REQUEST
-        assert alter(client, [("ip", "1.2.3.4")], ("connection_creation_rate", 1.0)) == (
+        assert alter(client, ANONYMOUS, ("connection_creation_rate", 1.0)) == (
             ErrorCode.INVALID_REQUEST
         )
 
@@ -152,7 +152,8 @@ def test_a_producer_over_its_limit_is_told_and_held_back_and_nobody_else_is(
         assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
         assert produce(client, 90_000) == 0
         began = time.monotonic()
-        throttle_ms = produce(client, 15_000)
+        # Over the limit by more than one window, however late in its window it comes.
+        throttle_ms = produce(client, 20_500)
         assert 0 < throttle_ms < 1_500
         # The answer was there at once; what follows on this connection waits.
         client.send(framed(request_body(produced(10), 9)))

@@ -91,7 +91,7 @@ async def test_the_heartbeat_thread_tries_the_next_address_as_well(
     connection = BlockingConnection(
         Address(name, broker.port), ConnectionConfig(connect_timeout_ms=300)
     )
-    await asyncio.to_thread(connection.open, 30)
+    await asyncio.to_thread(connection.open, 120)
     connection.close()
 
 
@@ -110,7 +110,7 @@ def test_connecting_ends_when_another_thread_closes(dead: Address) -> None:
     while connection._socket is None:
         time.sleep(0.001)
     connection.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert len(failures) == 1
 
@@ -125,28 +125,36 @@ def heartbeats(told: asyncio.Event, session_timeout_ms: int) -> HeartbeatThread:
 
 
 async def test_a_coordinator_that_is_gone_without_a_word_is_asked_last(
-    broker: BrokerThread, dead: Address
+    broker: BrokerThread, dead: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tried: list[Address] = []
+    connect = BlockingConnection.open
+
+    def noted(connection: BlockingConnection, timeout_s: float) -> None:
+        tried.append(connection.address)
+        connect(connection, timeout_s)
+
+    monkeypatch.setattr(BlockingConnection, "open", noted)
     told = asyncio.Event()
-    session_timeout_ms = 6_000
-    thread = heartbeats(told, session_timeout_ms)
+    # Half of it is spent on the answer that does not come.
+    thread = heartbeats(told, session_timeout_ms=6_000)
     thread.polled()
     thread.start()
-    began_s = time.monotonic()
     live = Address("127.0.0.1", broker.port)
     thread.begin(Identity(1, "somebody", "range"), dead, [dead, live])
     kinds: list[FindingKind] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         # The living broker does not know this member, and says so.
         while FindingKind.MEMBERSHIP_LOST not in kinds:
             told.clear()
             kinds += [one.kind for one in thread.take_findings()]
             if FindingKind.MEMBERSHIP_LOST not in kinds:
                 await told.wait()
-    # Half a session for the answer that did not come, and none for asking the dead one again.
-    assert time.monotonic() - began_s < session_timeout_ms / 1_000
+    # Once as the coordinator, and not again by whoever looks for another one.
+    assert tried.count(dead) == 1
+    assert set(tried[1:]) == {live}
     thread.stop()
-    assert await thread.wait_stopped(10)
+    assert await thread.wait_stopped(60)
 
 
 async def test_what_the_loop_has_found_is_used_by_the_thread(
@@ -158,7 +166,7 @@ async def test_what_the_loop_has_found_is_used_by_the_thread(
     thread.start()
     thread.begin(Identity(1, "somebody", "range"), Address("127.0.0.1", 1), [dead])
     kinds: list[FindingKind] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while FindingKind.COORDINATOR_LOST not in kinds:
             await told.wait()
             told.clear()
@@ -170,7 +178,7 @@ async def test_what_the_loop_has_found_is_used_by_the_thread(
             told.clear()
             kinds += [one.kind for one in thread.take_findings()]
     thread.stop()
-    assert await thread.wait_stopped(10)
+    assert await thread.wait_stopped(60)
 
 
 async def test_the_thread_stops_at_once_while_it_connects_to_a_dead_machine(dead: Address) -> None:
@@ -178,7 +186,7 @@ async def test_the_thread_stops_at_once_while_it_connects_to_a_dead_machine(dead
     thread.polled()
     thread.start()
     thread.begin(Identity(1, "somebody", "range"), dead, [dead])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while thread._connection is None:  # noqa: ASYNC110 - it is another thread that acts.
             await asyncio.sleep(0.01)
     thread.stop()
@@ -190,7 +198,7 @@ async def test_a_thread_that_is_stopped_asks_no_further_broker(dead: Address) ->
     others = [Address(f"127.0.0.{number}", dead.port) for number in range(3, 9)]
     thread.know_brokers([dead, *others])
     looking = asyncio.create_task(asyncio.to_thread(thread._find_coordinator))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while thread._connection is None:  # noqa: ASYNC110 - the thread tells nobody.
             await asyncio.sleep(0.01)
     thread.stop()

@@ -16,6 +16,7 @@ def settings(directory: Path, port: int = 0) -> list[str]:
         f"log.dirs={directory}",
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
         "kohort.metrics.port=-1",
+        "kohort.console.port=-1",
     ]
 
 

@@ -1,5 +1,6 @@
 """Answers to Fetch that the kernel sends from the log's files, whatever becomes of these then."""
 
+import errno
 import os
 import random
 import shutil
@@ -13,8 +14,10 @@ import pytest
 
 from kohort.broker.network import file_sending
 from kohort.broker.storage import file_range
+from kohort.broker.storage.log import reading
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.page_cache import is_cached
+from kohort.broker.storage.segment.read import RANGE_BYTES_MIN
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
@@ -62,6 +65,11 @@ def sent_from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(os, "sendfile", counted)
     return sizes
+
+
+def sent_by(running: BrokerThread, sizes: list[int]) -> int:
+    """Bytes that were sent from files. A client may have them before their size is noted."""
+    return running.call(lambda: sum(sizes))
 
 
 def create_topic(running: BrokerThread, name: str = "t") -> None:
@@ -139,7 +147,7 @@ class SlowReader(RawClient):
         wait_until(lambda: OS_FILES.range_count > 0)
 
 
-def wait_until(is_so: Callable[[], bool], timeout_s: float = 20) -> None:
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < deadline_s, "it does not come about"
@@ -181,7 +189,24 @@ def test_what_is_sent_from_files_is_byte_by_byte_what_is_read_from_them(
                 # The other way round the second would be given what was read for the first.
                 sent = sending.ask(request, 11)
                 assert copying.ask(request, 11) == sent, (asked, limit)
-    assert sum(sent_from_files) > 10 * MIB
+    assert sent_by(running, sent_from_files) > 10 * MIB
+
+
+def test_a_consumer_that_goes_on_is_given_ranges_that_no_read_has_to_find(
+    running: BrokerThread, sent_from_files: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are sent by the kernel from where a few looks into memory say they end."""
+    create_topic(running)
+    log = fill(running, [400_000, 90_000, 900_000, 20_000] * 6)
+    monkeypatch.setattr(reading, "read_batches", None)
+    received, offset = b"", 0
+    with RawClient(running.port) as client:
+        while len(log) - len(received) > RANGE_BYTES_MIN:
+            records = records_in(client.ask(fetch((0, offset, MIB)), 11))
+            received += records
+            offset += sum(1 for _ in split_batches(records))
+    assert log.startswith(received)
+    assert sent_by(running, sent_from_files) == len(received)
 
 
 def test_answers_that_were_asked_for_together_keep_their_order(
@@ -203,6 +228,47 @@ def test_answers_that_were_asked_for_together_keep_their_order(
                 body = client.receive()
                 response_in(body, HeartbeatResponse, 4, correlation_id=number)
     assert sent_from_files
+
+
+def test_a_slow_reader_is_sent_every_byte_from_the_file(
+    running: BrokerThread, sent_from_files: list[int]
+) -> None:
+    create_topic(running)
+    log = fill(running, [900_000] * 4)
+    with SlowReader(running) as client:
+        client.ask_and_wait()
+        assert records_in(client.receive()) == log
+        assert client.is_answered()
+    assert sent_by(running, sent_from_files) == len(log)
+    assert len(sent_from_files) > 4
+
+
+@pytest.mark.parametrize("lacks", ["a descriptor", "a place among the senders"])
+def test_who_has_no_second_descriptor_is_sent_what_was_read(
+    running: BrokerThread, sent_from_files: list[int], monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    def refuse(_number: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    create_topic(running)
+    log = fill(running, [900_000] * 4)
+    reads = running.broker.network.reads
+    before = reads.senders_left
+    with RawClient(running.port) as first, SlowReader(running) as client:
+        assert records_in(first.ask(WHOLE, 11)) == log
+        assert running.call(lambda: reads.senders_left) == before - 1
+        assert sent_by(running, sent_from_files) == len(log)
+        if lacks == "a descriptor":
+            monkeypatch.setattr(os, "dup", refuse)
+        else:
+            running.call(lambda: setattr(reads, "senders_left", 0))
+            before = 1
+        for _ in range(2):
+            client.ask_and_wait()
+            assert records_in(client.receive()) == log
+        assert client.is_answered()
+    assert sent_by(running, sent_from_files) == len(log)
+    wait_until(lambda: running.call(lambda: reads.senders_left) == before)
 
 
 def test_a_segment_that_is_deleted_meanwhile_is_sent_to_its_end(
@@ -303,8 +369,7 @@ def test_slow_readers_cost_hardly_any_memory(running: BrokerThread, long_form: b
         for reader in readers:
             reader.send(framed(request_body(WHOLE, 11)))
         wait_until(lambda: OS_FILES.range_count == count)
-        unsent = running.broker.network.unsent
-        wait_until(lambda: running.call(lambda: unsent.total_bytes) == count * 4096)
+        assert running.call(lambda: running.broker.network.unsent.total_bytes) == 0
         # What a connection itself takes, on both sides, is in it.
         assert resident_bytes() - before < count * 50_000
         assert records_in(readers[-1].receive()) == log

@@ -59,6 +59,7 @@ async def test_a_broker_starts_on_a_full_disk_and_serves_its_records(
         path.unlink()
     fill_up(small_disk)
     settings = [f"log.dirs={data}", "listeners=PLAINTEXT://localhost:0", "kohort.metrics.port=-1"]
+    settings.append("kohort.console.port=-1")
     async with Broker(load(overrides=settings)).running() as broker:
         partition = broker.services.topics.partition("orders", 1)
         assert partition is not None

@@ -11,7 +11,12 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 
 
 def broker_with(directory: Path, *settings: str) -> Broker:
-    own = ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}", "kohort.metrics.port=-1")
+    own = (
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        f"log.dirs={directory}",
+        "kohort.metrics.port=-1",
+        "kohort.console.port=-1",
+    )
     return Broker(load(overrides=[*own, *settings]))
 
 

@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -26,42 +26,18 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.network.wire import RawClient
+from tests.support.processes.commands import Said, said_by_process
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a command has printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:  # noqa: ANN401
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-def kohort_groups(*arguments: str, **environment: str) -> Said:
-    ran = subprocess.run(
-        [sys.executable, "-m", "kohort.cli", "groups", *arguments],
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "TZ": "UTC", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "Traceback" not in ran.stderr
-    return Said(ran.returncode, ran.stdout, ran.stderr)
+def kohort_groups(*arguments: str, **environment: str) -> Said[str]:
+    return said_by_process("groups", *arguments, **environment)
 
 
 class Asking:
@@ -71,12 +47,11 @@ class Asking:
         self.server = server
         self.http = f"http://127.0.0.1:{http_port}"
 
-    async def ask(self, command: str, *arguments: str, **environment: str) -> Said:
+    async def ask(self, command: str, *arguments: str, **environment: str) -> Said[str]:
         over_kafka = command in {"list", "describe"}
         where = (
             ["--bootstrap-server", self.server.bootstrap] if over_kafka else ["--http", self.http]
         )
-        # A Kafka that has just been started on a busy machine makes its offsets topic first.
         given = (command, "--timeout", "100", *arguments, *where)
         return await asyncio.to_thread(kohort_groups, *given, **environment)
 
@@ -171,11 +146,11 @@ def join(
     return client.call(request, 9, JoinGroupResponse)
 
 
-def settle(
-    client: RawClient, group: str, instance: str, *, session_timeout_ms: int = 30_000
-) -> str:
-    """Make a group of one static member, which then never says another word."""
-    joined = join(client, group, instance=instance, session_timeout_ms=session_timeout_ms)
+def sync(
+    client: RawClient, group: str, joined: JoinGroupResponse, instance: str, *others: str
+) -> None:
+    """Fetch the assignment; a leader gives one to itself and to `others`, by their member ids."""
+    given = (joined.member_id, *others) if joined.leader == joined.member_id else ()
     request = SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,
@@ -183,9 +158,17 @@ def settle(
         group_instance_id=instance,
         protocol_type="consumer",
         protocol_name="range",
-        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")],
+        assignments=[SyncGroupRequestAssignment(member_id=one, assignment=b"") for one in given],
     )
     assert client.call(request, 5, SyncGroupResponse).error_code == 0
+
+
+def settle(
+    client: RawClient, group: str, instance: str, *, session_timeout_ms: int = 30_000
+) -> str:
+    """Make a group of one static member, which then never says another word."""
+    joined = join(client, group, instance=instance, session_timeout_ms=session_timeout_ms)
+    sync(client, group, joined, instance)
     return joined.member_id
 
 
@@ -236,7 +219,7 @@ async def test_the_kafka_port_tells_what_the_http_port_does(kohort: Asking) -> N
         settle(client, "elsewhere", "pod-3")
     port = ["--bootstrap-server", kohort.server.bootstrap]
 
-    async def stored(command: str, *arguments: str) -> Said:
+    async def stored(command: str, *arguments: str) -> Said[str]:
         given = (command, "elsewhere", "--timeout", "100", *arguments, *port)
         return await asyncio.to_thread(kohort_groups, *given)
 
@@ -310,10 +293,23 @@ async def test_while_a_rebalance_hangs_why_says_who_is_missing_since_when_and_un
 
 
 async def test_timeline_draws_a_line_for_each_member_without_a_terminal(kohort: Asking) -> None:
-    async with (
-        consuming(kohort.server.bootstrap, "drawn", "first"),
-        consuming(kohort.server.bootstrap, "drawn", "second"),
-    ):
+    with RawClient(kohort.server.port) as client, RawClient(kohort.server.port) as newcomer:
+        leader = settle(client, "drawn", "first")
+        joining = asyncio.create_task(asyncio.to_thread(join, newcomer, "drawn", instance="second"))
+        await kohort.until_waiting("drawn")
+        told = HeartbeatRequest(
+            group_id="drawn", generation_id=1, member_id=leader, group_instance_id="first"
+        )
+        answer = client.call(told, 4, HeartbeatResponse)
+        assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        # Another command takes its time, so that what both wait for can be seen.
+        await kohort.until_waiting("drawn")
+        again = join(client, "drawn", leader, instance="first")
+        joined = await joining
+        # Less than a millisecond would count as no stop.
+        await asyncio.sleep(0.02)
+        sync(client, "drawn", again, "first", joined.member_id)
+        sync(newcomer, "drawn", joined, "second")
         await kohort.until_rebalances("drawn", 2)
         said = await kohort.ask("timeline", "drawn", PYTHONIOENCODING="utf-8")
         plain = await kohort.ask(
@@ -322,42 +318,27 @@ async def test_timeline_draws_a_line_for_each_member_without_a_terminal(kohort: 
         why = await kohort.ask("why", "drawn")
     lines = said.out.splitlines()
     assert lines[0] == why.out.splitlines()[0]
-    (first,) = [line for line in lines if line.startswith("first-")]
-    (second,) = [line for line in lines if line.startswith("second-")]
+    (first,) = [line for line in lines if line.startswith("first ")]
+    (second,) = [line for line in lines if line.startswith("second ")]
     assert "▒" in second
     assert "new, waited" in second
     assert re.search(r"\*  [─░▒▓]+  stopped \d", first)
     assert "\x1b" not in said.out
     assert plain.out.isascii()
-    assert "and 1 more; 1 member stopped" in plain.out
+    assert "and 1 more; 1 member stopped" in plain.out, plain.out
     assert [line for line in plain.out.splitlines()[1:4] if len(line) > 80] == []
 
 
 async def test_list_and_describe_tell_of_members_partitions_and_lag(kohort: Asking) -> None:
-    await check_list_and_describe(kohort, type_name="classic")
-
-
-async def test_list_and_describe_ask_a_real_kafka_as_well(tmp_path: Path) -> None:
-    # Who asks first waits until all are made.
-    settings = {"offsets.topic.num.partitions": "5"}
-    with KafkaServer(tmp_path / "kafka", overrides=settings) as server:
-        await create_topic(server.bootstrap)
-        asking = Asking(server, 1)
-        missing = await asking.ask("describe", "nobody")
-        assert (missing.code, missing.out) == (1, ""), missing.err
-        await check_list_and_describe(asking, type_name="classic")
-
-
-async def check_list_and_describe(asking: Asking, *, type_name: str) -> None:
-    async with consuming(asking.server.bootstrap, "lagging", "reader") as consumer:
+    async with consuming(kohort.server.bootstrap, "lagging", "reader") as consumer:
         await consumer.commit({TopicPartition(TOPIC, 0): 2, TopicPartition(TOPIC, 3): 5})
-        listed = await asking.ask("list")
-        listed_json = await asking.ask("list", "--json")
-        said = await asking.ask("describe", "lagging")
-        data = (await asking.ask("describe", "lagging", "--json")).json
+        listed = await kohort.ask("list")
+        listed_json = await kohort.ask("list", "--json")
+        said = await kohort.ask("describe", "lagging")
+        data = (await kohort.ask("describe", "lagging", "--json")).json
     row = [line.split() for line in listed.out.splitlines() if line.startswith("lagging ")]
     cells = [cell.lower() for cell in row[0]]
-    assert cells[:5] == ["lagging", "stable", type_name, "1", "3"]
+    assert cells[:5] == ["lagging", "stable", "classic", "1", "3"]
     assert cells[-1] == "consumer"
     assert [
         (one["state"], one["protocol_type"])

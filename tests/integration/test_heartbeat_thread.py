@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ from tests.support.network.wire import RawClient
 
 SESSION_MS = 3_000
 """Fifteen heartbeats long, so that a busy machine does not end it."""
+ENDED_WITHIN_S = 60
+"""It takes a moment where there is nothing else to do."""
 
 
 @pytest.fixture
@@ -86,9 +89,26 @@ async def test_a_member_outlives_a_loop_that_is_held_up_for_longer_than_a_sessio
     assert thread.last_success_ms is not None
     assert thread.take_findings() == []
     thread.stop()
-    assert await thread.wait_stopped(5)
+    assert await thread.wait_stopped(ENDED_WITHIN_S)
     # So it was the thread.
     wait_for_state(broker, "held-up", "Empty")
+
+
+async def test_it_is_no_more_when_it_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine takes to go on with it after it has told of its end."""
+    loop = asyncio.get_running_loop()
+    tell = loop.call_soon_threadsafe
+
+    def tell_and_be_held_up(*args: Any) -> None:  # noqa: ANN401 - as the loop takes them.
+        tell(*args)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", tell_and_be_held_up)
+    thread = thread_for("no-more", asyncio.Event())
+    thread.start()
+    thread.stop()
+    assert await thread.wait_stopped(5)
+    assert not thread._thread.is_alive()
 
 
 async def test_what_it_learns_reaches_the_loop(broker: Kafka) -> None:
@@ -99,11 +119,11 @@ async def test_what_it_learns_reaches_the_loop(broker: Kafka) -> None:
     thread.start()
     thread.polled()
     thread.begin(identity._replace(member_id="somebody-else"), address, [address])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await told.wait()
     assert [finding.kind for finding in thread.take_findings()] == [FindingKind.MEMBERSHIP_LOST]
     thread.stop()
-    assert await thread.wait_stopped(5)
+    assert await thread.wait_stopped(ENDED_WITHIN_S)
 
 
 async def test_a_consumer_that_does_not_poll_leaves_its_group_at_once(
@@ -115,13 +135,13 @@ async def test_a_consumer_that_does_not_poll_leaves_its_group_at_once(
     thread.start()
     thread.polled()
     thread.begin(join(broker, "no-poll"), address, [address])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await told.wait()
     assert [finding.kind for finding in thread.take_findings()] == [FindingKind.POLL_EXPIRED]
     assert broker.group("no-poll").state == "Empty"
     assert "max_poll_interval_ms" in caplog.text
     thread.stop()
-    assert await thread.wait_stopped(5)
+    assert await thread.wait_stopped(ENDED_WITHIN_S)
 
 
 async def test_it_finds_its_coordinator_again_by_itself(broker: Kafka) -> None:
@@ -138,7 +158,7 @@ async def test_it_finds_its_coordinator_again_by_itself(broker: Kafka) -> None:
         time.sleep(0.05)  # noqa: ASYNC251 - the loop has no part in it.
     assert broker.group("searching").state == "Stable"
     thread.stop()
-    assert await thread.wait_stopped(5)
+    assert await thread.wait_stopped(ENDED_WITHIN_S)
 
 
 async def test_an_error_that_nobody_expected_costs_one_heartbeat_and_not_the_membership(
@@ -161,13 +181,13 @@ async def test_an_error_that_nobody_expected_costs_one_heartbeat_and_not_the_mem
     thread.start()
     thread.polled()
     thread.begin(join(broker, "surprised"), address, [address])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while thread.last_success_ms is None:  # noqa: ASYNC110 - it is another thread that acts.
             await asyncio.sleep(0.05)
     assert attempts >= 3
     assert caplog.text.count("ZeroDivisionError: nobody expected that") == 2
     thread.stop()
-    assert await thread.wait_stopped(5)
+    assert await thread.wait_stopped(ENDED_WITHIN_S)
 
 
 async def test_it_stops_while_it_waits_for_an_answer_that_does_not_come() -> None:
@@ -185,7 +205,7 @@ async def test_it_stops_while_it_waits_for_an_answer_that_does_not_come() -> Non
         thread.begin(Identity(1, "m", "range"), address, [address])
         await asyncio.sleep(0.5)
         thread.stop()
-        assert await thread.wait_stopped(5)
+        assert await thread.wait_stopped(ENDED_WITHIN_S)
 
 
 def test_the_thread_of_a_consumer_that_was_not_closed_ends_with_its_loop(
@@ -201,5 +221,5 @@ def test_the_thread_of_a_consumer_that_was_not_closed_ends_with_its_loop(
         return thread
 
     thread = asyncio.run(forget())
-    thread._thread.join(10)
+    thread._thread.join(ENDED_WITHIN_S)
     assert not thread._thread.is_alive()

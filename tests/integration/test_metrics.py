@@ -13,7 +13,6 @@ from random import SystemRandom
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import UnknownTopicOrPartitionError
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,7 +21,14 @@ from kohort.broker.app import Broker, StartError
 from kohort.broker.config import load
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.support.brokers.server_process import free_port
+from tests.support.network.wire import RawClient
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
@@ -48,6 +54,7 @@ async def running(directory: Path, **settings: str) -> AsyncIterator[tuple[Broke
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(directory),
         "kohort.metrics.port": str(port),
+        "kohort.console.port": "-1",
         "group.initial.rebalance.delay.ms": "0",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
@@ -171,15 +178,11 @@ async def test_a_scrape_tells_of_requests_connections_and_the_process(tmp_path: 
 
 async def test_errors_that_clients_were_told_are_counted(tmp_path: Path) -> None:
     async with running(tmp_path, auto_create_topics_enable="false") as (broker, port):
-        client = AIOKafkaConsumer(
-            "missing",
-            bootstrap_servers=f"127.0.0.1:{broker.endpoint.port}",
-            request_timeout_ms=500,
-        )
-        with pytest.raises(UnknownTopicOrPartitionError):
-            await client.start()
-        await client.stop()
+        with RawClient(broker.endpoint.port) as client:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="missing")])
+            told = await asyncio.to_thread(client.call, request, 9, MetadataResponse)
         found = await scrape(port)
+    assert told.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     errors = {"api": "Metadata", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert value(found, "kohort_request_errors_total", **errors) >= 1
 
@@ -302,14 +305,14 @@ def host() -> str:
 
 def with_default_port(directory: Path, host: str) -> AbstractAsyncContextManager[Broker]:
     given = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}"]
-    given.append(f"kohort.metrics.host={host}")
+    given += [f"kohort.metrics.host={host}", f"kohort.console.host={host}"]
     return Broker(load(overrides=given, environment={})).running()
 
 
-async def test_two_brokers_start_side_by_side_without_a_metrics_port_being_set(
+async def test_two_brokers_start_side_by_side_without_a_port_of_http_being_set(
     tmp_path: Path, host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "kohort.broker.app")
+    caplog.set_level("INFO", "kohort.broker.http.ports")
     first = with_default_port(tmp_path / "first", host)
     second = with_default_port(tmp_path / "second", host)
     async with first, second:
@@ -318,9 +321,17 @@ async def test_two_brokers_start_side_by_side_without_a_metrics_port_being_set(
         for port in ports:
             status, _, _ = await asyncio.to_thread(fetch, port, "/-/ready", host=host)
             assert status == 200
+        consoles = [one for one in caplog.messages if one.startswith("The console is on port ")]
+        console_ports = [int(one.split()[5]) for one in consoles]
+        for port in console_ports:
+            status, _, _ = await asyncio.to_thread(fetch, port, "/", host=host)
+            assert status == 200
     assert len(set(ports)) == 2
     assert all(9308 <= port < 9328 for port in ports)
     assert "because port 9308 is taken" in told[1]
+    assert len(set(console_ports)) == 2
+    assert all(9328 <= port < 9348 for port in console_ports)
+    assert "because port 9328 is taken" in consoles[1]
 
 
 async def test_the_default_metrics_port_stops_the_start_if_set_and_taken(

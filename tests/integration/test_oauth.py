@@ -2,7 +2,9 @@
 
 import base64
 import hmac
+import http.client
 import json
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kohort.broker.app import StartError
+from kohort.broker.core.security.exchange import SaslFailure
 from kohort.broker.core.security.session import Principal
+from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kohort.protocol.messages.sasl_authenticate import (
@@ -24,12 +28,14 @@ from kohort.protocol.messages.sasl_authenticate import (
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
 from tests.support.network.wire import RawClient
 
 ELLIPTIC = ec.generate_private_key(ec.SECP256R1())
 RSA = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
 STRANGER = ec.generate_private_key(ec.SECP256R1())
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 PEM = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -152,7 +158,8 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_token_that_is_not_good_is_refused_in_two_rounds(broker: BrokerThread, kind: str) -> None:
-    with RawClient(broker.port) as client:
+    # From an address of its own: who fails often is told so seconds later.
+    with RawClient(broker.port, source=f"127.0.2.{1 + list(BAD).index(kind)}") as client:
         told = offer(client, BAD[kind])
         assert told.error_code == 0
         assert told.auth_bytes == b'{"status":"invalid_token"}'
@@ -226,3 +233,66 @@ def test_librdkafka_comes_in_with_a_token(broker: BrokerThread) -> None:
     admin = AdminClient(given)
     admin.poll(0)
     assert admin.list_topics(timeout=20).brokers
+
+
+def test_the_http_port_takes_the_same_tokens(tmp_path: Path) -> None:
+    of_listeners = settings(published(tmp_path / "jwks.json", {"e": ELLIPTIC}))
+    of_http = {
+        f"listener.name.http.{name}": text
+        for name, text in of_listeners.items()
+        if name.startswith("sasl.oauthbearer.")
+    }
+    port = free_port()
+    own = {
+        "kohort.metrics.port": str(port),
+        "kohort.http.authentication": "bearer",
+        "connection.failed.authentication.delay.ms": "1",
+    }
+    with BrokerThread(tmp_path / "data", overrides={**of_http, **own}):
+
+        def ask(text: str) -> int:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", "/groups", headers={"Authorization": f"Bearer {text}"})
+            status = connection.getresponse().status
+            connection.close()
+            return status
+
+        assert ask(token()) == 200
+        assert [ask(BAD[name]) for name in ("no algorithm", "another key")] == [401, 401]
+        assert ask("x" * 15_000) == 401
+
+
+def test_no_changed_token_lets_anybody_in(broker: BrokerThread, long_form: bool) -> None:
+    """Bytes, whole parts and claims are changed; what is decoded to the same says the same."""
+    (tokens,) = broker.broker.listeners.tokens
+    chance = random.Random(1)
+    right = [token(), token(RSA, "PS384", "r")]
+    parts = [one.split(".") for one in (*right, *BAD.values()) if one.count(".") == 2]
+    admitted = 0
+
+    def decoded(text: str) -> list[bytes]:
+        padded = [one + "=" * (-len(one) % 4) for one in text.split(".")]
+        try:
+            return [base64.urlsafe_b64decode(one) for one in padded]
+        except ValueError:
+            return []
+
+    good = [decoded(one) for one in right]
+    for _ in range(50_000 if long_form else 500):
+        changed = list(chance.choice(parts))
+        at = chance.randrange(3)
+        if chance.random() < 0.5:
+            changed[at] = chance.choice(parts)[at]
+        else:
+            text = bytearray(changed[at].encode() or b"x")
+            text[chance.randrange(len(text))] = chance.choice(_BASE64)
+            changed[at] = text.decode()
+        made = ".".join(changed)
+        if decoded(made) in good:
+            continue
+        try:
+            outcome = broker.call(lambda made=made: tokens.check(made))  # type: ignore[misc]
+        except SaslFailure:
+            continue
+        admitted += not isinstance(outcome, Later)
+    assert admitted == 0

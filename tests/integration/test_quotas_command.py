@@ -44,8 +44,20 @@ def test_limits_are_set_listed_and_removed(
 def test_a_limit_that_the_broker_does_not_keep_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(broker, "set", "controller_mutation_rate=1", "--user", "alice") == 3
+    assert run(broker, "set", "connection_creation_rate=1", "--user", "alice") == 3
     assert "INVALID_REQUEST" in capsys.readouterr().err
+
+
+def test_addresses_have_limits_too(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "set", "connection_creation_rate=5", "--ip", "10.0.0.7") == 0
+    assert run(broker, "set", "connection_creation_rate=50", "--default-ip") == 0
+    capsys.readouterr()
+    assert run(broker, "list") == 0
+    rows = capsys.readouterr().out
+    assert "ip 10.0.0.7" in rows
+    assert "ip <default>" in rows
 
 
 def test_it_has_to_be_said_for_whom(broker: BrokerThread) -> None:

@@ -46,6 +46,7 @@ async def running(directory: Path, **settings: str) -> AsyncIterator[Broker]:
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(directory),
         "kohort.metrics.port": "-1",
+        "kohort.console.port": "-1",
         "group.initial.rebalance.delay.ms": "0",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
@@ -86,8 +87,16 @@ async def create_topic(broker: Broker, partitions: int = 4) -> None:
     await admin.close()
 
 
-async def stored(broker: Broker) -> list[tuple[str, dict[str, bytes], dict[str, Any]]]:
-    """Group id, headers and value of everything in the topic, as any client reads it."""
+async def stored(broker: Broker, count: int) -> list[tuple[str, dict[str, bytes], dict[str, Any]]]:
+    """Group id, headers and value of everything in the topic, as any client reads it, once there
+    are so many records: they are told a moment before they are written.
+    """
+
+    def is_written() -> bool:
+        written = broker.services.topics.partition(REBALANCE_HISTORY, 0)
+        return written is not None and written.high_watermark >= count
+
+    await until(is_written)
     consumer = AIOKafkaConsumer(bootstrap_servers=address(broker), enable_auto_commit=False)
     await consumer.start()
     partition = TopicPartition(REBALANCE_HISTORY, 0)
@@ -125,7 +134,7 @@ async def test_what_a_group_went_through_can_be_asked_and_read_from_the_topic(
                 await until(lambda: len(second.assignment()) == 2)
             await until_closed(broker, 3)
         first, joined, left, emptied = await until_closed(broker, 4)
-        texts = await stored(broker)
+        texts = await stored(broker, 4)
 
     kinds = [record.trigger.kind for record in (first, joined, left, emptied)]
     assert kinds == [
@@ -227,13 +236,13 @@ async def test_clients_cannot_write_the_history(tmp_path: Path) -> None:
             await until_closed(broker, 1)
         topics = broker.services.topics
         await until(lambda: topics.get(REBALANCE_HISTORY) is not None)
-        producer = AIOKafkaProducer(bootstrap_servers=address(broker), request_timeout_ms=2_000)
+        producer = AIOKafkaProducer(bootstrap_servers=address(broker), request_timeout_ms=60_000)
         await producer.start()
         with pytest.raises(Exception, match="InvalidTopic"):
             await producer.send_and_wait(REBALANCE_HISTORY, b"{}", partition=0)
         await producer.stop()
         await until_closed(broker, 2)
-        assert [value["sequence"] for _, _, value in await stored(broker)] == [1, 2]
+        assert [value["sequence"] for _, _, value in await stored(broker, 2)] == [1, 2]
 
 
 HOSTILE = (

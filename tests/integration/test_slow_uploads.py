@@ -13,8 +13,8 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient, framed, header
 
 MB = 1_000_000
-ANSWER_S_MAX = 5.0
-"""0.6 s are promised, of a machine that has nothing else to do."""
+ANSWER_S_MAX = 20.0
+"""0.6 s are promised, of a machine that has nothing else to do. The uploads take half a minute."""
 
 
 @pytest.fixture

@@ -37,7 +37,12 @@ BAD_CONFIG = 2
 def start(directory: Path, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the daemon, which must end by itself."""
     command = [sys.executable, "-m", "broker", "--override", f"log.dirs={directory}"]
-    for override in ("listeners=PLAINTEXT://127.0.0.1:0", "kohort.metrics.port=-1", *overrides):
+    for override in (
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "kohort.metrics.port=-1",
+        "kohort.console.port=-1",
+        *overrides,
+    ):
         command += ["--override", override]
     return subprocess.run(
         command,

@@ -120,6 +120,26 @@ def test_a_certificate_names_the_principal(
         assert Principal("User", "ALICE@HERE") in principals(broker)
 
 
+def test_a_certificate_of_a_disabled_user_is_refused(
+    broker: BrokerThread, authority: Authority, ports: dict[str, int]
+) -> None:
+    context = trusting(authority, authority.issue("mallory", "DNS:mallory"))
+    with connected(ports["MUTUAL"], context) as before:
+        ask(before)
+        set_at_broker(broker, "kohort.users.disabled", "CN=mallory")
+        try:
+            with pytest.raises(OSError), closing(connected(ports["MUTUAL"], context)) as after:
+                ask(after)
+            ask(before)
+            set_at_broker(broker, "kohort.users.disconnected", "CN=mallory")
+            with pytest.raises(OSError):
+                ask(before)
+        finally:
+            set_at_broker(broker, "kohort.users.disabled", "")
+    with connected(ports["MUTUAL"], context) as again:
+        ask(again)
+
+
 def test_a_certificate_that_no_rule_matches_is_refused(
     authority: Authority, ports: dict[str, int]
 ) -> None:
@@ -137,6 +157,22 @@ def test_where_a_certificate_is_required_none_and_a_strangers_are_refused(
         # With TLS 1.3 a client learns of it when it reads.
         with pytest.raises(OSError), closing(connected(ports["MUTUAL"], context)) as connection:
             ask(connection)
+
+
+def test_certificates_are_asked_for_at_run_time_where_a_listener_does_not_say_it_itself(
+    broker: BrokerThread, authority: Authority, ports: dict[str, int]
+) -> None:
+    context = trusting(authority)
+    set_at_broker(broker, "ssl.client.auth", "required")
+    try:
+        with pytest.raises(OSError), closing(connected(ports["SSL"], context)) as connection:
+            ask(connection)
+        with closing(connected(ports["MAPPED"], context)) as connection:
+            ask(connection)
+    finally:
+        set_at_broker(broker, "ssl.client.auth", "none")
+    with closing(connected(ports["SSL"], context)) as connection:
+        ask(connection)
 
 
 def test_a_plain_client_of_a_tls_port_is_closed(ports: dict[str, int]) -> None:
@@ -167,12 +203,13 @@ def serial(port: int, authority: Authority) -> str:
 
 
 def set_location(broker: BrokerThread, path: Path | str) -> None:
+    set_at_broker(broker, "listener.name.ssl.ssl.keystore.location", str(path))
+
+
+def set_at_broker(broker: BrokerThread, name: str, value: str) -> None:
+    """Raises KafkaException."""
     admin = AdminClient({**QUIET, "bootstrap.servers": f"127.0.0.1:{broker.port}"})
-    entry = ConfigEntry(
-        "listener.name.ssl.ssl.keystore.location",
-        str(path),
-        incremental_operation=AlterConfigOpType.SET,
-    )
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     (future,) = admin.incremental_alter_configs([resource]).values()
     future.result(30)
@@ -208,6 +245,8 @@ def test_a_key_store_is_replaced_while_connections_stay(
     tls = broker.broker.listeners.tls["SSL"]
     assert tls.reload_failures == 1
     assert time.time() < tls.expires_s < time.time() + 3 * 86_400
+    # Whatever else is set at run time has this listener read its store again.
+    renewed.write_bytes(authority.issue("broker", names).read_bytes())
 
 
 def encrypted(authority: Authority) -> str:

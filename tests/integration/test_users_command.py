@@ -55,7 +55,11 @@ def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
     assert run("list", "--json", *where) == 0
     listed = json.loads(capsys.readouterr().out)["users"]
     assert listed == [
-        {"name": "alice", "iterations": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192}}
+        {
+            "name": "alice",
+            "iterations": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192},
+            "disabled": False,
+        }
     ]
     assert run("password", "alice", "--iterations", "4096", *where, password="other") == 0
     assert run("list", *where) == 0

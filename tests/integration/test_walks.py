@@ -76,7 +76,7 @@ class Walker:
         """The shortest of some walks: what the broker does besides is not the request's."""
         ask(self._client)
         walks = []
-        for _ in range(5):
+        for _ in range(20):
             self._broker.call(lambda: sys.setprofile(self._note))
             self._entered.clear()
             ask(self._client)

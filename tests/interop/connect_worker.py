@@ -42,7 +42,8 @@ class ConnectWorker:
             *("-cp", java_env.classpath("apps")),
             *("org.apache.kafka.connect.cli.ConnectDistributed", str(settings)),
         ]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        with (self._directory / "worker.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
     def wait_ready(self) -> None:
         """Until it is a member of the group and answers."""
@@ -84,9 +85,12 @@ class ConnectWorker:
 
     def put(self, connector: str, config: dict[str, str]) -> None:
         """Creates a connector, as soon as the workers agree on who leads them."""
-        body = json.dumps(config).encode()
+        wait_until(lambda: self.is_taken(connector, config), f"{connector} to be taken")
+
+    def is_taken(self, connector: str, config: dict[str, str]) -> bool:
+        """Tries to create it once. Raises HTTPError if the worker fails."""
         path = f"/connectors/{connector}/config"
-        wait_until(lambda: self._call("PUT", path, body) is not None, f"{connector} to be taken")
+        return self._call("PUT", path, json.dumps(config).encode()) is not None
 
     def get(self, path: str) -> dict[str, Any] | list[Any] | None:
         """None: not now, or not there."""

@@ -22,8 +22,8 @@ ANSWERS_AGAIN = "the cluster answers again"
 SCENES = [
     pytest.param(KohortServer, False, SHORT_S, id="kohort stopped"),
     pytest.param(KohortServer, True, SHORT_S, id="kohort killed"),
-    pytest.param(KafkaServer, True, SHORT_S, id="kafka killed"),
-    # A real Kafka takes its time to start.
+    # A real Kafka takes its time to start, and one that is killed is also in consumer/test_outages.
+    pytest.param(KafkaServer, True, SHORT_S, id="kafka killed", marks=pytest.mark.long),
     *(
         pytest.param(kind, dies, LONG_S, marks=pytest.mark.long)
         for kind in (KohortServer, KafkaServer)

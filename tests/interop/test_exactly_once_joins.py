@@ -20,6 +20,8 @@ from tests.support.processes.java_process import JavaProcess
 PARTITIONS = 2
 ROUND = 100
 """Keys between two kills."""
+KILLS = 20
+"""Of the broker, and as many of the application."""
 RESULTS = ("pairs", "rows")
 
 
@@ -92,7 +94,7 @@ def joining(tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]) -
 @pytest.mark.long
 def test_every_pair_is_told_once_whoever_is_killed_meanwhile(joining: Joining) -> None:
     killers = cycle((joining.kill_broker, joining.kill_application))
-    for number, kill in enumerate(islice(killers, 20)):
+    for number, kill in enumerate(islice(killers, 2 * KILLS)):
         joining.give("left")
         # Something of the last round has been told, and hardly all of it.
         joining.wait_told(number * ROUND - ROUND + 1)

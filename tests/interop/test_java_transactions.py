@@ -24,6 +24,7 @@ from tests.support.clients.java_transactions import (
     LEVELS,
     Isolation,
     JavaTransactions,
+    fence,
     read_to_end,
     values_of,
 )
@@ -155,6 +156,34 @@ def test_a_second_instance_fences_the_first_and_ends_its_transaction(scene: Scen
 
     scene.wait_read(["of the second"])
     assert scene.read("read_uncommitted") == ["of the first", "of the second"]
+
+
+def test_an_operator_fences_a_producer_and_its_transaction_is_aborted(
+    scene: Scene, java_clients: JavaProcess
+) -> None:
+    fenced = scene.producer()
+    fenced.begin()
+    fenced.send(scene.topic, "of the fenced one")
+    fence(scene.bootstrap, java_clients, scene.id)
+    with pytest.raises(RemoteError, match=r"Fenced|ProducerEpoch"):
+        fenced.commit()
+    fenced.close()
+    successor = scene.producer()
+    successor.begin()
+    successor.send(scene.topic, "of its successor")
+    successor.commit()
+    fence(scene.bootstrap, java_clients, scene.id)
+    with pytest.raises(RemoteError, match=r"Fenced|ProducerEpoch"):
+        send_and_commit(successor, scene.topic, "too late")
+    successor.close()
+
+    scene.wait_read(["of its successor"])
+
+
+def send_and_commit(producer: JavaTransactions, topic: str, value: str) -> None:
+    producer.begin()
+    producer.send(topic, value)
+    producer.commit()
 
 
 def time_out(scene: Scene) -> JavaTransactions:

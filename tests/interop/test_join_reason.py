@@ -170,6 +170,7 @@ def test_row_3_whoever_asks_for_an_id_disturbs_nobody(scene: Scene) -> None:
 @pytest.mark.parametrize("reason", ALL)
 def test_row_4_a_rebalance_that_runs_takes_the_others_in(scene: Scene, reason: int) -> None:
     scene.settle()
+    scene.probe.wait_told()
     waiting = scene.leader.join()
     scene.check_rebalances(14)
     before = scene.probe.records()
@@ -279,7 +280,7 @@ def test_row_13_a_leader_that_has_restarted_rebalances_nothing_however_often(
 ) -> None:
     scene.settle()
     generation = scene.leader.generation
-    sequence = scene.last()["sequence"]
+    sequence = scene.probe.wait_told()["sequence"]
 
     for _ in range(TIMES):
         answer = scene.leader.join(JoinReason.RESTART, version=version).answer()
@@ -290,7 +291,7 @@ def test_row_13_a_leader_that_has_restarted_rebalances_nothing_however_often(
         assert bool(answer.skip_assignment) == leads
 
     assert scene.leader.sync().assignment == share(TOPIC, 0)
-    news = scene.probe.records(after=sequence)
+    news = scene.probe.wait_records(TIMES, after=sequence)
     assert [(record["kind"], record["trigger"]["row"]) for record in news] == [
         ("avoided", 13)
     ] * TIMES
@@ -377,7 +378,7 @@ def test_a_follower_forces_a_stock_leader_to_rebalance_once_every_time(
         assert not member.sync().error_code
         wait_until(lambda: len(stock.assigned()) == PARTITIONS // 2, "half of them held")
         scene.probe.wait_stable(2)
-        sequence, generation = scene.last()["sequence"], member.generation
+        sequence, generation = scene.probe.wait_told()["sequence"], member.generation
 
         for time in range(1, TIMES + 1):
             answer = member.join(JoinReason.ENFORCED).answer()
@@ -385,7 +386,7 @@ def test_a_follower_forces_a_stock_leader_to_rebalance_once_every_time(
             assert not member.sync().error_code
             scene.probe.wait_stable(2)
 
-        news = scene.probe.records(after=sequence)
+        news = scene.probe.wait_records(TIMES, after=sequence)
         found = [(record["trigger"]["kind"], record["trigger"]["reason"]) for record in news]
         assert found == [("forced_by_reason", "ENFORCED")] * TIMES
         assert not any(record["further_causes"] for record in news)
@@ -422,7 +423,7 @@ def test_the_text_of_a_java_clients_enforced_rebalance_is_in_the_history(
     with JavaMember(java_clients, place.bootstrap, scene.group, TOPIC, ANY_SEAT) as member:
         wait_until(lambda: len(member.assigned()) == PARTITIONS, "all partitions held")
         scene.probe.wait_stable(1)
-        sequence = scene.last()["sequence"]
+        sequence = scene.probe.wait_told()["sequence"]
 
         member.enforce_rebalance(text)
 

@@ -121,7 +121,7 @@ def test_a_rolling_restart_of_static_members_rebalances_nothing(
         crew = Crew(stack, clients, probe, is_static=True)
         crew.wait_shared()
         before = probe.generation()
-        sequence = probe.records()[-1]["sequence"] if probe.has_history else 0
+        sequence = probe.wait_told()["sequence"] if probe.has_history else 0
         held = [member.assigned() for member in crew.now]
 
         for number in range(len(clients)):
@@ -132,7 +132,7 @@ def test_a_rolling_restart_of_static_members_rebalances_nothing(
         assert probe.generation() == before
         assert [member.assigned() for member in crew.now] == held
         if probe.has_history:
-            news = probe.records(after=sequence)
+            news = probe.wait_records(len(clients), after=sequence)
             assert {record["kind"] for record in news} == {"avoided"}
             stated = [record["trigger"]["instance_id"] for record in news]
             assert stated == [seat.instance_id for seat in crew.seats]
@@ -146,7 +146,7 @@ def test_a_rolling_restart_of_dynamic_members_is_explained_step_by_step(
         crew = Crew(stack, clients, probe, is_static=False)
         crew.wait_shared()
         before = probe.generation()
-        sequence = probe.records()[-1]["sequence"] if probe.has_history else 0
+        sequence = probe.wait_told()["sequence"] if probe.has_history else 0
 
         for number in range(len(clients)):
             crew.stop(number)
@@ -156,6 +156,7 @@ def test_a_rolling_restart_of_dynamic_members_is_explained_step_by_step(
 
         assert probe.generation() == before + 2 * len(clients)
         if probe.has_history:
+            probe.wait_records(2 * len(clients), after=sequence)
             assert probe.causes(after=sequence) == [
                 (kind, seat.client_id)
                 for seat in crew.seats

@@ -26,9 +26,7 @@ AT_START_ONLY: Final = {
     "listener.security.protocol.map",
     "cordoned.log.dirs",
     "sasl.enabled.mechanisms",
-    "sasl.jaas.config",
     "ssl.cipher.suites",
-    "ssl.client.auth",
     "ssl.enabled.protocols",
 }
 """Described as read-only here: broker/config/run_time.py says why, or security.py."""
@@ -40,6 +38,7 @@ OTHER_DEFAULTS: Final = {
     "log.dir",
     "listeners",
     "socket.listen.backlog.size",
+    "socket.receive.buffer.bytes",
     "queued.max.request.bytes",
     # Java's own format is not read here.
     "ssl.keystore.type",
@@ -111,7 +110,9 @@ CHANGES: Final[dict[str, list[str | None]]] = {
     "background.threads": ["5", "4"],
     "num.replica.fetchers": ["2", "3"],
     "sasl.kerberos.min.time.before.relogin": ["58000", "x"],
+    "sasl.jaas.config": ["x"],
     "ssl.keystore.location": ["/x"],
+    "ssl.client.auth": ["required", "maybe"],
     "leader.replication.throttled.rate": ["100", "-1"],
     "min.insync.replicas": ["1", "2", "0"],
     "node.id": ["2"],

@@ -14,8 +14,10 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kohort.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kohort.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kohort.protocol.messages.describe_acls import DescribeAclsRequest
+from kohort.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kohort.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -26,11 +28,13 @@ from kohort.protocol.messages.describe_quorum import (
     TopicAsked,
 )
 from kohort.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kohort.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kohort.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kohort.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from kohort.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kohort.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.each import Value
@@ -202,3 +206,12 @@ def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
         )
         for creations in ([], [creation], [creation, creation]):
             pair.ask(CreateAclsRequest(creations=creations), version)
+
+
+def test_nobody_gets_a_delegation_token_who_has_not_said_who_he_is(pair: Pair) -> None:
+    for version in (1, 2, 3):
+        pair.ask(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
+        pair.ask(DescribeDelegationTokenRequest(owners=None), version)
+    for version in (1, 2):
+        pair.ask(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), version)
+        pair.ask(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), version)

@@ -10,6 +10,7 @@ import pytest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tests.interop.conftest import start_twins
+from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair, Side, Twins
 from tests.interop.same_answers.scenes import Topic, create_topic
 from tests.interop.same_answers.transactions import producer
@@ -20,6 +21,7 @@ SETTINGS: Final = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "producer.id.expiration.ms": "3000",
     "producer.id.expiration.check.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
 }
 FORGOTTEN: Final = ""
 """The state of an id that is not known."""
@@ -74,6 +76,28 @@ def test_an_idle_id_is_forgotten_and_one_with_a_transaction_is_not(own_pair: Pai
     empty.describe()
     opened.end(3)
     opened.check_state("CompleteCommit")
+
+
+@pytest.mark.long
+def test_a_transaction_whose_time_is_up_is_aborted_without_a_sweep(own_pair: Pair) -> None:
+    topic = create_topic(own_pair)
+    one = producer(own_pair)
+    one.timeout_ms = 500
+    one.init()
+    one.begun(topic)
+    if not own_pair.are_both_kafka:
+        wait_until(
+            lambda: one.look(own_pair.kohort).transaction_state == "CompleteAbort",
+            "its time is up",
+        )
+        one.describe(differs=differences.OWN_TIMER)
+    # Kafka aborts it for who comes back.
+    one.timeout_ms = 60_000
+    one.init()
+    one.settle()
+    one.check_state("Empty")
+    one.begun(topic)
+    one.end(5)
 
 
 @pytest.mark.long

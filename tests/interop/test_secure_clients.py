@@ -1,7 +1,6 @@
 """Other people's clients and tools through TLS and SCRAM, with settings as for a Kafka."""
 
 import asyncio
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,8 @@ from tests.interop.tools import Tools
 from tests.support.brokers.secure_kafka import PASSWORD, USER
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.confluent_client import QUIET
+from tests.support.clients.login import Login
 from tests.support.processes.java_process import JavaProcess
-
-MECHANISM = "SCRAM-SHA-512"
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.fixture(scope="module")
@@ -30,33 +27,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKohort]:
 
 
 @pytest.fixture
-def properties(broker: SecureKohort, tmp_path: Path) -> Path:
-    """What Kafka's tools take with --command-config."""
-    path = tmp_path / "client.properties"
-    path.write_text(
-        "security.protocol=SASL_SSL\n"
-        f"sasl.mechanism={MECHANISM}\n"
-        f'sasl.jaas.config={MODULE} required username="{USER}" password="{PASSWORD}";\n'
-        "ssl.truststore.type=PEM\n"
-        f"ssl.truststore.location={broker.authority.certificate}\n"
-    )
-    return path
+def login(broker: SecureKohort) -> Login:
+    bootstrap = f"127.0.0.1:{broker.ports['SASL_SSL']}"
+    return Login(bootstrap, broker.authority.certificate, USER, PASSWORD)
 
 
 @pytest.fixture
-def bootstrap(broker: SecureKohort) -> str:
-    return f"127.0.0.1:{broker.ports['SASL_SSL']}"
+def properties(login: Login, tmp_path: Path) -> Path:
+    """What Kafka's tools take with --command-config."""
+    return login.java_file(tmp_path / "client.properties")
 
 
-def python_settings(broker: SecureKohort, bootstrap: str) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": bootstrap,
-        "security_protocol": "SASL_SSL",
-        "ssl_context": ssl.create_default_context(cafile=broker.authority.certificate),
-        "sasl_mechanism": MECHANISM,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
+@pytest.fixture
+def bootstrap(login: Login) -> str:
+    return login.bootstrap
 
 
 async def read(consumer: Any) -> bytes:  # noqa: ANN401 - ours, or aiokafka's.
@@ -66,8 +50,8 @@ async def read(consumer: Any) -> bytes:  # noqa: ANN401 - ours, or aiokafka's.
 
 
 @pytest.mark.long
-async def test_aiokafka_and_our_own_consumer(broker: SecureKohort, bootstrap: str) -> None:
-    settings = python_settings(broker, bootstrap)
+async def test_aiokafka_and_our_own_consumer(login: Login) -> None:
+    settings = {"bootstrap_servers": login.bootstrap, **login.python()}
     async with asyncio.timeout(60), AIOKafkaProducer(**settings) as producer:
         await producer.send_and_wait("asynchronous", b"value")
     settings |= {"auto_offset_reset": "earliest"}
@@ -78,16 +62,8 @@ async def test_aiokafka_and_our_own_consumer(broker: SecureKohort, bootstrap: st
 
 
 @pytest.mark.long
-def test_librdkafka(broker: SecureKohort, bootstrap: str) -> None:
-    settings: dict[str, Any] = {
-        **QUIET,
-        "bootstrap.servers": bootstrap,
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": MECHANISM,
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-        "ssl.ca.location": str(broker.authority.certificate),
-    }
+def test_librdkafka(login: Login) -> None:
+    settings = {**QUIET, "bootstrap.servers": login.bootstrap, **login.librdkafka()}
     producer = Producer({**settings, "enable.idempotence": True})
     producer.produce("librdkafka", b"x" * 900_000)
     assert producer.flush(30) == 0
@@ -100,8 +76,8 @@ def test_librdkafka(broker: SecureKohort, bootstrap: str) -> None:
 
 
 @pytest.mark.long
-def test_kafka_python(broker: SecureKohort, bootstrap: str) -> None:
-    settings = python_settings(broker, bootstrap)
+def test_kafka_python(login: Login) -> None:
+    settings = {"bootstrap_servers": login.bootstrap, **login.python()}
     producer = KafkaProducer(**settings)
     producer.send("kafka-python", b"value").get(30)
     producer.close()
@@ -136,7 +112,7 @@ def test_kafkas_own_tools(
     added = "SCRAM-SHA-256=[iterations=8192,password=bob-secret]"
     tools.configs("--alter", "--add-config", added, *user, *config)
     assert main(["users", "list", "--bootstrap-server", bootstrap, *config]) == 0
-    assert ["bob", "8192", "-"] in map(str.split, capsys.readouterr().out.splitlines())
+    assert ["bob", "8192", "-", "enabled"] in map(str.split, capsys.readouterr().out.splitlines())
     tools.configs("--alter", "--delete-config", "SCRAM-SHA-256", *user, *config)
 
 

@@ -185,8 +185,9 @@ def test_every_fetch_gets_the_aborted_transactions_that_the_kafka_lists(
         if not answer.headers:
             continue
         position, last = answer.headers[-1]
-        found = log.aborted.in_read(answer.offset, position + last.size_bytes, up_to_offset=stable)
-        told = [(one.producer_id, one.first_offset) for one in found]
+        read_bytes = position + last.size_bytes
+        found = log.aborted.in_read(answer.offset, read_bytes, up_to_offset=stable)
+        told = [(one.producer_id, one.first_offset) for one in found.at_once()]
         assert told == [one for one in answer.aborted if one[1] < last.next_offset]
         more += len(answer.aborted) - len(told)
     assert more > 0

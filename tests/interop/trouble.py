@@ -1,11 +1,11 @@
 """A group whose members run in processes of their own, on a broker whose history can be asked."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from confluent_kafka.admin import NewTopic
 
@@ -20,13 +20,15 @@ from tests.support.clients.remote_member import RemoteMember
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.processes.line_process import RemoteError
 
-SESSION_TIMEOUT_MS = 3_000
+SESSION_TIMEOUT_MS = 5_000
 """Of members that are to die by it: many heartbeats long, and still something to wait for."""
 
 LONG_SESSION_MS = 30_000
 """Of members that are not to."""
 
 PARTITIONS = 12
+
+NO_MORE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,15 @@ class Scene:
 
 @contextmanager
 def scene(
-    directory: Path, kind: type[KafkaServer | KohortServer], *, proxy_port: int | None = None
+    directory: Path,
+    kind: type[KafkaServer | KohortServer],
+    *,
+    proxy_port: int | None = None,
+    more: Mapping[str, str] = NO_MORE,
 ) -> Iterator[Scene]:
-    """With a proxy's port, that is where clients are sent."""
+    """With a proxy's port, that is where clients are sent; `more` are settings of the broker."""
     http_port = free_port() if kind is KohortServer else None
-    overrides = {"group.min.session.timeout.ms": "1000"}
+    overrides = {"group.min.session.timeout.ms": "1000", **more}
     if http_port:
         overrides["kohort.metrics.port"] = str(http_port)
     if proxy_port:
@@ -177,7 +183,8 @@ class Troop:
         wait_until(lambda: not missing(), lambda: f"never read: {sorted(map(str, missing()))[:9]}")
 
     def last_sequence(self) -> int:
-        return self.probe.records()[-1]["sequence"] if self.probe.has_history else 0
+        """Of a group that is stable; 0 without a history."""
+        return self.probe.wait_told()["sequence"] if self.probe.has_history else 0
 
     def check_told(self, after: int, expected: Sequence[tuple[str, str]]) -> None:
         """The history names these causes and client ids, one rebalance each, in this order.
@@ -186,5 +193,6 @@ class Troop:
         """
         if not self.probe.has_history:
             return
+        self.probe.wait_records(len(expected), after=after)
         print(self.probe.why(after=after))
         assert self.probe.causes(after=after) == list(expected)

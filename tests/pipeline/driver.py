@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,16 @@ TIMEOUT_S = 600
 """A session alone may take a minute on a machine that has much else to do."""
 
 ROOT = Path(__file__).parents[2]
+
+LOGS = {"delta": "_delta_log", "iceberg": "metadata"}
+"""Where below a table its versions are, by the format of the lake."""
+
+
+def numbers(directory: Path) -> set[str]:
+    """Entries that begin with a number: what Spark, Delta or Iceberg have finished writing."""
+    if not directory.exists():
+        return set()
+    return {path.name for path in directory.iterdir() if path.stem.partition("-")[0].isdigit()}
 
 
 class Driver:
@@ -70,6 +80,11 @@ class Driver:
         for pid in children.split():
             os.kill(int(pid), signal.SIGKILL)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
     def terminate(self) -> int:
         """SIGTERM, as a scheduler sends it; returns the exit code."""
         self._process.terminate()
@@ -94,9 +109,33 @@ class Driver:
             time.sleep(0.01)
 
 
-def table_rows(table: Path) -> list[Row]:
+def wait_for_news(driver: Driver, directory: Path, before: set[str]) -> None:
+    driver.wait_until(lambda: bool(numbers(directory) - before), "rows of this round")
+
+
+LANDED = ["partition", "offset", "timestamp", "key", "value", "headers"]
+
+
+def table_rows(lake: Path, table: str) -> list[Row]:
     """The rows of a landed table, as `Topics.read` shows a topic."""
-    columns = ["partition", "offset", "timestamp", "key", "value", "headers"]
+    return _as_in_topic(added_rows(lake / table, LANDED))
+
+
+def iceberg_rows(lake: Path, table: str) -> list[Row]:
+    """The same of Iceberg's, by its catalog and Arrow, without Spark."""
+    from kohort.pipeline.iceberg.catalogs import Tables  # noqa: PLC0415 - an extra.
+
+    files = Tables(str(lake), None).get(table).scan().plan_files()
+    paths = [file.file.file_path.removeprefix("file://") for file in files]
+    # Row by row as the files are: what reads them is not what wrote the table.
+    return _as_in_topic(
+        row
+        for path in paths
+        for row in pyarrow.parquet.ParquetFile(path).read(columns=LANDED).to_pylist()
+    )
+
+
+def _as_in_topic(rows: Iterable[dict[str, Any]]) -> list[Row]:
     return in_order(
         (
             row["partition"],
@@ -106,7 +145,7 @@ def table_rows(table: Path) -> list[Row]:
             row["value"],
             tuple((header["key"], header["value"]) for header in row["headers"] or ()),
         )
-        for row in added_rows(table, columns)
+        for row in rows
     )
 
 

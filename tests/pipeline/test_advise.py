@@ -12,9 +12,9 @@ from pyspark.sql import functions as f
 
 from kohort.pipeline.advisor.setting import grid
 from kohort.pipeline.advisor.working_out import work_out
+from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import UsageError
 from kohort.pipeline.jobs import advise as job
-from kohort.pipeline.lake import Lake
 from kohort.pipeline.rebalances.files import Piece
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from kohort.pipeline.rebalances.ingest import Ingest
@@ -132,7 +132,7 @@ def test_what_is_older_than_the_days_asked_for_is_left_out(spark: SparkSession) 
 def test_advice_is_renewed_for_its_groups_and_stays_for_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = DeltaLake(spark, str(tmp_path / "lake"))
     for records in (deploy("a", 2), deploy("b", 2), deploy("b", 2)):
         job.advise(lake, frame(spark, records), days=35, known={})
 
@@ -147,7 +147,7 @@ def test_advice_is_renewed_for_its_groups_and_stays_for_others(
 def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = DeltaLake(spark, str(tmp_path / "lake"))
     job.advise(lake, frame(spark, deploy("a", 2)), days=35, known={})
     lake.overwrite(lake.read("advice").drop("stopped_spread_ms"), "advice")
     assert "stopped_spread_ms" not in lake.read("advice").columns
@@ -199,7 +199,7 @@ def test_the_command_reads_a_file_writes_table_and_topic_and_says_it_in_words(
     assert " static membership" in out
     assert "not known: which partitions members had" in out
     assert "1 lines are not events" in err
-    assert Lake(spark, str(lake)).read("advice").count() > 20
+    assert DeltaLake(spark, str(lake)).read("advice").count() > 20
     (sent,) = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", kohort.bootstrap)
@@ -221,7 +221,7 @@ def test_without_a_history_it_says_which_table_is_missing(
 def test_the_report_of_a_lake_is_one_page(
     pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: DataFrame
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = DeltaLake(spark, str(tmp_path / "lake"))
     raw = Piece("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
     Ingest(lake).take(raw.records("c"))
     Findings(lake, Thresholds()).renew()

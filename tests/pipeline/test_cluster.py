@@ -14,13 +14,21 @@ from pathlib import Path
 import pytest
 
 from kohort.pipeline import jars
-from tests.pipeline.conftest import JARS
+from tests.pipeline.conftest import JARS, JAVA_OPTIONS
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 
 ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "kohort" / "cli" / "__main__.py"
 TIMEOUT_S = 120
+SETTINGS = {
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Tables of a hundred rows: what makes code for large ones costs minutes of the report alone."""
+
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 
 
@@ -132,6 +140,8 @@ def test_all_jobs_run_on_a_cluster_whose_executors_have_an_archive(
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url]
         command += ["--jars", listed, "--conf", "spark.ui.enabled=false"]
         command += ["--conf", "spark.executor.memory=512m", "--driver-memory", "1g"]
+        for name, value in SETTINGS.items():
+            command += ["--conf", f"{name}={value}"]
         if with_archive:
             command += ["--py-files", str(archive)]
         command += [str(MAIN), "pipeline", *arguments, "--lake", str(lake)]
@@ -144,7 +154,8 @@ def test_all_jobs_run_on_a_cluster_whose_executors_have_an_archive(
             text=True,
             check=False,
         )
-        return done.returncode, done.stdout + done.stderr
+        # What the job itself tells is on standard output, and the last that is to be seen.
+        return done.returncode, done.stderr + done.stdout
 
     week = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
     code, told = submit("rebalances", "--from", str(week), "--cluster-id", "example")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.broker.core.history.model import WaitedFor
-from kohort.pipeline.analysis.flapping import Flapping, flapping
+from kohort.pipeline.analysis.flapping import Flapping, Stints
 from kohort.pipeline.analysis.found import Thresholds, found_in
 from kohort.pipeline.analysis.in_arrow import SCHEMAS, tables_of
 from kohort.pipeline.analysis.ownership import Interval, Unavailability
 from kohort.pipeline.analysis.rows import by_sequence
-from kohort.pipeline.analysis.storms import Storm, storms
+from kohort.pipeline.analysis.storms import Storm, moved_in, storms
 from kohort.pipeline.analysis.summaries import (
     Cause,
     GroupRow,
@@ -26,9 +26,8 @@ from kohort.pipeline.analysis.summaries import (
 from kohort.pipeline.analysis.waiting import (
     HeartbeatGap,
     SlowMember,
-    heartbeat_gaps,
+    Waiting,
     percentile,
-    slow_members,
 )
 from kohort.pipeline.schemas import FINDINGS
 from tests.pipeline.events import BEGIN_MS, avoided, histories, member, rebalance
@@ -138,11 +137,15 @@ def members_of(name: str) -> dict[int, list[Member]]:
     return by_sequence(HISTORIES[name].members)
 
 
+def waiting(name: str) -> Waiting:
+    return Waiting().take(HISTORIES[name].rebalances, members_of(name))
+
+
 def test_storms_and_who_began_them() -> None:
     found = {
         name: storm
         for name, history in HISTORIES.items()
-        for storm in storms(history.rebalances, members_of(name), quiet_ms=60_000, size=3)
+        for storm in storms(history.rebalances, moved_in(members_of(name)), quiet_ms=60_000, size=3)
     }
     assert {
         name: (storm.first_sequence, storm.rebalance_count, storm.started_by)
@@ -177,20 +180,20 @@ def test_flapping_partitions_are_those_that_moved_often_in_a_while() -> None:
             for sequence, (owner, seconds) in enumerate(times)
         ]
 
-    found = flapping(
+    stints = Stints()
+    stints.take(
         [
             *owned(0, ("a", 0), ("b", 10), ("b", 12), ("a", 20), ("c", 30), ("c", 4_000)),
             *owned(1, ("a", 0), ("b", 4_000), ("a", 8_000), ("b", 12_000)),
             *owned(2, ("a", 0), ("a", 10), ("a", 20), ("a", 30)),
-        ],
-        moves=3,
-        window_ms=3_600_000,
+        ]
     )
+    found = stints.flapping(moves=3, window_ms=3_600_000)
     assert found == [("t", 0, 3, 3, at(30), 3, 1, 10_000)]
 
 
 def test_slow_members_are_those_that_were_waited_for() -> None:
-    found = slow_members(HISTORIES["waiting"].rebalances, members_of("waiting"))
+    found = waiting("waiting").slow_members()
     slow, unlisted = sorted(found, key=lambda row: str(row.process))
     assert slow[:3] == ("slow", "slow", "/10.0.0.1")
     assert slow[3:8] == (2, 1_280, 880, 1, 1)
@@ -198,13 +201,13 @@ def test_slow_members_are_those_that_were_waited_for() -> None:
     assert (slow.join_delay_p50_ms, slow.join_delay_p99_ms) == (400, 800)
     assert slow.last_at == at(200)
     assert unlisted[:8] == ("unlisted-1", None, None, 1, 400, 400, 0, 1)
-    for name, history in HISTORIES.items():
+    for name in HISTORIES:
         if name != "waiting":
-            assert not slow_members(history.rebalances, members_of(name))
+            assert not waiting(name).slow_members()
 
 
 def test_heartbeat_gaps_are_how_long_it_took_to_be_told() -> None:
-    found = heartbeat_gaps(HISTORIES["waiting"].rebalances, members_of("waiting"))
+    found = waiting("waiting").heartbeat_gaps()
     assert sorted(found) == [
         ("dead", 0, None, None, None, None, 1, 45_000),
         ("quick", 2, 10, 30, 30, 30, 0, None),

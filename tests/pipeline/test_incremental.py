@@ -8,14 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+from pyspark.sql import functions as f
 from pyspark.testing import assertDataFrameEqual
 
 from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kohort.broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
+    from kohort.pipeline.delta.lake import DeltaLake
     from kohort.pipeline.lake import Lake
 
 ALL_AT_ONCE = 12
@@ -69,13 +73,13 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
     spark: SparkSession, tmp_path: Path, long_form: bool
 ) -> None:
     from kohort.pipeline.arrow import schema_of  # noqa: PLC0415
+    from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
     from kohort.pipeline.delta.transaction import in_order  # noqa: PLC0415
-    from kohort.pipeline.lake import Lake  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
     from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
 
-    def take(lake: Lake, values: list[bytes]) -> None:
+    def take(lake: DeltaLake, values: list[bytes]) -> None:
         Ingest(lake).take(records(values))
         Findings(lake, Thresholds()).renew()
 
@@ -83,9 +87,9 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
         chance = random.Random(seed)
         lines = [line(record) for record in history(chance)]
 
-        at_once = Lake(spark, str(tmp_path / f"at-once-{seed}"))
+        at_once = DeltaLake(spark, str(tmp_path / f"at-once-{seed}"))
         take(at_once, lines)
-        bit_by_bit = Lake(spark, str(tmp_path / f"bit-by-bit-{seed}"))
+        bit_by_bit = DeltaLake(spark, str(tmp_path / f"bit-by-bit-{seed}"))
         # The last bit is one event, of one group: the other groups' rows stay.
         cuts = [0, chance.randrange(1, len(lines) - 1), len(lines) - 1, len(lines)]
         for begin, end in itertools.pairwise(cuts):
@@ -101,3 +105,43 @@ def test_findings_made_bit_by_bit_are_those_made_at_once(
         if not seed:
             # As Spark reads them.
             assertDataFrameEqual(bit_by_bit.read("groups"), at_once.read("groups"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_group_that_is_too_large_is_worked_out_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    from kohort.pipeline.delta import transaction  # noqa: PLC0415
+    from kohort.pipeline.rebalances import findings  # noqa: PLC0415
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+    from kohort.pipeline.schemas import FINDINGS  # noqa: PLC0415
+
+    def take(lake: Lake, values: list[bytes]) -> None:
+        Ingest(lake).take(records(values))
+        findings.Findings(lake, findings.Thresholds()).renew()
+
+    lines = [line(record) for record in history(random.Random(1))]
+    at_once = lake_of(spark, tmp_path / "at-once", kind)
+    take(at_once, lines)
+    # Two events or three are a part, and what comes of them is more than may be held.
+    monkeypatch.setattr(findings, "ROWS_AT_ONCE", 32)
+    monkeypatch.setattr(transaction, "HELD_ROWS_MAX", 5)
+    if kind == "iceberg":
+        from kohort.pipeline.iceberg import change  # noqa: PLC0415 - an extra.
+
+        monkeypatch.setattr(change, "HELD_ROWS_MAX", 5)
+    in_parts = lake_of(spark, tmp_path / "in-parts", kind)
+    for values in (lines[:-1], lines[-1:]):
+        take(in_parts, values)
+    versions = [in_parts.version(table.name) for table in FINDINGS]
+    assert findings.Findings(in_parts, findings.Thresholds()).renew() == 0
+    for table in FINDINGS:
+        found, expected = (lake.read(table.name) for lake in (in_parts, at_once))
+        if table.name == "partitions":
+            found, expected = (
+                frame.withColumn("partitions", f.explode("partitions"))
+                for frame in (found, expected)
+            )
+        assertDataFrameEqual(found, expected)
+    assert versions == [in_parts.version(table.name) for table in FINDINGS]

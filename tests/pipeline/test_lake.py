@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace as replace_fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +12,38 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.catalog import Namespace
+from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.delta.transaction import SMALL_FILES_MAX, Transaction
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
-from kohort.pipeline.lake import Lake
 from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return Lake(spark, str(tmp_path / "lake"))
+def lake(spark: SparkSession, tmp_path: Path) -> DeltaLake:
+    return DeltaLake(spark, str(tmp_path / "lake"))
 
 
-def rows(lake: Lake, name: str) -> list[tuple[object, ...]]:
+def rows(lake: DeltaLake, name: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in lake.read(name).collect())
 
 
-def test_a_batch_that_is_appended_twice_is_there_once(spark: SparkSession, lake: Lake) -> None:
+def test_a_batch_that_is_appended_twice_is_there_once(spark: SparkSession, lake: DeltaLake) -> None:
     for batch_id, number in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
         frame = spark.createDataFrame([(number,)], "number int")
         lake.append_once(frame, "land/numbers", app_id="a", batch_id=batch_id)
     assert rows(lake, "land/numbers") == [(1,), (2,)]
 
 
-def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: Lake) -> None:
+def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: DeltaLake) -> None:
     frame = spark.createDataFrame([(1,)], "number int")
     lake.append_once(frame, "numbers", app_id="a", batch_id=0)
     lake.append_once(frame, "numbers", app_id="b", batch_id=0)
     assert rows(lake, "numbers") == [(1,), (1,)]
 
 
-def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: Lake) -> None:
+def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: DeltaLake) -> None:
     old = spark.createDataFrame([(1,)], "number int")
     new = spark.createDataFrame([(2, "two")], "number int, name string")
     lake.append_once(old, "numbers", app_id="a", batch_id=0)
@@ -49,7 +51,7 @@ def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: La
     assert rows(lake, "numbers") == [(1, None), (2, "two")]
 
 
-def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: Lake) -> None:
+def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: DeltaLake) -> None:
     first = spark.createDataFrame([("a", 1, "old"), (None, 2, "old")], "g string, n int, v string")
     again = spark.createDataFrame(
         [("a", 1, "new"), (None, 2, "new"), ("b", 1, "new"), ("b", 1, "new")],
@@ -63,7 +65,7 @@ def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: Lak
 
 
 def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
-    spark: SparkSession, lake: Lake
+    spark: SparkSession, lake: DeltaLake
 ) -> None:
     good = spark.range(4, numPartitions=2)
     bad = good.select(
@@ -91,9 +93,9 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
 
 
 def test_a_first_write_leaves_alone_what_another_run_writes_first(
-    spark: SparkSession, lake: Lake
+    spark: SparkSession, lake: DeltaLake
 ) -> None:
-    class Slow(Lake):
+    class Slow(DeltaLake):
         """Another run begins and ends while this one has begun."""
 
         def _check_place(self, name: str) -> bool:
@@ -112,9 +114,9 @@ def test_a_first_write_leaves_alone_what_another_run_writes_first(
 
 
 def test_a_first_write_of_another_run_may_end_while_it_is_looked_at(
-    spark: SparkSession, lake: Lake
+    spark: SparkSession, lake: DeltaLake
 ) -> None:
-    class Slow(Lake):
+    class Slow(DeltaLake):
         """Another run's rows become a table between two looks of this one."""
 
         def _is_begun(self, name: str) -> bool:
@@ -130,7 +132,7 @@ def test_a_first_write_of_another_run_may_end_while_it_is_looked_at(
 
 
 def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
-    spark: SparkSession, lake: Lake
+    spark: SparkSession, lake: DeltaLake
 ) -> None:
     Path(lake.path("numbers"), "_delta_log").mkdir(parents=True)
     lake.create("numbers", spark.range(1).schema)
@@ -151,7 +153,7 @@ def grouped(*given: tuple[str, int]) -> pa.Table:
 
 
 def replace(
-    lake: Lake, *given: tuple[str, int], groups: list[str] | None, table: Table | None = None
+    lake: DeltaLake, *given: tuple[str, int], groups: list[str] | None, table: Table | None = None
 ) -> bool:
     listed = None if groups is None else [("c", group) for group in groups]
     with explained("numbers"):
@@ -160,23 +162,23 @@ def replace(
         return writer.commit(schema_of(NUMBERS))
 
 
-def append(lake: Lake, *given: tuple[str, int]) -> None:
+def append(lake: DeltaLake, *given: tuple[str, int]) -> None:
     with explained("numbers"):
         lake.begin("numbers").append(grouped(*given), NUMBERS.key)
 
 
-def read(lake: Lake, *groups: str) -> list[tuple[Any, ...]]:
+def read(lake: DeltaLake, *groups: str) -> list[tuple[Any, ...]]:
     """Without Spark."""
     listed = [("c", group) for group in groups] or None
     found = lake.begin("numbers").read(schema_of(NUMBERS), listed)
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-def files_of(lake: Lake, name: str) -> set[str]:
+def files_of(lake: DeltaLake, name: str) -> set[str]:
     return {Path(path).name for path in lake.read(name).inputFiles()}
 
 
-def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: Lake) -> None:
+def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: DeltaLake) -> None:
     assert replace(lake, ("a", 1), ("b", 2), groups=None, table=NUMBERS)
     append(lake, ("x", 3), ("y", 4))
     before = files_of(lake, "numbers")
@@ -195,7 +197,7 @@ def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: Lake)
     assert read(lake) == rows(lake, "numbers") == [now[0], now[4]]
 
 
-def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: Lake) -> None:
+def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake) -> None:
     replace(lake, ("a", 1), groups=None, table=NUMBERS)
     early, late, replacing = (lake.begin("numbers") for _ in range(3))
     early.append(grouped(("a", 2)), NUMBERS.key)
@@ -211,7 +213,7 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: Lake) -> N
 
 @pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_tables_with_checkpoints_and_with_more_than_files_are_read_and_changed_alike(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, is_plain: bool
+    spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch, is_plain: bool
 ) -> None:
     monkeypatch.setattr("kohort.pipeline.delta.transaction.SMALL_FILES_MAX", 100)
     replace(lake, *((f"g{n}", n) for n in range(3)), groups=None, table=NUMBERS)
@@ -232,7 +234,7 @@ def test_tables_with_checkpoints_and_with_more_than_files_are_read_and_changed_a
 
 @pytest.mark.long
 def test_rows_beyond_what_is_held_are_in_files_of_their_own(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kohort.pipeline.delta.transaction.HELD_ROWS_MAX", 4)
     monkeypatch.setattr("kohort.pipeline.delta.transaction.FILE_ROWS", 2)
@@ -243,7 +245,7 @@ def test_rows_beyond_what_is_held_are_in_files_of_their_own(
 
 
 @pytest.mark.long
-def test_many_small_files_are_put_together_on_the_occasion(lake: Lake) -> None:
+def test_many_small_files_are_put_together_on_the_occasion(lake: DeltaLake) -> None:
     names = [f"g{number:02}" for number in range(SMALL_FILES_MAX + 2)]
     replace(lake, groups=None, table=NUMBERS)
     for name in names:
@@ -254,7 +256,7 @@ def test_many_small_files_are_put_together_on_the_occasion(lake: Lake) -> None:
     assert len(files_of(lake, "numbers")) == 1
 
 
-def test_columns_of_another_version_make_way_for_those_of_now(lake: Lake) -> None:
+def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -> None:
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
     replace(lake, ("a", 1), groups=None, table=NUMBERS)
     table_id = lake.create("numbers", NUMBERS.schema)
@@ -268,7 +270,9 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: Lake) -> Non
     assert lake.create("numbers", other.schema) == table_id
 
 
-def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, lake: Lake) -> None:
+def test_a_table_of_before_gets_the_columns_that_it_lacks(
+    spark: SparkSession, lake: DeltaLake
+) -> None:
     old = spark.createDataFrame([(1,)], "number int")
     new = spark.createDataFrame([(2, "two")], "number int, name string")
     lake.overwrite(old, "numbers")
@@ -277,13 +281,43 @@ def test_a_table_of_before_gets_the_columns_that_it_lacks(spark: SparkSession, l
     assert rows(lake, "numbers") == [(1, None), (2, "two")]
 
 
-def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: Lake) -> None:
+def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: DeltaLake) -> None:
     lake.overwrite(spark.createDataFrame([(1,)], "number int"), "numbers")
     lake.overwrite(spark.createDataFrame([("two",)], "name string"), "numbers")
     assert rows(lake, "numbers") == [("two",)]
 
 
-def test_a_table_that_is_missing_is_named(lake: Lake) -> None:
+@pytest.mark.long
+def test_tables_are_entered_in_a_catalog_and_others_there_are_left_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    namespace = Namespace.parse("spark_catalog.lake_of_tests")
+    try:
+        lake, again = (DeltaLake(spark, str(tmp_path / "lake"), namespace) for _ in range(2))
+        for one in (lake, again):
+            one.create("land/orders.eu", spark.range(1).schema)
+        lake.append_once(spark.range(3), "land/orders.eu", app_id="a", batch_id=0)
+        assert spark.table("spark_catalog.lake_of_tests.land_orders_eu").count() == 3
+        other = DeltaLake(spark, str(tmp_path / "other"), namespace)
+        with pytest.raises(PipelineError, match="is another one, at"):
+            other.create("land/orders.eu", spark.range(1).schema)
+        with pytest.raises(PipelineError, match="is another one, at"):
+            lake.create("land/orders-eu", spark.range(1).schema)
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS spark_catalog.lake_of_tests CASCADE")
+
+
+@pytest.mark.long
+def test_old_rows_are_forgotten_by_their_moment(spark: SparkSession, lake: DeltaLake) -> None:
+    moments = [datetime.fromtimestamp(second, UTC) for second in (1, 2, 3)]
+    frame = spark.createDataFrame([(one,) for one in moments], "at timestamp")
+    lake.append_once(frame, "moments", app_id="a", batch_id=0)
+    lake.forget("moments", "at", moments[1])
+    seconds = lake.read("moments").select(f.unix_seconds("at")).collect()
+    assert sorted(row[0] for row in seconds) == [2, 3]
+
+
+def test_a_table_that_is_missing_is_named(lake: DeltaLake) -> None:
     assert not lake.exists("rebalances")
     with pytest.raises(PipelineError, match=r"has no table rebalances; has the job run"):
         lake.read("rebalances")
@@ -294,7 +328,7 @@ def test_a_directory_of_something_else_is_not_taken_for_a_table(
 ) -> None:
     frame = spark.createDataFrame([(1,)], "number int")
     frame.write.parquet(str(tmp_path / "numbers"))
-    lake = Lake(spark, str(tmp_path))
+    lake = DeltaLake(spark, str(tmp_path))
     with pytest.raises(PipelineError, match=r"Is that directory a lake"):
         lake.append_once(frame, "numbers", app_id="a", batch_id=0)
     with pytest.raises(PipelineError, match=r"Is that directory a lake"):
@@ -303,7 +337,7 @@ def test_a_directory_of_something_else_is_not_taken_for_a_table(
 
 def test_a_root_that_is_a_file_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = DeltaLake(spark, str(tmp_path / "lake"))
     frame = spark.createDataFrame([(1,)], "number int")
     with pytest.raises(PipelineError, match=r"Is that directory a lake"):
         lake.append_once(frame, "numbers", app_id="a", batch_id=0)

@@ -50,4 +50,4 @@ def test_a_full_disk_is_named_and_costs_no_row(
 
     assert mount("-o", "remount,size=200m", str(small_disk))
     assert pipeline(*given, *batches) == 0
-    assert table_rows(small_disk / "lake" / "land" / topic) == topics.read(topic)
+    assert table_rows(small_disk / "lake", f"land/{topic}") == topics.read(topic)

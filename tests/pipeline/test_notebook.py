@@ -30,12 +30,12 @@ EVENTS: list[HistoryRecord] = [
 def test_a_history_is_the_same_out_of_files_and_out_of_a_lake(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from kohort.pipeline.lake import Lake  # noqa: PLC0415
+    from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
 
     lines = [line(record) for record in EVENTS]
     file = tmp_path / "history.jsonl"
     file.write_bytes(b"\n".join([lines[0], b"no event", lines[0], *lines[1:]]))
-    Ingest(Lake(spark, str(tmp_path / "lake"))).take(records(lines))
+    Ingest(DeltaLake(spark, str(tmp_path / "lake"))).take(records(lines))
 
     of_file = history(spark, str(file), cluster_id=CLUSTER)
     of_lake = history(spark, lake=str(tmp_path / "lake"))

@@ -173,7 +173,7 @@ SCENARIOS: dict[str, tuple[list[RebalanceRecord], dict[str, list[Told]]]] = {
 
 def intervals(history: GroupHistory) -> list[Interval]:
     rebalances = {row.sequence: row for row in history.rebalances}
-    return ownership.intervals(history.members, rebalances, None)
+    return ownership.Ownership(rebalances, None).take(history.members, is_last=True)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -195,7 +195,8 @@ def test_intervals_that_ended_before_a_moment_are_left_out() -> None:
     given, _ = SCENARIOS["eager members stop with all they have"]
     history = histories(*given)[GROUP]
     rebalances = {row.sequence: row for row in history.rebalances}
-    found = ownership.intervals(history.members, rebalances, BEGIN_MS + 20_000)
+    about = ownership.Ownership(rebalances, BEGIN_MS + 20_000)
+    found = about.take(history.members, is_last=True)
     begin = BEGIN_MS + 20_000
     assert all(row.until_at is None or row.until_at >= begin for row in found)
     # Its stop in between was long ago as well, and is not looked for.
@@ -224,7 +225,9 @@ def test_unavailability_is_summed_by_partition_and_cause() -> None:
         if row.ended_by is None and row.state == "unavailable" and row.topic == "t"
     ]
     assert (expired.cause_member_id, expired.unnoticed_ms_max) == ("a-1", 45_000)
-    assert sorted(ownership.unavailability(found)) == [
+    idle = ownership.Idle()
+    idle.take(found)
+    assert sorted(idle.rows()) == [
         ("t", 0, "member_added", 2, 400, 300, 0, BEGIN_MS + 20_100),
         ("t", 0, "session_expired", 1, 0, 0, 1, BEGIN_MS + 30_000),
         ("with-dash", 1, "member_added", 2, 400, 300, 0, BEGIN_MS + 20_100),

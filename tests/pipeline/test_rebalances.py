@@ -98,6 +98,37 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     assert "findings of 1 groups made again" in capsys.readouterr().err
 
 
+def test_a_batch_comes_to_the_driver_in_parts_that_fit_into_its_memory(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    from kohort.pipeline.kafka import Kafka  # noqa: PLC0415
+    from kohort.pipeline.rebalances.stream import (  # noqa: PLC0415
+        AT_ONCE,
+        HistorySettings,
+        HistoryStream,
+    )
+    from kohort.pipeline.streaming.query import StreamSettings  # noqa: PLC0415
+
+    topic, count = topics.create(), 3 * AT_ONCE + 1
+    topics.produce(topic, count)
+    taken: list[int] = []
+    stream = HistoryStream(
+        spark,
+        Kafka(topics.bootstrap, {}, timeout_s=30),
+        HistorySettings(topic, StreamSettings(str(tmp_path), None, True, 1), count),
+        table_id="a table",
+        take=lambda records, _: taken.extend(record.offset for record in records),
+    )
+    query = stream.start()
+    query.awaitTermination()
+    stream.raise_failure(query)
+    stream.close()
+    assert taken == list(range(count))
+    # What is asked of Spark at a time is one task's.
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
+    assert len(jobs) >= count / AT_ONCE
+
+
 def assert_numbers_agree(job: Job, said: dict[str, list[Record]]) -> None:
     rows = {(row["group"], row["sequence"]): row for row in job.table("rebalances").collect()}
     members = job.table("members").collect()

@@ -11,16 +11,19 @@ import urllib.request
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from kohort.pipeline import jars
 from tests.pipeline.conftest import JARS, JAVA_OPTIONS
-from tests.pipeline.events import avoided, line, member, rebalance
+from tests.pipeline.events import avoided, line, member, rebalance, records
 from tests.support.brokers.server_process import free_port
+from tests.support.processes import java_env
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from kohort.broker.core.history.model import HistoryRecord
 
 BUCKET = "lake"
@@ -37,7 +40,7 @@ EVENTS: list[HistoryRecord] = [
 def store(tmp_path: Path) -> Iterator[str]:
     """The endpoint of a store with one empty bucket."""
     if importlib.util.find_spec("moto") is None:
-        pytest.skip("pip install 'moto[s3]' flask flask-cors")
+        java_env.missing("moto is not installed: pip install '.[dev-long]'")
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-p", str(port)]
@@ -102,6 +105,46 @@ def test_a_lake_on_s3_takes_a_history_and_one_event_more(
     assert "findings of 1 groups made again" in told
     assert "findings of" not in run("rebalances", "--from", str(more))
     assert "tables" in run("tidy")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.long
+def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the history and of findings, which take no Spark."""
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    from kohort.pipeline.catalog import Namespace  # noqa: PLC0415 - Spark's types, in these three.
+    from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415
+    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+
+    settings = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"s3://{BUCKET}/warehouse",
+        "s3.endpoint": store,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": "key",
+        "s3.secret-access-key": "secret",
+    }
+    real = catalogs.load_catalog
+    monkeypatch.setattr(
+        "kohort.pipeline.iceberg.catalogs.load_catalog", lambda name: real(name, **settings)
+    )
+    lake = IcebergLake(
+        cast("SparkSession", None), f"s3a://{BUCKET}/kohort", Namespace.parse("prod.kafka")
+    )
+    values = [line(record) for record in EVENTS]
+    for end in (2, 3, 3):
+        Ingest(lake).take(records(values[:end]))
+        Findings(lake, Thresholds()).renew()
+    assert not Findings(lake, Thresholds()).renew()
+
+    # A catalog of SQL's has tables by its own name.
+    table = real("prod", **settings).load_table(("kafka", "groups"))
+    assert table.location().startswith(f"s3://{BUCKET}/warehouse/")
+    assert [row["event_count"] for row in table.scan().to_arrow().to_pylist()] == [3]
 
 
 def test_the_jars_for_s3_fit_the_hadoop_that_spark_brings() -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def test_small_files_are_put_together_and_old_events_forgotten(
     pipeline: Pipeline, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from kohort.pipeline.lake import Lake  # noqa: PLC0415
+    from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
     root = tmp_path / "lake"
-    lake = Lake(spark, str(root))
+    lake = DeltaLake(spark, str(root))
     for batch_id in range(4):
         lake.append_once(spark.range(2), "land/orders", app_id="a", batch_id=batch_id)
     now_ms = int(time.time() * 1000)

@@ -48,14 +48,24 @@ class Topics:
         _wait(self.admin.delete_records([TopicPartition(name, partition, before)]).values())
 
     def produce(
-        self, name: str, count: int, *, partitions: int = 1, size: int = 100, first: int = 0
+        self,
+        name: str,
+        count: int,
+        *,
+        partitions: int = 1,
+        size: int = 100,
+        first: int = 0,
+        json_but_every: int = 1,
     ) -> None:
-        """Numbered records, the n-th to partition n modulo `partitions`; all are acknowledged."""
+        """Numbered records, the n-th to partition n modulo `partitions`; all are acknowledged.
+
+        Every so manieth value is no JSON.
+        """
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **_QUIET})
         for number in range(first, first + count):
             producer.produce(
                 name,
-                str(number).encode().ljust(size, b"."),
+                str(number).encode().ljust(size, b" " if number % json_but_every else b"."),
                 key=None if number % 10 == 7 else f"key {number % 5}".encode(),
                 partition=number % partitions,
                 timestamp=1_700_000_000_000 + number,

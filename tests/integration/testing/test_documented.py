@@ -8,13 +8,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "testing-your-service.md").read_text(encoding="utf-8")
 
-OPTIONS = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+OPTIONS = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
 OPTIONS += ["-o", "asyncio_default_fixture_loop_scope=function"]
 
 
+def blocks_of(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
 def test_the_examples_of_the_document_pass(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    blocks = blocks_of("python")
     assert len(blocks) >= 7
+    (settings,) = blocks_of("toml")
+    (tmp_path / "pyproject.toml").write_text(settings)
     (tmp_path / "test_examples.py").write_text("\n\n".join(blocks))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-W", "error", *OPTIONS, str(tmp_path)],

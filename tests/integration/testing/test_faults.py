@@ -29,13 +29,21 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing import Kafka, kafka_settings
 from tests.support.clients.confluent_client import QUIET
-from tests.support.network.wire import RawClient, framed, request_body, response_in
+from tests.support.network.wire import (
+    TIMEOUT_S,
+    RawClient,
+    framed,
+    request_body,
+    response_in,
+)
 
 
-def heartbeat(kafka: Kafka, client_id: bytes = b"w1", group: str = "billing") -> int:
+def heartbeat(
+    kafka: Kafka, client_id: bytes = b"w1", group: str = "billing", *, timeout_s: float = TIMEOUT_S
+) -> int:
     """The error of a heartbeat of nobody's; raises where there is no answer."""
     request = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
-    with RawClient(kafka.port, timeout_s=0.2) as client:
+    with RawClient(kafka.port, timeout_s=timeout_s) as client:
         client.send(framed(request_body(request, 4, client_id=client_id)))
         return response_in(client.receive(), HeartbeatResponse, 4).error_code
 
@@ -85,8 +93,10 @@ def test_when_looks_at_the_request(kafka: Kafka) -> None:
 
 
 def test_what_is_dropped_is_never_answered_and_does_not_hold_up_the_end(kafka: Kafka) -> None:
-    with kafka.fault("Heartbeat", drop=True) as fault, pytest.raises(TimeoutError):
-        heartbeat(kafka)
+    with kafka.fault("Heartbeat", drop=True) as fault:
+        with pytest.raises(TimeoutError):
+            heartbeat(kafka, timeout_s=0.2)
+        fault.wait()
     assert fault.hits == 1
     with RawClient(kafka.port) as client, kafka.fault("Heartbeat", drop=True) as fault:
         request = HeartbeatRequest(group_id="billing", generation_id=1, member_id="nobody")

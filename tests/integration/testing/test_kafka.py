@@ -159,6 +159,10 @@ def test_a_stopped_broker_is_asked_in_vain_and_comes_back(kafka: Kafka) -> None:
     kafka.stop()
     with pytest.raises(RuntimeError, match="does not run"):
         kafka.create_topic("others")
+    with pytest.raises(RuntimeError, match="does not run"):
+        kafka.create_topic("others", partitions=2)
+    with pytest.raises(RuntimeError, match="does not run"):
+        kafka.records("orders")
     assert kafka.why() == {}
     kafka.start()
     assert len(kafka.records("orders")) == 1

@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaConsumer
 from kohort.broker.core.group.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.testing import Kafka
+from kohort.testing import Kafka, kafka_settings
 from tests.support.clients.model import wait_until
 from tests.support.groups.raw_members import RawMember, share
 from tests.support.network.wire import RawClient
@@ -68,6 +68,17 @@ def test_a_wait_in_vain_says_what_holds_instead(kafka: Kafka) -> None:
         kafka.group("billing").wait(members=2, timeout=0.01)
     with pytest.raises(TimeoutError, match="'others' is not there"):
         kafka.group("others").wait(state="Stable", timeout=0.01)
+
+
+@kafka_settings({"group.initial.rebalance.delay.ms": 60_000})
+def test_a_group_whose_members_are_joining_yet_has_not_read_everything(kafka: Kafka) -> None:
+    kafka.produce("t", b"x")
+    joining = RawMember(kafka.port, "billing").arrive()
+    kafka.group("billing").wait(state="PreparingRebalance")
+    with pytest.raises(TimeoutError, match="lag unknown after"):
+        kafka.group("billing").wait(lag=0, timeout=0.01)
+    kafka.stop()
+    assert joining.answer().error_code
 
 
 def test_a_group_that_is_not_there_is_empty_to_look_at(kafka: Kafka) -> None:

@@ -68,11 +68,15 @@ class Notebook:
         """Whoever was not restarted lost nothing, and gave up only what another one then got."""
         for partition, stints in self.stints.items():
             for before, after in itertools.pairwise(stints):
-                assert before.how != "lost" or before.member not in stayed
+                if before.how == "lost":
+                    # A busy machine may end the session of the member with the short one.
+                    assert before.member not in stayed
+                    continue
                 assert before.member != after.member, f"{partition} of {before.member} paused"
 
     def explained_duplicates(self) -> int:
-        """Records that were read twice: all of them behind the last commit of a member that died.
+        """Records that were read twice: all of them behind the last commit of a member that died,
+        or was put out.
 
         None can be missing: each stint begins where the last commit was, and goes on without gaps.
         """
@@ -85,7 +89,8 @@ class Notebook:
                 # Perhaps not by the last owner, who need not have come to read anything.
                 for one in before:
                     committed = one.ends <= after.begins
-                    assert committed or one.how == "crashed", f"{partition}: {one}, then {after}"
+                    is_out = one.how in {"crashed", "lost"}
+                    assert committed or is_out, f"{partition}: {one}, then {after}"
                 count += max(0, min(read_to, after.ends) - after.begins)
         return count
 
@@ -200,7 +205,8 @@ class Reader(RebalanceListener):
         wanted = dict(wanted)
         try:
             await self.consumer.commit(wanted)
-        except errors.RebalanceInProgressError:
+        except (errors.RebalanceInProgressError, errors.CommitFailedError):
+            # The second if it was put out of its group, of which it hears when it polls.
             return
         for partition, offset in wanted.items():
             self._notebook.committed[partition.partition] = offset

@@ -1,48 +1,29 @@
-"""`kohort topics` and what `kohort groups` changes, as users run them, beside either broker."""
+"""`kohort topics`, `kohort users` and what `kohort groups` changes, beside either broker."""
 
-import json
+import os
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kohort.cli import main
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.model import wait_until
+from tests.support.processes.commands import Said, said_here
 
-
-class Said(NamedTuple):
-    """What a command has printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:  # noqa: ANN401
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Kohort: TypeAlias = Callable[..., Said]
+Kohort: TypeAlias = Callable[..., Said[str]]
 
 
 @pytest.fixture
 def kohort(any_broker: ServerProcess, capfd: pytest.CaptureFixture[str]) -> Kohort:
     """Run a command against the broker."""
 
-    def run(*arguments: str) -> Said:
-        given = [*arguments, "--bootstrap-server", any_broker.bootstrap, "--timeout", "60"]
-        capfd.readouterr()
-        try:
-            code = main(given)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return Said(code, *capfd.readouterr())
+    def run(*arguments: str) -> Said[str]:
+        where = ("--bootstrap-server", any_broker.bootstrap, "--timeout", "60")
+        return said_here(capfd, *arguments, *where)
 
     return run
 
@@ -55,6 +36,21 @@ def name(kohort: Kohort) -> Iterator[str]:
     kohort("topics", "delete", made, "--if-exists")
 
 
+def described(kohort: Kohort, name: str, is_so: Callable[[Any], bool] = bool) -> Any:  # noqa: ANN401
+    """The topic, once that is so: a real Kafka answers a change when its controller has it, a
+    moment before its broker does.
+    """
+    told: list[Any] = []
+
+    def look() -> bool:
+        said = kohort("topics", "describe", name, "--json")
+        told[:] = said.json["topics"] if said.code == 0 else []
+        return bool(told) and is_so(told[0])
+
+    wait_until(look, lambda: f"{name} as it is to be: {told}")
+    return told[0]
+
+
 def commit(bootstrap: str, group: str, *offsets: TopicPartition) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     consumer.commit(offsets=list(offsets), asynchronous=False)
@@ -65,13 +61,14 @@ class TestTopics:
     def test_a_topic_lives_from_create_to_delete(self, kohort: Kohort, name: str) -> None:
         made = kohort("topics", "create", name, "--partitions", "3", "--config", "retention.ms=5")
         assert made == (0, f"{name}: created\n", "")
+        described(kohort, name)
 
         listed = kohort("topics", "list", "--json").json["topics"]
         found = next(one for one in listed if one["topic"] == name)
         assert (found["partitions"], found["replication_factor"]) == (3, 1)
         assert not found["internal"]
 
-        told = kohort("topics", "describe", name, "--json").json["topics"][0]
+        told = described(kohort, name, lambda told: bool(told["configs"]))
         assert told["configs"] == {"retention.ms": "5"}
         assert told["topic_id"] == found["topic_id"]
         assert [one["partition"] for one in told["partitions"]] == [0, 1, 2]
@@ -84,20 +81,21 @@ class TestTopics:
         wait_until(lambda: offsets() == {(0, 0)}, "the leaders tell their offsets")
 
         assert kohort("topics", "delete", name) == (0, f"{name}: deleted\n", "")
-        gone = kohort("topics", "describe", name)
-        assert gone.code == 1
-        assert "kohort topics list" in gone.err
+        wait_until(lambda: kohort("topics", "describe", name).code == 1, "it is gone")
+        assert "kohort topics list" in kohort("topics", "describe", name).err
 
     def test_configs_and_partitions_are_altered(self, kohort: Kohort, name: str) -> None:
         kohort("topics", "create", name, "--partitions", "1", "--config", "retention.ms=5")
+        described(kohort, name, lambda told: "retention.ms" in told["configs"])
         altered = kohort(
             *("topics", "alter", name, "--partitions", "2", "--config", "segment.bytes=1048576"),
             *("--delete-config", "retention.ms"),
         )
         assert altered.code == 0, altered.err
-        told = kohort("topics", "describe", name, "--json").json["topics"][0]
-        assert told["configs"] == {"segment.bytes": "1048576"}
+        told = described(kohort, name, lambda told: len(told["partitions"]) == 2)
         assert len(told["partitions"]) == 2
+        told = described(kohort, name, lambda told: "retention.ms" not in told["configs"])
+        assert told["configs"] == {"segment.bytes": "1048576"}
 
     def test_a_dry_run_checks_and_changes_nothing(self, kohort: Kohort, name: str) -> None:
         assert kohort("topics", "create", name, "--dry-run").out == f"{name}: could be created\n"
@@ -106,9 +104,9 @@ class TestTopics:
         assert "INVALID_CONFIG" in refused.err
         assert kohort("topics", "describe", name).code == 1
         kohort("topics", "create", name, "--partitions", "1")
+        described(kohort, name)
         assert kohort("topics", "alter", name, "--partitions", "5", "--dry-run").code == 0
-        told = kohort("topics", "describe", name, "--json").json["topics"][0]
-        assert len(told["partitions"]) == 1
+        assert len(described(kohort, name)["partitions"]) == 1
 
     def test_one_that_exists_is_an_error_unless_that_is_fine(
         self, kohort: Kohort, name: str
@@ -248,3 +246,118 @@ def test_groups_are_listed_with_members_lag_and_rebalances(
         *("Stable", "classic", "1", str(end), "1" if is_kohort else "-", "consumer")
     ]
     consumer.close()
+
+
+def test_describe_tells_of_members_partitions_and_lag(
+    any_broker: ServerProcess, kohort: Kohort, topics: Topics, group: str
+) -> None:
+    topic = topics.create(3)
+    for partition in range(3):
+        topics.fill(topic, [b"x"] * 5, partition)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": any_broker.bootstrap,
+            "group.id": group,
+            "client.id": "reader",
+            "partition.assignment.strategy": "roundrobin",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    while len(consumer.assignment()) < 3:
+        consumer.poll(0.1)
+    positions = [TopicPartition(topic, 0, 2), TopicPartition(topic, 2, 5)]
+    consumer.commit(offsets=positions, asynchronous=False)
+
+    said = kohort("groups", "describe", group)
+    data = kohort("groups", "describe", group, "--json").json
+    consumer.close()
+
+    head, _, _, member, _, _, *partitions = said.out.splitlines()
+    assert head.startswith(f"{group}: Stable, assignor roundrobin, 1 member, lag 3 and unknown")
+    member_id = member.split()[0]
+    assert member_id.startswith("reader-")
+    assert member.split()[1:] == ["-", "127.0.0.1", f"{topic}:0-2"]
+    assert [line.split() for line in partitions] == [
+        [topic, "0", "2", "5", "3", member_id],
+        [topic, "1", "-", "5", "-", member_id],
+        [topic, "2", "5", "5", "0", member_id],
+    ]
+    assert (data["state"], data["lag"], data["lag_unknown_partitions"]) == ("Stable", 3, 1)
+    assert data["members"][0]["assignment"] == {topic: [0, 1, 2]}
+    assert data["partitions"][0]["lag"] == 3
+
+
+class TestGroupsOfTheNewProtocol:
+    """KIP-848; Kafka has them, and the same commands tell of them."""
+
+    def test_describe_tells_members_partitions_and_lag(
+        self, any_broker: ServerProcess, kohort: Kohort, name: str
+    ) -> None:
+        if isinstance(any_broker, KohortServer):
+            return  # It has classic groups only.
+        kohort("topics", "create", name, "--partitions", "2")
+        producer = Producer({"bootstrap.servers": any_broker.bootstrap})
+        for partition in range(2):
+            producer.produce(name, b"value", partition=partition)
+        producer.flush()
+        consumer = Consumer(
+            {
+                "bootstrap.servers": any_broker.bootstrap,
+                "group.id": name,
+                "group.protocol": "consumer",
+                "client.id": "new-member",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe([name])
+        wait_until(lambda: consumer.poll(0.1) is not None, "a record to be read")
+        consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)
+
+        told = kohort("groups", "describe", name, "--json").json
+        lines = kohort("groups", "describe", name).out.splitlines()
+        consumer.close()
+
+        assert (told["type"], told["state"], told["protocol"]) == ("consumer", "Stable", "uniform")
+        (member,) = told["members"]
+        assert member["client_id"] == "new-member"
+        assert member["assignment"] == {name: [0, 1]}
+        assert [(one["committed"], one["end"], one["lag"]) for one in told["partitions"]] == [
+            (1, 1, 0),
+            (None, 1, None),
+        ]
+        assert f"new protocol, epoch {told['epoch']}, 1 member" in lines[0]
+
+    def test_a_group_that_there_is_not_is_none_of_either_protocol(self, kohort: Kohort) -> None:
+        gone = kohort("groups", "describe", "nobody-has-it")
+        assert gone.code == 1
+        assert "there is no group" in gone.err
+
+
+class TestUsers:
+    def test_a_user_of_both_mechanisms_lives_from_add_to_remove(self, kohort: Kohort) -> None:
+        user = f"user-{uuid.uuid4().hex[:8]}"
+
+        def with_password(command: str) -> Said[str]:
+            read, write = os.pipe()
+            os.write(write, b"a password\n")
+            os.close(write)
+            try:
+                return kohort("users", command, user, "--password-fd", str(read))
+            finally:
+                os.close(read)
+
+        def mechanisms() -> list[str]:
+            users = kohort("users", "list", "--json").json["users"]
+            return [name for one in users if one["name"] == user for name in one["iterations"]]
+
+        both = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+        added = with_password("add")
+        assert (added.code, added.err) == (0, "")
+        wait_until(lambda: mechanisms() == both, lambda: f"both mechanisms: {mechanisms()}")
+        changed = with_password("password")
+        assert (changed.code, changed.err) == (0, "")
+        removed = kohort("users", "remove", user)
+        assert (removed.code, removed.err) == (0, "")
+        wait_until(lambda: mechanisms() == [], lambda: f"no mechanism: {mechanisms()}")

@@ -64,8 +64,8 @@ async def test_a_commit_that_is_not_waited_for_reports_its_failure_once(
     consumer = await members.start(topic)
     heard: list[Exception | None] = []
     consumer.commit_async({TopicPartition(topic, 0): 1}, lambda _, error: heard.append(error))
-    await asyncio.sleep(0.01)
-    await consumer.poll(0)
+    await members.poll_until([consumer], lambda: bool(heard))
+    await members.poll_once(consumer)
     assert len(heard) == 1
     assert isinstance(heard[0], errors.CommitError)
 

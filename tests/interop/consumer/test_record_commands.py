@@ -2,34 +2,22 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kohort.cli import main
 from kohort.wire.producing import BATCH_BYTES
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.model import wait_until
-
-
-class Said(NamedTuple):
-    """What a command has printed, and how it ended."""
-
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def lines(self) -> list[bytes]:
-        assert self.code == 0, self.err
-        return self.out.splitlines()
+from tests.support.processes.commands import Said, said_here
 
 
 class Scene:
@@ -46,17 +34,11 @@ class Scene:
         """One that runs in a process of its own."""
         return [sys.executable, "-m", "kohort.cli", *self._placed(*arguments)]
 
-    def run(self, *arguments: str) -> Said:
+    def run(self, *arguments: str) -> Said[bytes]:
         """Run a command here."""
-        self._printed.readouterr()
-        try:
-            code = main(self._placed(*arguments))
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, err = self._printed.readouterr()
-        return Said(code, out, err.decode())
+        return said_here(self._printed, *self._placed(*arguments))
 
-    def produce(self, *arguments: str, given: bytes) -> Said:
+    def produce(self, *arguments: str, given: bytes) -> Said[bytes]:
         self._given.write_bytes(given)
         return self.run("produce", *arguments, "--file", str(self._given))
 
@@ -183,8 +165,10 @@ def test_what_was_aborted_is_left_out_when_that_is_wanted(scene: Scene, topics: 
         producer.flush(60)
         (producer.commit_transaction if ends else producer.abort_transaction)(60)
     assert scene.consume(topic, "--from-beginning", "-e") == [b"aborted", b"committed"]
-    committed = ("--isolation-level", "read_committed")
-    assert scene.consume(topic, "--from-beginning", "-e", *committed) == [b"committed"]
+    committed = ("--from-beginning", "-e", "--isolation-level", "read_committed")
+    # A Kafka writes its markers after it has answered.
+    wait_until(lambda: bool(scene.consume(topic, *committed)), "the markers are written")
+    assert scene.consume(topic, *committed) == [b"committed"]
 
 
 def test_a_group_shares_and_remembers(scene: Scene, topics: Topics, group: str) -> None:
@@ -227,6 +211,23 @@ def test_a_read_that_goes_on_prints_what_comes_and_ends_well(
         reading.wait(60)
     assert reading.returncode == 130
     assert out.read_bytes() == b"new\nnew\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_member_that_is_ended_leaves_its_group(
+    scene: Scene, topics: Topics, number: signal.Signals, code: int
+) -> None:
+    topic = topics.create(1)
+    group = f"group-of-{topic}"
+    topics.fill(topic, [b"one"])
+    with subprocess.Popen(
+        scene.command("consume", topic, "--group", group), stdout=subprocess.PIPE
+    ) as reading:
+        assert reading.stdout is not None
+        assert reading.stdout.readline() == b"one\n"
+        reading.send_signal(number)
+        assert reading.wait(60) == code
+    assert "1 member" not in scene.run("groups", "describe", group).out.decode()
 
 
 def test_records_that_fill_batches_alone_and_together_all_arrive(

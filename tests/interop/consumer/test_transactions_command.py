@@ -1,11 +1,8 @@
 """`kohort transactions` as its users run it, beside either broker and a real producer."""
 
-import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -13,16 +10,9 @@ from confluent_kafka import Producer
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.model import wait_until
+from tests.support.processes.commands import Said, said_by_process
 
 TIMEOUT_S = 60
-
-
-class Said(NamedTuple):
-    """What a command has printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Scene:
@@ -41,24 +31,12 @@ class Scene:
         self.producer.produce(self.topic, b"undecided", partition=0)
         assert not self.producer.flush(TIMEOUT_S)
 
-    def ask(self, command: str, *arguments: str) -> Said:
-        ran = subprocess.run(
-            [
-                *(sys.executable, "-m", "kohort.cli", "transactions", command, *arguments),
-                *("--bootstrap-server", self.bootstrap, "--timeout", "60"),
-            ],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert "Traceback" not in ran.stderr
-        return Said(ran.returncode, ran.stdout, ran.stderr)
+    def ask(self, command: str, *arguments: str) -> Said[str]:
+        where = ("--bootstrap-server", self.bootstrap, "--timeout", "60")
+        return said_by_process("transactions", command, *arguments, *where)
 
     def json(self, command: str, *arguments: str) -> Any:  # noqa: ANN401
-        said = self.ask(command, *arguments, "--json")
-        assert said.code == 0, said.err
-        return json.loads(said.out)
+        return self.ask(command, *arguments, "--json").json
 
 
 @pytest.fixture

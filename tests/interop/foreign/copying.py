@@ -1,10 +1,11 @@
 """A program that copies a topic in transactions with its positions; it and its broker are killed.
 
-A program of any language is called with BOOTSTRAP GROUP SOURCE OUT ABORT_EVERY. It reads SOURCE as
-a member of GROUP, at most ten records at a time, and writes each to the same partition of OUT, with
-GROUP as its transactional id; every ABORT_EVERY-th transaction is aborted and done again. For each
-that has ended it prints a line, `committed` or `aborted`. Where it cannot go on it ends, and is
-started again, as whoever runs it would do.
+A program of any language is called with BOOTSTRAP GROUP SOURCE OUT ABORT_EVERY [MORE]. It reads
+SOURCE as a member of GROUP, at most ten records at a time, and writes each to the same partition of
+OUT, with GROUP as its transactional id; every ABORT_EVERY-th transaction is aborted and done again.
+For each that has ended it prints a line, `committed` or `aborted`. Where it cannot go on it ends,
+and is started again, as whoever runs it would do. MORE are settings in the words of its library,
+such as who it is: a JSON object, or properties for Java.
 """
 
 import subprocess

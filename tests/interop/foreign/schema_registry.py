@@ -39,6 +39,11 @@ class SchemaRegistry:
         }
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def url(self) -> str:
+        """Where it answers as Confluent's does."""
+        return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
     def start(self) -> None:
         """Returns before it answers."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -72,8 +77,7 @@ class SchemaRegistry:
         return self._log.read_text(errors="replace")[-3_000:]
 
     def _call(self, path: str, body: bytes | None = None) -> dict[str, str] | None:
-        address = f"http://127.0.0.1:{self._port}/apis/ccompat/v7{path}"
-        request = urllib.request.Request(address, body)
+        request = urllib.request.Request(f"{self.url}{path}", body)
         request.add_header("Content-Type", "application/json")
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from tests.interop.foreign.mirror_maker import MirrorMaker
+from tests.interop.foreign.mirror_maker import MirrorMaker, both_ways
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
@@ -98,7 +98,7 @@ def mirrored(tmp_path: Path) -> Iterator[Mirrored]:
         KohortServer(tmp_path / "kohort", overrides=SETTINGS) as kohort,
         KafkaServer(tmp_path / "kafka", overrides=SETTINGS) as kafka,
     ):
-        maker = MirrorMaker(tmp_path / "maker", kohort.bootstrap, kafka.bootstrap)
+        maker = MirrorMaker(tmp_path / "maker", both_ways(kohort.bootstrap, kafka.bootstrap))
         try:
             yield Mirrored(kohort, kafka, maker)
         finally:

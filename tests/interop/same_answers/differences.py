@@ -108,8 +108,8 @@ class Later(NamedTuple):
 
 ALWAYS: Final = (
     Difference(
-        "texts are for people and nothing goes by their words, but where Kafka has one we have one;"
-        " we also have some where Kafka only gives a code",
+        "texts are for people, and clients do not depend on their words. Where Kafka "
+        "sends one, we send one; we also send some where Kafka sends only a code",
         [
             ("error_message", TEXT, TEXT),
             ("error_message", None, TEXT),
@@ -117,13 +117,13 @@ ALWAYS: Final = (
         ],
     ),
     Difference(
-        "a batch that was there already has no append time either where records keep their own"
-        " times; clients would take it for the time of each record",
+        "a duplicate batch has no append time if records keep their own timestamps; "
+        "clients would take it for the timestamp of each record",
         [("partition_responses.log_append_time_ms", TIME, -1)],
     ),
     Difference(
-        "a producer is as old as its last append; Kafka goes by its records' own times, and forgets"
-        " who sends old records while it is still sending",
+        "a producer's age counts from its last append; Kafka uses the timestamps of its "
+        "records, and forgets a producer of old records while it is still sending",
         [("active_producers.last_timestamp", TIME, "<now>")],
     ),
 )
@@ -131,8 +131,9 @@ ALWAYS: Final = (
 
 # Produce.
 FAILS_ALONE: Final = Difference(
-    "a batch that is refused is no reason to refuse those for other partitions, which Kafka does"
-    " where it notices while it reads the request or looks for transactions in it",
+    "a refused batch does not affect batches for other partitions; Kafka refuses "
+    "those, too, if it notices the error while it parses the request or checks its "
+    "transactions",
     [
         ("error_code", CORRUPT_MESSAGE, NONE),
         ("error_code", TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NONE),
@@ -142,16 +143,16 @@ FAILS_ALONE: Final = Difference(
     ],
 )
 UNREADABLE: Final = Difference(
-    "what a producer did wrong is told as INVALID_RECORD, where Kafka stumbles over it and says"
-    " that the fault is its own",
+    "wn invalid batch is answered with INVALID_RECORD; Kafka fails internally and "
+    "reports a server error",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_RECORD),
         ("log_start_offset", -1, 0),
     ],
 )
 STRAY_OFFSET: Final = Difference(
-    "a record with an offset outside of its batch is refused, as consumers would commit that"
-    " offset; Kafka counts the records only",
+    "a record with an offset outside of its batch is refused, because consumers "
+    "would commit that offset; Kafka only counts the records",
     [
         ("error_code", NONE, INVALID_RECORD),
         ("base_offset", ANY, -1),
@@ -167,7 +168,7 @@ NO_SESSIONS: Final = Difference(
     [("session_id", ANY, 0)],
 )
 NEGATIVE_LIMIT: Final = Difference(
-    "a limit below 0 is taken as 0; Kafka stumbles over it and says that the fault is its own",
+    "a limit below 0 counts as 0; Kafka fails internally and reports a server error",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, NONE),
         ("high_watermark", -1, ANY),
@@ -177,12 +178,12 @@ NEGATIVE_LIMIT: Final = Difference(
     ],
 )
 NOT_THERE: Final = Difference(
-    "aborted transactions are null unless they are asked for; Kafka has none, but not null, where a"
-    " partition does not exist",
+    "aborted transactions are null unless they were requested; for a partition that "
+    "does not exist, Kafka sends an empty list",
     [("aborted_transactions", [], None)],
 )
 NO_FOLLOWERS: Final = Difference(
-    "there are no followers that could ask where their log parts from ours",
+    "there are no followers that could ask where their log diverges from ours",
     [
         ("error_code", OFFSET_OUT_OF_RANGE, NONE),
         ("high_watermark", -1, ANY),
@@ -196,8 +197,8 @@ NO_FOLLOWERS: Final = Difference(
 def watermark_before_the_append(end: int) -> Difference:
     """Of a fetch that waited at that end for one record."""
     return Difference(
-        "Kafka looks at the watermark before it reads: an append in between is in the records of"
-        " an answer whose watermark does not know it yet",
+        "Kafka takes the high watermark before it reads; after an append in between, "
+        "its response contains records beyond its high watermark",
         [("high_watermark", end, end + 1), ("last_stable_offset", end, end + 1)],
         by_chance=True,
     )
@@ -205,21 +206,24 @@ def watermark_before_the_append(end: int) -> Difference:
 
 # ListOffsets and OffsetForLeaderEpoch.
 NO_TIMES: Final = Difference(
-    "where no record has a time, none has the largest; Kafka names the first record",
+    "wf no record has a timestamp, there is no record with the largest one; Kafka "
+    "answers with the first record",
     [("offset", 0, -1), ("leader_epoch", 0, -1)],
 )
 ALL_DELETED: Final = Difference(
-    "a record that was deleted does not have the largest time, though it may still be in the file",
+    "a deleted record never counts as the one with the largest timestamp, even if "
+    "it is still in the file",
     [("timestamp", ANY, -1), ("offset", ANY, -1), ("leader_epoch", 0, -1)],
 )
 BELOW_EVERY_EPOCH: Final = Difference(
-    "no leader has an epoch below 0, so such an epoch has no end either",
+    "no leader has an epoch below 0, so such an epoch has no end offset",
     [("leader_epoch", -2, -1), ("end_offset", 0, -1)],
 )
 
 # Metadata and DescribeTopicPartitions.
 CREATED_AT_ONCE: Final = Difference(
-    "a topic that is created on demand is in the same answer, which saves the client a back-off",
+    "a topic that is created on demand is part of the same response, which saves "
+    "the client a backoff",
     [
         ("error_code", UNKNOWN_TOPIC_OR_PARTITION, NONE),
         ("topic_id", ZERO_UUID, ANY),
@@ -227,8 +231,8 @@ CREATED_AT_ONCE: Final = Difference(
     ],
 )
 NEITHER_NAME_NOR_ID: Final = Difference(
-    "a question about nothing is the client's mistake; Kafka stumbles over it and fails all of the"
-    " request",
+    "a topic with neither name nor id is an error of the client; Kafka fails "
+    "internally, and so does the whole request",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, ANY),
         ("brokers", [], ANY),
@@ -237,11 +241,11 @@ NEITHER_NAME_NOR_ID: Final = Difference(
     ],
 )
 NAMES_BESIDE_IDS: Final = Difference(
-    "who asks for topics by id and by name is told of all of them; Kafka leaves out the names",
+    "wrequest for topics by id and by name gets all of them; Kafka ignores the names",
     [("topics", ANY, ANY)],
 )
 EMPTY_NAME: Final = Difference(
-    "the empty name is an illegal one like others; Kafka stumbles over it",
+    "the empty name is answered like other invalid names; Kafka fails internally",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_TOPIC_EXCEPTION),
         ("topic_authorized_operations", ANY, ANY),
@@ -250,7 +254,6 @@ EMPTY_NAME: Final = Difference(
 
 # ApiVersions.
 NOT_SERVED: Final = {
-    "delegation tokens": {38, 39, 40, 41},
     "consumer groups of KIP-848": {68, 69},
     "share groups": {*range(76, 80), *range(83, 88), 90, 91, 92},
     "streams groups": {88, 89, 93},
@@ -258,7 +261,7 @@ NOT_SERVED: Final = {
 }
 """Apis by what they are about; this broker does not do that (yet)."""
 SERVED: Final = Difference(
-    "clients are told of the apis and features that there are here",
+    "che response lists the APIs and features that this broker has",
     [
         *((f"api_keys.{key}", ANY, MISSING) for keys in NOT_SERVED.values() for key in keys),
         *(
@@ -282,16 +285,16 @@ SERVED: Final = Difference(
 
 # Topics.
 AS_UNDERSTOOD: Final = Difference(
-    "a new topic's configs are told as they were understood, as in DescribeConfigs; Kafka repeats"
-    " what was sent",
+    "a new topic's configs are returned as parsed, as in DescribeConfigs; Kafka "
+    "returns what was sent",
     [
         ("configs.cleanup.policy.value", "compact,compact", "compact"),
         ("configs.retention.ms.value", " 1000 ", "1000"),
     ],
 )
 COLLIDING_AT_ONCE: Final = Difference(
-    "names that may not stand side by side may not be created side by side either; Kafka only looks"
-    " at those that are there",
+    "nwo names that collide cannot be created in the same request; Kafka checks "
+    "only against existing topics",
     [
         ("error_code", NONE, INVALID_REQUEST),
         ("topic_id", ANY, ZERO_UUID),
@@ -303,8 +306,8 @@ COLLIDING_AT_ONCE: Final = Difference(
 
 # Clusters of one broker.
 NO_METADATA_LOG: Final = Difference(
-    "the metadata is no log, so nothing is behind its end at 0; who keeps it is reached at the"
-    " broker's own listener",
+    "the metadata is not a log, so its end offset is 0 and nothing lags behind; its "
+    "endpoint is the broker's own listener",
     [
         ("high_watermark", ANY, 0),
         ("log_end_offset", ANY, 0),
@@ -317,16 +320,17 @@ NO_METADATA_LOG: Final = Difference(
 
 # Transactions.
 MARKER_BELOW_ZERO: Final = Difference(
-    "an epoch or a transaction version below 0 is the sender's mistake; Kafka stumbles over it and"
-    " says that the fault is its own",
+    "an epoch or a transaction version below 0 is an error of the client; Kafka "
+    "fails internally and reports a server error",
     [("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST)],
 )
 NO_TRANSACTIONS: Final = Difference(
-    "every request is answered; Kafka never answers one about no transaction", [("", SILENT, ANY)]
+    "every request is answered; Kafka never answers one without transactions", [("", SILENT, ANY)]
 )
 ID_OF_ANOTHER: Final = Difference(
-    "the transactional id of a request is that of its producer, as that is what it was authorized"
-    " for; Kafka looks only before the first batch of a transaction",
+    "the transactional id of a request must belong to its producer, because "
+    "authorization depends on it; Kafka checks this only before the first batch of "
+    "a transaction",
     [
         ("error_code", NONE, INVALID_PRODUCER_ID_MAPPING),
         ("base_offset", ANY, -1),
@@ -334,8 +338,8 @@ ID_OF_ANOTHER: Final = Difference(
     ],
 )
 NOBODYS_TRANSACTION: Final = Difference(
-    "a batch of no producer is in no transaction, and no marker would ever end it; Kafka appends"
-    " it",
+    "a transactional batch without a producer id is refused, because no marker "
+    "could ever end its transaction; Kafka appends it",
     [
         ("error_code", NONE, INVALID_RECORD),
         ("base_offset", ANY, -1),
@@ -343,8 +347,8 @@ NOBODYS_TRANSACTION: Final = Difference(
     ],
 )
 NO_SUCH_LEVEL: Final = Difference(
-    "an isolation level that does not exist is the client's mistake; Kafka stumbles over it and"
-    " says that the fault is its own",
+    "an unknown isolation level is an error of the client; Kafka fails internally "
+    "and reports a server error",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_REQUEST),
         # Kafka fails all of a Fetch.
@@ -353,19 +357,19 @@ NO_SUCH_LEVEL: Final = Difference(
     ],
 )
 EXACTLY_ABORTED: Final = Difference(
-    "aborted transactions are those in the records of the answer; Kafka looks up to the next entry"
-    " of an index, and names some that come later",
+    "ahe response lists exactly the aborted transactions within its records; Kafka "
+    "searches up to the next index entry, and lists some that come later",
     [("aborted_transactions", ANY, [])],
     by_chance=True,
 )
 STABLE_BELOW_THE_START: Final = Difference(
-    "the last stable offset is never below the first that there is; Kafka's is that of the batch"
-    " where the first records of an open transaction were deleted",
+    "the last stable offset is never below the log start offset; in Kafka it is, if "
+    "the first records of an open transaction were deleted",
     [("last_stable_offset", 0, 1)],
 )
 ADDED_FOR_NOTHING: Final = Difference(
-    "a batch that is refused adds no partition to a transaction, and begins none; Kafka adds it"
-    " before it looks",
+    "a refused batch neither adds its partition to a transaction nor begins one; "
+    "Kafka adds the partition before it checks the batch",
     [
         ("transaction_state", "Ongoing", "Empty"),
         ("transaction_start_time_ms", "<now>", -1),
@@ -373,17 +377,28 @@ ADDED_FOR_NOTHING: Final = Difference(
     ],
 )
 LAST_EPOCH: Final = Difference(
-    "a producer that was not told of its next epoch gets it after a restart of the broker, too;"
-    " Kafka has forgotten by then whose the epoch before was",
+    "a producer that missed the response with its next epoch gets it even after a "
+    "restart of the broker; Kafka forgets at a restart which producer had the "
+    "previous epoch",
     [
         ("error_code", PRODUCER_FENCED, NONE),
         ("producer_id", -1, ANY),
         ("producer_epoch", -1, ANY),
     ],
 )
+OWN_TIMER: Final = Difference(
+    "a transaction is aborted by its own timer when its timeout has passed; Kafka "
+    "checks all transactions periodically",
+    [
+        ("transaction_state", "Ongoing", "CompleteAbort"),
+        ("producer_epoch", ANY, ANY),
+        ("topics", ANY, []),
+    ],
+)
 STUCK: Final = Difference(
-    "a partition whose transaction was ended by a marker of a higher epoch has no more to wait for;"
-    " Kafka never ends the transaction of the id, whose producers wait until its state is deleted",
+    "a partition whose transaction was ended by a marker of a higher epoch counts "
+    "as complete; Kafka never completes the transaction, and the id's producers "
+    "wait until its state is deleted",
     [
         ("error_code", CONCURRENT_TRANSACTIONS, NONE),
         ("transaction_state", "PrepareCommit", "CompleteCommit"),
@@ -395,13 +410,13 @@ STUCK: Final = Difference(
 
 # Groups.
 UNUSED_ID_OF_AN_INSTANCE: Final = Difference(
-    "an id that was handed out is not that of a static member; Kafka stumbles over it and says that"
-    " the fault is its own",
+    "an assigned but unused member id does not belong to a static member; Kafka "
+    "fails internally and reports a server error",
     [("error_code", UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID), ("member_id", "", ANY)],
 )
 UNUSED_ID_GIVEN_BACK: Final = Difference(
-    "no member goes when an unused id is given back, so no partition has to move; Kafka begins"
-    " a rebalance",
+    "nhen an unused member id leaves, no member is lost and no partition has to "
+    "move; Kafka starts a rebalance",
     [
         ("group_state", "PreparingRebalance", "Stable"),
         ("group_state", "PreparingRebalance", "CompletingRebalance"),
@@ -410,8 +425,8 @@ UNUSED_ID_GIVEN_BACK: Final = Difference(
     ],
 )
 REPLACED_IN_A_FULL_GROUP: Final = Difference(
-    "a static member that comes back makes the group no larger; Kafka refuses it where the group is"
-    " full, and its place is lost",
+    "a static member that comes back does not make the group larger; Kafka refuses "
+    "it if the group is full, and it loses its membership",
     [
         ("error_code", GROUP_MAX_SIZE_REACHED, NONE),
         ("generation_id", -1, ANY),
@@ -420,18 +435,18 @@ REPLACED_IN_A_FULL_GROUP: Final = Difference(
     ],
 )
 CLIENT_OF_THE_NEW_PROCESS: Final = Difference(
-    "a static member that comes back is shown with the client id and host of its new process; Kafka"
-    " goes on showing those of the old one",
+    "a static member that comes back is described with the client id and host of "
+    "its new process; Kafka still shows those of the old process",
     [("client_id", "two", "other")],
 )
 TIE: Final = Difference(
-    "with as many votes for one assignor as for another, the leader's list decides; in Kafka the"
-    " order of a hash table",
+    "wf two assignors get the same number of votes, the leader's preference "
+    "decides; in Kafka, the order of a hash table does",
     [("protocol_name", "sticky", "range"), ("metadata", ANY, ANY)],
 )
 RESTARTED_LEADER: Final = Difference(
-    "a leader that says with tag 7728 that it has restarted keeps its assignment; Kafka skips the"
-    " tag and rebalances",
+    "a leader that states a restart in tag 7728 keeps its assignment; Kafka ignores "
+    "the tag and rebalances",
     [
         ("group_state", "PreparingRebalance", "Stable"),
         ("protocol_data", "", ANY),
@@ -439,7 +454,7 @@ RESTARTED_LEADER: Final = Difference(
     ],
 )
 FORCED: Final = Difference(
-    "a follower that says with tag 7728 why everybody should move makes them; Kafka skips the tag",
+    "a follower can force a rebalance with a reason in tag 7728; Kafka ignores the tag",
     [
         ("group_state", "Stable", "PreparingRebalance"),
         ("protocol_data", ANY, ""),
@@ -447,13 +462,13 @@ FORCED: Final = Difference(
     ],
 )
 OFFERED_TWICE: Final = Difference(
-    "an assignor that one member names twice counts once; Kafka counts it as that of two members,"
-    " finds none that all have, and never answers",
+    "an assignor that one member lists twice counts once; Kafka counts it for two "
+    "members, finds no common assignor, and never answers",
     [("", SILENT, ANY)],
 )
 KEPT_FOR_ITS_ID: Final = Difference(
-    "a group with an id that was handed out and not used yet is not swept away; Kafka does so, and"
-    " the client that got the id has to ask for another",
+    "a group with an assigned but unused member id is not deleted as empty; Kafka "
+    "deletes it, and the client has to request another id",
     [
         ("error_code", ANY, NONE),
         *((field, ANY, ANY) for field in ("group_state", "generation_id", "leader", "members")),
@@ -462,11 +477,12 @@ KEPT_FOR_ITS_ID: Final = Difference(
     ],
 )
 SUPERSEDED: Final = Difference(
-    "a request that waits is answered when the same member asks again; Kafka forgets about it",
+    "a waiting request is answered when the same member sends another one; Kafka never answers it",
     [("", SILENT, ANY)],
 )
 REMOVED_WHILE_WAITING: Final = Difference(
-    "a member that waits for its assignment is told when it is removed; Kafka forgets about it",
+    "a member that is removed while it waits for its assignment gets an answer; "
+    "Kafka never answers it",
     [("", SILENT, ANY)],
 )
 
@@ -474,8 +490,7 @@ REMOVED_WHILE_WAITING: Final = Difference(
 def not_cut_short(kafka_s: float) -> Later:
     """When Kafka ends the initial delay."""
     return Later(
-        "the initial delay waits for members that come; that an id expires unused is no reason to"
-        " end it early, which Kafka does",
+        "the initial delay does not end early when an unused member id expires; in Kafka it does",
         kafka_s,
     )
 
@@ -483,8 +498,8 @@ def not_cut_short(kafka_s: float) -> Later:
 def goes_on_without_the_refused(kafka_s: float) -> Later:
     """When Kafka ends the phase."""
     return Later(
-        "a member that is thrown out of a group that is too large is waited for no longer; Kafka"
-        " looks at that only when the time is up",
+        "a group does not wait for a member that it refused for its size; Kafka checks "
+        "this only after the timeout",
         kafka_s,
     )
 
@@ -492,7 +507,7 @@ def goes_on_without_the_refused(kafka_s: float) -> Later:
 def its_own_session(kafka_s: float) -> Later:
     """When Kafka misses it."""
     return Later(
-        "a static member that comes back is missed after the session timeout of its new process;"
-        " Kafka takes the old one's until the first heartbeat",
+        "a static member that comes back expires after the session timeout of its new "
+        "process; Kafka uses the old one's until the first heartbeat",
         kafka_s,
     )

@@ -28,7 +28,7 @@ NO_COORDINATOR: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-EVENTUALLY_S: Final = 10
+EVENTUALLY_S: Final = 60
 MEMBERS_LEAVE_SINCE: Final = 3
 
 

@@ -46,6 +46,9 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "AlterReplicaLogDirsResponse": frozenset({"results", "partitions"}),
     "ElectLeadersResponse": frozenset({"replica_election_results"}),
     "ListConfigResourcesResponse": frozenset({"config_resources"}),
+    "AlterClientQuotasResponse": frozenset({"entity"}),
+    "DescribeClientQuotasResponse": frozenset({"entries", "entity"}),
+    "DescribeAclsResponse": frozenset({"resources", "acls"}),
     "AddPartitionsToTxnResponse": frozenset(
         {
             *("results_by_topic_v3_and_below", "results_by_partition"),

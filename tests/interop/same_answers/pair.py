@@ -33,7 +33,7 @@ TWIN_SETTINGS: Final = {
 
 SESSION_STARTED_MS: Final = time.time_ns() // 1_000_000
 
-_EVENTUALLY_S: Final = 10
+_EVENTUALLY_S: Final = 60
 _SHOWN_MAX: Final = 12
 
 

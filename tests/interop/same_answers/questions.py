@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.scenes import TIME_MS, Topic
+
+NOBODYS_ID: Final = 1 << 40
+"""No producer has it."""
 
 
 class Question(NamedTuple):
@@ -146,10 +149,10 @@ def _about_transactions(name: str, topic_id: Value, group: str, txn: str) -> _Ro
     topics = [{"name": name, "partitions": [0]}]
     yield (
         "AddPartitionsToTxn", (0, 3),
-        {"v3_and_below_transactional_id": txn, "v3_and_below_producer_id": 9,
+        {"v3_and_below_transactional_id": txn, "v3_and_below_producer_id": NOBODYS_ID,
          "v3_and_below_topics": topics},
     )  # fmt: skip
-    producer = {"transactional_id": txn, "producer_id": 9, "producer_epoch": 0}
+    producer = {"transactional_id": txn, "producer_id": NOBODYS_ID, "producer_epoch": 0}
     yield "AddPartitionsToTxn", (4, 5), {"transactions": [{**producer, "topics": topics}]}
     yield "AddOffsetsToTxn", (0, 4), {**producer, "group_id": group}
     yield "EndTxn", (0, 5), {**producer, "committed": True}
@@ -166,7 +169,7 @@ def _about_the_cluster(name: str) -> _Rows:
     yield "InitProducerId", (0, 5), {"transactional_id": "denied", "transaction_timeout_ms": 1_000}
     yield (
         "WriteTxnMarkers", (1, 2),
-        {"markers": [{"producer_id": 9, "producer_epoch": 0, "transaction_result": True,
+        {"markers": [{"producer_id": NOBODYS_ID, "producer_epoch": 0, "transaction_result": True,
                       "topics": [{"name": name, "partition_indexes": [0]}],
                       "coordinator_epoch": 0}]},
     )  # fmt: skip
@@ -196,6 +199,10 @@ def _about_the_cluster(name: str) -> _Rows:
     yield "DescribeQuorum", (0, 2), {"topics": [quorum]}
     directory = {"path": "/nowhere", "topics": [{"name": name, "partitions": [0]}]}
     yield "AlterReplicaLogDirs", (1, 2), {"dirs": [directory]}
+    yield "CreateDelegationToken", (1, 3), {"renewers": [], "max_lifetime_ms": -1}
+    yield "RenewDelegationToken", (1, 2), {"hmac": b"x", "renew_period_ms": 1}
+    yield "ExpireDelegationToken", (1, 2), {"hmac": b"x", "expiry_time_period_ms": 1}
+    yield "DescribeDelegationToken", (1, 3), {"owners": None}
     yield "DescribeUserScramCredentials", (0,), {"users": [{"name": "a"}]}
     removed = {"name": "a", "mechanism": 1}
     yield "AlterUserScramCredentials", (0,), {"deletions": [removed], "upsertions": []}

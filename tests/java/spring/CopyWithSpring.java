@@ -1,6 +1,11 @@
+import java.io.IOException;
+import java.io.StringReader;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
+import java.util.function.Function;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -23,12 +28,13 @@ import org.springframework.transaction.support.TransactionSynchronizationManager
 final class CopyWithSpring {
     private CopyWithSpring() {}
 
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         String group = arguments[1];
         String source = arguments[2];
         String out = arguments[3];
         int abortEvery = Integer.parseInt(arguments[4]);
-        Map<String, Object> common = Map.of("bootstrap.servers", arguments[0], "reconnect.backoff.max.ms", 200);
+        Map<String, Object> common =
+            more(Map.of("bootstrap.servers", arguments[0], "reconnect.backoff.max.ms", 200), properties(arguments));
 
         var producers = new DefaultKafkaProducerFactory<byte[], byte[]>(
             // An open transaction of a process that was killed may have had an id that the next one does not take: Spring
@@ -51,6 +57,14 @@ final class CopyWithSpring {
         properties.setKafkaAwareTransactionManager(transactions);
         properties.setMessageListener(new Copier(new KafkaTemplate<>(producers), out, abortEvery));
         new KafkaMessageListenerContainer<>(consumers, properties).start();
+    }
+
+    private static Map<String, Object> properties(String[] arguments) throws IOException {
+        Properties found = new Properties();
+        if (arguments.length > 5) {
+            found.load(new StringReader(arguments[5]));
+        }
+        return found.stringPropertyNames().stream().collect(Collectors.toMap(Function.identity(), found::getProperty));
     }
 
     private static Map<String, Object> more(Map<String, Object> common, Map<String, Object> more) {

@@ -19,6 +19,7 @@ T = TypeVar("T")
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "kohort.metrics.port": "-1",
+    "kohort.console.port": "-1",
     "group.initial.rebalance.delay.ms": "0",
 }
 

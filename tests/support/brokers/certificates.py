@@ -45,5 +45,14 @@ class Authority:
         both.write_text(key.read_text() + signed.read_text())
         return both
 
+    def issue_store(self, name: str, alternatives: str, password: str) -> Path:
+        """The same as a PKCS12 store, for Java."""
+        both, store = self.issue(name, alternatives), self.directory / f"{name}.p12"
+        self._run(
+            *("pkcs12", "-export", "-in", str(both), "-out", str(store)),
+            *("-name", name, "-passout", f"pass:{password}"),
+        )
+        return store
+
     def _run(self, *arguments: str) -> None:
         subprocess.run([self._openssl, *arguments], check=True, capture_output=True)

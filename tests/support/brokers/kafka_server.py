@@ -22,6 +22,7 @@ _formatted: dict[tuple[str, ...], dict[Path, bytes]] = {}
 class KafkaServer(ServerProcess):
     """`overrides` replace the settings below, which are Kafka's own but for what one node needs."""
 
+    jars: java_env.Kind = "broker"
     clean_exit = 143  # A JVM's way to say SIGTERM.
     format_arguments: Sequence[str] = ()
     """More of them for `kafka-storage format`."""
@@ -73,7 +74,7 @@ class KafkaServer(ServerProcess):
             *options,
             f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
             "-cp",
-            java_env.classpath("broker"),
+            java_env.classpath(self.jars),
         ]
 
     def _format(self, properties: Path) -> None:
@@ -107,3 +108,13 @@ class KafkaServer(ServerProcess):
             check=True,
             capture_output=True,
         )
+
+
+class EarlierKafkaServer(KafkaServer):
+    """A 3.9.1, on a directory that need not be formatted."""
+
+    jars = "earlier"
+
+    def command(self) -> list[str]:
+        java_env.fetch(self.jars)
+        return super().command()

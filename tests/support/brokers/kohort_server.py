@@ -12,6 +12,7 @@ _OVERRIDES = {
     "group.initial.rebalance.delay.ms": "100",
     # Any free one: several brokers run side by side.
     "kohort.metrics.port": "0",
+    "kohort.console.port": "-1",
 }
 
 

@@ -35,8 +35,8 @@ _MODULES: Final = "org.apache.kafka.common.security"
 class SecureKafka(KafkaServer):
     """`ports` has that of each listener, PLAINTEXT included."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, *, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, overrides=overrides)
         self.authority = Authority(directory / "certificates")
         self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
         controller = self.properties["controller.quorum.voters"].partition("@")[2]

@@ -1,5 +1,6 @@
 """Kohort with the listeners, settings and users of `SecureKafka`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from kohort.cli.users.stopped import stopped_broker
@@ -13,8 +14,8 @@ from tests.support.brokers.server_process import free_port
 class SecureKohort(KohortServer):
     """`ports` has that of each listener, PLAINTEXT included."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, *, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, overrides=overrides)
         self.authority = Authority(directory / "certificates")
         self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
         self.overrides |= secure_properties(self.ports, self.authority)

@@ -16,7 +16,15 @@ from aiokafka import (
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import CommitFailedError
 
-from tests.support.clients.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
+from tests.support.clients.model import (
+    ANY_SEAT,
+    CONSUMED_WITHIN_S,
+    MAX_REQUEST_BYTES,
+    Client,
+    Codec,
+    Record,
+    Seat,
+)
 from tests.support.clients.threads import ThreadMember
 
 
@@ -58,7 +66,9 @@ class AiokafkaClient(Client):
             ]
             await asyncio.gather(*sent)
 
-    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+    def consume(
+        self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
+    ) -> list[Record]:
         return asyncio.run(self._consume(topic, count, timeout_s))
 
     async def _consume(self, topic: str, count: int, timeout_s: float) -> list[Record]:

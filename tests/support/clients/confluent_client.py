@@ -8,7 +8,15 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.clients.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
+from tests.support.clients.model import (
+    ANY_SEAT,
+    CONSUMED_WITHIN_S,
+    MAX_REQUEST_BYTES,
+    Client,
+    Codec,
+    Record,
+    Seat,
+)
 from tests.support.clients.threads import ThreadMember
 
 QUIET = {"log_level": 0}
@@ -73,7 +81,9 @@ class ConfluentClient(Client):
         assert producer.flush(60) == 0, "messages were left unsent"
         assert not failures, failures
 
-    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+    def consume(
+        self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
+    ) -> list[Record]:
         records: list[Record] = []
         deadline = time.monotonic() + timeout_s
         consumer = self._reader()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from tests.support.clients.model import (
     ANY_SEAT,
+    CONSUMED_WITHIN_S,
     MAX_REQUEST_BYTES,
     Client,
     Codec,
@@ -52,7 +53,9 @@ class JavaClient(Client):
             },
         )
 
-    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+    def consume(
+        self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
+    ) -> list[Record]:
         answer = self._process.call(
             op="consume",
             topic=topic,

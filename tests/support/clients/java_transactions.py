@@ -75,6 +75,16 @@ class JavaTransactions:
         return self._process.call(op="transaction", step=step, producer=self._name, **more)
 
 
+def fence(bootstrap: str, process: JavaProcess, transactional_id: str) -> None:
+    """Fence the producer of an id, as an operator does with Kafka's admin client."""
+    process.call(
+        op="transaction",
+        step="fence",
+        producer=transactional_id,
+        config={"bootstrap.servers": bootstrap},
+    )
+
+
 def read_to_end(
     bootstrap: str, process: JavaProcess, topic: str, isolation: Isolation
 ) -> list[Record]:

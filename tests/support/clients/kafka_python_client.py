@@ -9,7 +9,15 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, Topic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConnectionError
 
-from tests.support.clients.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
+from tests.support.clients.model import (
+    ANY_SEAT,
+    CONSUMED_WITHIN_S,
+    MAX_REQUEST_BYTES,
+    Client,
+    Codec,
+    Record,
+    Seat,
+)
 from tests.support.clients.threads import ThreadMember
 
 
@@ -49,7 +57,9 @@ class KafkaPythonClient(Client):
         finally:
             producer.close()
 
-    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+    def consume(
+        self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
+    ) -> list[Record]:
         records: list[Record] = []
         deadline = time.monotonic() + timeout_s
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)

@@ -10,7 +10,15 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from tests.support.clients.model import ANY_SEAT, MAX_REQUEST_BYTES, Client, Codec, Record, Seat
+from tests.support.clients.model import (
+    ANY_SEAT,
+    CONSUMED_WITHIN_S,
+    MAX_REQUEST_BYTES,
+    Client,
+    Codec,
+    Record,
+    Seat,
+)
 from tests.support.clients.threads import ThreadMember
 from tests.support.processes import java_env
 
@@ -54,7 +62,9 @@ class KcatClient(Client):
                 stdin=_END_OF_MESSAGE.encode().join(_line(message) for message in messages),
             )
 
-    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+    def consume(
+        self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
+    ) -> list[Record]:
         command = self._command("-C", "-t", topic, "-o", "beginning", "-c", str(count))
         try:
             output = subprocess.run(
@@ -96,7 +106,7 @@ class KcatClient(Client):
 
     def _run(self, *arguments: str, stdin: bytes = b"") -> bytes:
         done = subprocess.run(
-            self._command(*arguments), input=stdin, capture_output=True, timeout=60, check=False
+            self._command(*arguments), input=stdin, capture_output=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout

@@ -5,9 +5,7 @@ libraries of Python. It answers what tests/java/ClientDriver.java answers to "jo
 "leave".
 """
 
-import json
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +18,7 @@ from tests.support.clients.model import Client, Member, Seat
 from tests.support.clients.remote_member import RemoteMember, to_json
 from tests.support.processes.java_process import JavaProcess
 from tests.support.processes.line_process import LineProcess
+from tests.support.processes.line_server import serve
 
 _LIBRARIES: Mapping[str, Callable[[str], Client]] = {
     "aiokafka": AiokafkaClient,
@@ -83,21 +82,7 @@ class _Server:
         self._told = 0
         """How many of the member's records the test has."""
 
-    def serve(self) -> None:
-        for line in sys.stdin:
-            print(json.dumps(self._attempt(json.loads(line))), flush=True)
-
-    def _attempt(self, command: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return self._answer(command)
-        except Exception as problem:  # noqa: BLE001  Raised again by the test.
-            return {
-                "error": type(problem).__name__,
-                "message": str(problem),
-                "trace": traceback.format_exc(),
-            }
-
-    def _answer(self, command: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         if command["op"] == "join":
             seat = Seat(**command["seat"])
             self._member = self._client.join(command["group"], command["topic"], seat)
@@ -115,4 +100,4 @@ class _Server:
 
 
 if __name__ == "__main__":
-    _Server(_LIBRARIES[sys.argv[1]](sys.argv[2])).serve()
+    serve(_Server(_LIBRARIES[sys.argv[1]](sys.argv[2])).answer)

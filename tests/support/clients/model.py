@@ -20,6 +20,9 @@ MAX_REQUEST_BYTES = 1_048_576
 AN_HOUR_AGO_MS = (int(time.time()) - 3600) * 1000
 """For records with times of their own: any much older could fall to retention while a test runs."""
 
+CONSUMED_WITHIN_S = 120.0
+"""For what takes a moment; where a JVM does it for the first time, seconds."""
+
 SESSION_TIMEOUT_MS = 30_000
 """Of every group member: longer than a real Kafka takes to start again on a busy machine."""
 
@@ -112,7 +115,9 @@ class Client(ABC):
         """Sends with acks=all and returns when all are acknowledged; raises if one is not."""
 
     @abstractmethod
-    def consume(self, topic: str, count: int, *, timeout_s: float = 30) -> list[Record]:
+    def consume(
+        self, topic: str, count: int, *, timeout_s: float = CONSUMED_WITHIN_S
+    ) -> list[Record]:
         """Reads all partitions from the beginning until `count` records are there or time is up."""
 
     @abstractmethod

@@ -67,6 +67,27 @@ class GroupProbe:
         records: list[dict[str, Any]] = self._history()["rebalances"]
         return [record for record in records if record["sequence"] > after]
 
+    def wait_records(self, count: int, *, after: int = 0) -> list[dict[str, Any]]:
+        """The same, once there are so many: members know a moment before what they have done."""
+        wait_until(
+            lambda: len(self.records(after=after)) >= count,
+            lambda: f"{count} records, of which there are {self.records(after=after)}",
+        )
+        return self.records(after=after)
+
+    def wait_told(self) -> dict[str, Any]:
+        """The newest record of a stable group, once that is about its generation."""
+        generation = self.generation()
+
+        def is_told() -> bool:
+            records = self.records()
+            return bool(records) and (
+                (records[-1]["outcome"], records[-1]["generation"]) == ("stable", generation)
+            )
+
+        wait_until(is_told, lambda: f"the record of generation {generation}: {self.records()}")
+        return self.records()[-1]
+
     def _history(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self._http_port}/groups/{self.group}/rebalances?last=1000"
         with urllib.request.urlopen(url, timeout=30) as answer:

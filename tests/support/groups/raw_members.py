@@ -56,14 +56,23 @@ class PendingJoin:
 
 
 class RawMember:
-    """A consumer with the range assignor. Its sessions are long: nobody sends heartbeats."""
+    """A consumer with the range assignor. Its sessions are long, as nobody sends heartbeats who
+    does not say otherwise.
+    """
 
     def __init__(
-        self, port: int, group: str, *, topic: str = "t", instance_id: str | None = None
+        self,
+        port: int,
+        group: str,
+        *,
+        topic: str = "t",
+        instance_id: str | None = None,
+        session_timeout_ms: int = 60_000,
     ) -> None:
         self.port = port
         self.group = group
         self.instance_id = instance_id
+        self.session_timeout_ms = session_timeout_ms
         self.member_id = ""
         self.generation = -1
         self.protocols = {"range": subscription(topic)}
@@ -79,7 +88,7 @@ class RawMember:
         """Sends a join with that reason in the tag; `edit` changes its bytes before they leave."""
         request = JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=60_000,
+            session_timeout_ms=self.session_timeout_ms,
             rebalance_timeout_ms=60_000,
             member_id=self.member_id,
             group_instance_id=self.instance_id,

@@ -17,7 +17,9 @@ import pytest
 KAFKA_VERSION = "4.4.0"
 TOOLS_VERSION = "4.3.1"
 
-Kind = Literal["broker", "tools", "apps", "mirror", "spring", "registry"]
+Kind = Literal[
+    "broker", "earlier", "tools", "apps", "mirror", "spring", "oauth", "registry", "iceberg"
+]
 
 ROOT: Final = Path(__file__).parents[3]
 CACHE: Final = ROOT / ".cache" / "java"

@@ -1,6 +1,7 @@
 """A JVM that answers JSON commands line by line (tests/java/LineServer.java)."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.support.processes import java_env
 from tests.support.processes.line_process import LineProcess
@@ -9,7 +10,14 @@ from tests.support.processes.line_process import LineProcess
 class JavaProcess(LineProcess):
     """One of our main classes on the class path of `kind`."""
 
-    def __init__(self, main_class: str, kind: java_env.Kind, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        main_class: str,
+        kind: java_env.Kind,
+        arguments: Sequence[str] = (),
+        *,
+        log: Path | None = None,
+    ) -> None:
         super().__init__(
             [
                 java_env.java(),
@@ -23,5 +31,6 @@ class JavaProcess(LineProcess):
                 java_env.classpath(kind),
                 main_class,
                 *arguments,
-            ]
+            ],
+            log=log,
         )

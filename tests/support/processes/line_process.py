@@ -5,6 +5,8 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -17,10 +19,16 @@ class RemoteError(Exception):
 
 
 class LineProcess:
-    """Runs the command. Calls may come from several threads."""
+    """Runs the command. Calls may come from several threads.
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    What it tells on standard error goes to `log`, or else to where ours goes.
+    """
+
+    def __init__(self, command: Sequence[str], *, log: Path | None = None) -> None:
+        with nullcontext() if log is None else log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            )
         self._lock = threading.Lock()
 
     def call(self, **command: object) -> dict[str, Any]:

@@ -6,13 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
-from kohort.cli import main
+from tests.support.processes.commands import Said, said_here
 
 ROOT = Path(__file__).parents[3]
 S = 1_000
@@ -26,26 +25,15 @@ runpy.run_module("kohort.cli", run_name="__main__", alter_sys=True)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the command has printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Advise: TypeAlias = Callable[..., Said]
+Advise: TypeAlias = Callable[..., Said[str]]
 
 
 @pytest.fixture
 def advise(capsys: pytest.CaptureFixture[str]) -> Advise:
     """The command, in this process."""
 
-    def ask(*arguments: object) -> Said:
-        code = main(["groups", "advise", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return Said(code, printed.out, printed.err)
+    def ask(*arguments: object) -> Said[str]:
+        return said_here(capsys, "groups", "advise", *map(str, arguments))
 
     return ask
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -78,6 +79,26 @@ def test_a_wheel_contains_one_package_and_all_of_its_rooms(tmp_path: Path) -> No
     rooms = {Path(name).parts[1] for name in names if name.startswith("kohort/")}
     assert {*COMMON_NAMES, "cli", "wire", "py.typed"} <= rooms
     assert "kohort/pipeline/jars.lock" in names
+
+
+@pytest.mark.long
+def test_an_sdist_has_each_source_once_and_where_a_wheel_is_built_from(tmp_path: Path) -> None:
+    """The links at the top would be followed, and the rooms be missing below the package."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {Path(*Path(name).parts[1:]) for name in archive.getnames()}
+    for name in COMMON_NAMES:
+        assert Path("kohort", name, "__init__.py") in names
+        assert Path(name, "__init__.py") not in names
+    assert Path("kohort/accelerated/build_hook.py") in names
+    left_over = {".crc", ".pyc", ".so", ".db"}
+    assert {name for name in names if name.suffix in left_over} == set()
 
 
 @pytest.mark.parametrize("name", COMMON_NAMES)

@@ -15,3 +15,7 @@ def test_the_hash_is_kafkas(key: bytes) -> None:
 @given(key=st.binary(max_size=40), count=st.integers(1, 1000))
 def test_a_partition_is_one_of_the_topics(key: bytes, count: int) -> None:
     assert 0 <= partition_of(key, count) < count
+
+
+def test_keys_go_to_every_partition() -> None:
+    assert {partition_of(b"%d" % number, 6) for number in range(100)} == set(range(6))

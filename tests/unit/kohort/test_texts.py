@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from kohort.broker.core.history.waiting_text import waiting_lines
 from kohort.cli import table
 from kohort.cli.groups import describe, why
-from kohort.cli.groups.waiting_text import waiting_lines
 from kohort.wire.groups import Group, Member, Position
 
 NOW_MS = 1_767_362_460_000

@@ -20,6 +20,16 @@ def test_what_executors_get_replays_a_history_without_any_package(tmp_path: Path
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=tmp_path, timeout=300)
 
 
+def test_a_driver_that_has_the_archive_first_finds_the_reports_style_in_it(tmp_path: Path) -> None:
+    archive = tmp_path / "kohort.zip"
+    assert main(["pipeline", "py-files", str(archive)]) == 0
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
+        "from kohort.pipeline.report.page import style; assert '{' in style()"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=tmp_path, timeout=300)
+
+
 def test_an_archive_that_spark_would_pass_over_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
+from kohort.pipeline.landing.registry import RegistryError
 
 FAILED = """Job aborted due to stage failure: Task 0 in stage 65.0 failed 1 times: \
 [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/partitions.
@@ -38,6 +39,13 @@ ModuleNotFoundError: No module named 'construct'
             OF_WORKER,
             PipelineError,
             "a Python worker raised ModuleNotFoundError: No module named 'construct'",
+        ),
+        (
+            OF_WORKER.replace(
+                "ModuleNotFoundError: ", f"{RegistryError.__module__}.RegistryError: "
+            ),
+            PipelineError,
+            "the table: No module named 'construct'",
         ),
         ("InvalidTopicException: Invalid topics: [a b]", PipelineError, "can be called so"),
     ],

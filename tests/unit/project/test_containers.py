@@ -100,3 +100,41 @@ def test_grafana_opens_with_the_dashboard_and_its_data_source(services: dict[str
     used = set(re.findall(r'"uid": "(\w+)"', json.dumps(dashboard["panels"])))
     assert used <= known
     assert dashboard["panels"]
+
+
+def test_the_secure_composition_is_what_the_page_about_it_says() -> None:
+    text = (ROOT / "deploy/secure/docker-compose.yml").read_text()
+    services = yaml.safe_load(text)["services"]
+    broker, users = services["broker"], services["broker-users"]
+
+    environment = image_environment() | broker["environment"]
+    loaded = load(file=None, overrides=[], environment=environment)
+
+    assert not loaded.warnings
+    assert not loaded.ignored
+    (listener,) = loaded.config.listener_endpoints
+    assert listener.listener == "SASL_SSL"
+    assert broker["ports"] == [f"{listener.port}:{listener.port}"]
+    mounts = dict(mount.split(":")[:2] for mount in broker["volumes"])
+    assert mounts["./broker.pem"] == environment["KAFKA_SSL_KEYSTORE_LOCATION"]
+    # Users are added to the data that the broker will find, by the image's own command.
+    assert users["volumes"] == [f"broker-data:{environment['KAFKA_LOG_DIRS']}"]
+    assert mounts["broker-data"] == environment["KAFKA_LOG_DIRS"]
+    assert f"broker-users add admin --data {environment['KAFKA_LOG_DIRS']}\n" in text
+    assert users["entrypoint"] == ["kohort", "users"]
+    assert environment["KAFKA_SUPER_USERS"] == "User:admin"
+    uid = re.search(r"--uid (\d+)", DOCKERFILE)
+    assert uid is not None
+    assert f"chown {uid[1]} deploy/secure/broker.pem" in text
+
+
+def test_the_secure_composition_has_the_settings_of_the_recipe() -> None:
+    page = (ROOT / "docs" / "securing-it.md").read_text()
+    recipe = page.partition("\n## TLS and SCRAM\n")[2].partition("```properties\n")[2]
+    settings = dict(line.split("=", 1) for line in recipe.partition("```")[0].splitlines())
+    composition = yaml.safe_load((ROOT / "deploy/secure/docker-compose.yml").read_text())
+    environment = image_environment() | composition["services"]["broker"]["environment"]
+
+    for name, value in settings.items():
+        given = environment[f"KAFKA_{name.upper().replace('.', '_')}"]
+        assert given.removeprefix("/run/secrets/") == value, name

@@ -1,12 +1,13 @@
 // By kafkajs. How it is called: tests/interop/foreign/copying.py.
 const { Kafka, logLevel } = require('kafkajs')
 
-const [bootstrap, group, source, out, abortEvery] = process.argv.slice(2)
+const [bootstrap, group, source, out, abortEvery, more = '{}'] = process.argv.slice(2)
 const RECORDS_OF_A_TRANSACTION = 10
 const kafka = new Kafka({
   brokers: [bootstrap],
   logLevel: logLevel.ERROR,
   retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 50 },
+  ...JSON.parse(more),
 })
 const producer = kafka.producer({ transactionalId: group, idempotent: true, maxInFlightRequests: 1 })
 const consumer = kafka.consumer({

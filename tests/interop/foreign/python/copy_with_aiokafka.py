@@ -1,7 +1,10 @@
 """By aiokafka, both sides. How it is called: tests/interop/foreign/copying.py."""
 
 import asyncio
+import json
+import ssl
 import sys
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerFenced
@@ -46,11 +49,16 @@ async def copy(
             await rewind(consumer)
 
 
-async def main(bootstrap: str, group: str, source: str, out: str, abort_every: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=group)
+async def main(
+    bootstrap: str, group: str, source: str, out: str, abort_every: str, more: str = "{}"
+) -> None:
+    common: dict[str, Any] = {"bootstrap_servers": bootstrap, **json.loads(more)}
+    if authority := common.pop("ssl_cafile", None):
+        common["ssl_context"] = ssl.create_default_context(cafile=authority)
+    producer = AIOKafkaProducer(**common, transactional_id=group)
     consumer = AIOKafkaConsumer(
         source,
-        bootstrap_servers=bootstrap,
+        **common,
         group_id=group,
         session_timeout_ms=3_000,
         heartbeat_interval_ms=300,

@@ -1,5 +1,6 @@
 """By confluent-kafka, which is librdkafka. How it is called: tests/interop/foreign/copying.py."""
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 
@@ -53,7 +54,17 @@ def copy(
     until_done(producer.abort_transaction if aborts else producer.commit_transaction)
 
 
-def main(bootstrap: str, group: str, source: str, out: str, abort_every: str) -> None:
+def records_of(found: Sequence[Message]) -> list[Message]:
+    """What has been read; what is no record is an error of the consumer's, which it outlives."""
+    for one in found:
+        if one.error() is not None:
+            print(one.error(), file=sys.stderr)
+    return [one for one in found if one.error() is None]
+
+
+def main(
+    bootstrap: str, group: str, source: str, out: str, abort_every: str, more: str = "{}"
+) -> None:
     common = {
         "bootstrap.servers": bootstrap,
         "log_level": 0,
@@ -61,6 +72,7 @@ def main(bootstrap: str, group: str, source: str, out: str, abort_every: str) ->
         # librdkafka 2.16 bootstraps again when it has lost its only broker, and then never sends
         # what waits for the coordinator of the group, whether that is a Kohort or a Kafka.
         "metadata.recovery.strategy": "none",
+        **json.loads(more),
     }
     producer = Producer({**common, "transactional.id": group, "linger.ms": 0})
     until_done(producer.init_transactions)
@@ -78,7 +90,7 @@ def main(bootstrap: str, group: str, source: str, out: str, abort_every: str) ->
     consumer.subscribe([source])
     ended = 0
     while True:
-        records = [one for one in consumer.consume(10, 0.1) if one.error() is None]
+        records = records_of(consumer.consume(10, 0.1))
         if not records:
             continue
         aborts = (ended + 1) % int(abort_every) == 0

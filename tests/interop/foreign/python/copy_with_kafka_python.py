@@ -1,5 +1,7 @@
 """By kafka-python. How it is called: tests/interop/foreign/copying.py."""
 
+import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -53,8 +55,16 @@ def copy(
         commit(producer)
 
 
-def main(bootstrap: str, group: str, source: str, out: str, abort_every: str) -> None:
-    common = {"bootstrap_servers": bootstrap, "reconnect_backoff_max_ms": 200}
+def main(
+    bootstrap: str, group: str, source: str, out: str, abort_every: str, more: str = "{}"
+) -> None:
+    # A topic that it may not read is told nowhere else.
+    logging.basicConfig(level=logging.ERROR)
+    common = {
+        "bootstrap_servers": bootstrap,
+        "reconnect_backoff_max_ms": 200,
+        **json.loads(more),
+    }
     producer = KafkaProducer(**common, transactional_id=group)
     producer.init_transactions()
     consumer = KafkaConsumer(

@@ -126,3 +126,13 @@ def test_internal_settings_of_the_broker_are_not_described() -> None:
     names = {entry.name for entry in current().describe_broker()}
     assert "producer.id.expiration.ms" in names
     assert "producer.id.expiration.check.interval.ms" not in names
+
+
+def test_users_stay_disabled_where_other_settings_do_not_go_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = {"kohort.users.disabled": "mallory", "group.min.session.timeout.ms": "7200000"}
+    config = current(for_this_broker=stored).config
+    assert "not used" in caplog.text
+    assert config.kohort_users_disabled == ("mallory",)
+    assert config.group_min_session_timeout_ms != 7_200_000

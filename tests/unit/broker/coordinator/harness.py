@@ -107,7 +107,7 @@ class Harness:
             "consumer",
             (("range", SUBSCRIPTION),),
         )
-        return self.groups.join(group_id, request).then(lambda result: result)
+        return self.groups.join(group_id, request).into(lambda result: result)
 
     def join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
@@ -121,7 +121,7 @@ class Harness:
         self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
     ) -> SyncResult | Later[SyncResult]:
         request = SyncRequest(member_id, None, generation, assignments=assignments or {})
-        return self.groups.sync("g", request).then(lambda result: result)
+        return self.groups.sync("g", request).into(lambda result: result)
 
     def ask_commit(
         self,
@@ -139,7 +139,7 @@ class Harness:
             generation=generation,
         )
         ticket = self.groups.commit(group_id, request, may_answer_group_not_found=True)
-        return ticket.then(lambda result: result)
+        return ticket.into(lambda result: result)
 
     async def do_commit(self, offset: int = 42, **changes: Any) -> CommitResult:  # noqa: ANN401
         """A commit with its answer."""

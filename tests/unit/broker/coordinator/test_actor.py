@@ -239,6 +239,20 @@ class TestAppends:
             assert h.offset() == 1
 
     @virtual
+    async def test_a_deadline_counts_after_the_requests_that_came_before_it(
+        self, clock: VirtualClock
+    ) -> None:
+        log = MemoryOffsetsLog()
+        async with running(clock, log) as h:
+            log.hold()
+            first = h.join(instance="a")
+            # It waits until that is stored, which lasts longer than the initial delay.
+            second = h.join(instance="b")
+            await asyncio.sleep(4)
+            log.release()
+            assert [(await one).generation for one in (first, second)] == [1, 1]
+
+    @virtual
     async def test_clients_do_not_wait_for_a_slow_disk_longer_than_configured(
         self,
         clock: VirtualClock,
@@ -364,7 +378,7 @@ class TestFaults:
             waiting = h.join(instance="c")
             before = h.groups.host.group("g")
             with pytest.raises(KafkaError) as raised:
-                submit_fault(h).then(str)
+                submit_fault(h).into(str)
             assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
             # Who had nothing to do with it is told to come again.
             with pytest.raises(KafkaError) as raised:
@@ -620,7 +634,7 @@ class TestLargeGroups:
 async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
     async with running(clock) as h:
         members = await h.stable_static("a", "b")
-        result = h.groups.leave("g", [LeaveEntry(members["b"])]).then(lambda answer: answer)
+        result = h.groups.leave("g", [LeaveEntry(members["b"])]).into(lambda answer: answer)
         assert not isinstance(result, Later)
         assert result.entries == (ErrorCode.NONE,)
         assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

@@ -11,6 +11,7 @@ from kohort.broker.coordinator.host import ANSWERS_MAX, ANSWERS_MS
 from kohort.broker.core.group.effects import Reply
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 
 
@@ -105,11 +106,17 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
     assert (late.is_done, later.answered_count) == (True, 1)
 
 
-async def test_a_flush_gives_what_is_left_and_nothing_twice() -> None:
+async def test_an_end_gives_what_is_left_nothing_twice_and_the_others_an_error() -> None:
     clients = Clients(3 * ANSWERS_MAX)
     clients.give_all()
-    clients.queue.flush()
+    unanswered: Later[int] = Later()
+    clients.waiting[unanswered] = None
+    clients.queue.fail_all(KafkaError(ErrorCode.NOT_COORDINATOR))
     assert clients.answered_count == len(clients.tickets)
+    assert [await ticket for ticket in clients.tickets] == list(range(3 * ANSWERS_MAX))
+    with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+        await unanswered
+    assert not clients.waiting
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     late: Later[str] = Later()
@@ -121,7 +128,7 @@ async def test_an_answer_that_takes_long_has_a_turn_of_its_own() -> None:
     clock = VirtualClock()
     clients = Clients(ANSWERS_MAX, new_turns(clock))
     # The leader's names thousands of members.
-    clients.tickets[0].then(lambda _: clock.advance(ANSWERS_MS))
+    clients.tickets[0].into(lambda _: clock.advance(ANSWERS_MS))
     clients.give_all()
     assert clients.answered_count == 1
     await asyncio.sleep(0)

@@ -113,7 +113,7 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
         harness.watcher.events.clear()
         with metered(work) as meter:
-            left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).then(lambda it: it)
+            left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).into(lambda it: it)
             assert isinstance(left, Later)
             given = harness.ask_join("g")
             assert isinstance(given, Later), "the new one has to wait as well"

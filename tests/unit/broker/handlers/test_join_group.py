@@ -11,7 +11,7 @@ from kohort.protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from tests.support.groups.running_groups import SUBSCRIPTION, running_groups
+from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -121,11 +121,20 @@ async def test_who_is_there_is_shown_with_client_id_and_host() -> None:
         assert [(m.client_id, m.client_host) for m in described.members] == [("c", "/127.0.0.1")]
 
 
+async def parked(g: RunningGroups, count: int, group_id: str = "g") -> None:
+    """Wait until so many joins wait for others."""
+    group = g.groups.classic_group(group_id)
+    assert group is not None
+    async with asyncio.timeout(60):
+        while group.parked_join_count != count:  # noqa: ASYNC110 - a group tells nobody.
+            await asyncio.sleep(0)
+
+
 async def test_a_client_that_is_gone_cancels_its_answer_only() -> None:
     async with running_groups() as g:
         await g.lone_member()
         joining = asyncio.ensure_future(g.join(instance="j"))
-        await asyncio.sleep(0.01)
+        await parked(g, 1)
         assert not joining.done()
         joining.cancel()
         await asyncio.wait([joining])
@@ -142,7 +151,7 @@ async def test_a_follower_is_told_its_own_id_however_long(version: int, id_lengt
     async with running_groups() as g:
         leader = await g.lone_member()
         joining = [asyncio.ensure_future(g.join(version, instance=one)) for one in (instance, "j")]
-        await asyncio.sleep(0.01)
+        await parked(g, 2)
         await g.join(member_id=leader, instance="i")
         answers = await asyncio.gather(*joining)
     ids = [f"{instance}-2", "j-3"]
@@ -173,7 +182,7 @@ async def test_generations_and_groups_are_not_taken_for_each_other() -> None:
                 joining = asyncio.ensure_future(
                     g.join(group_id=group_id, instance="j", protocols=offer)
                 )
-                await asyncio.sleep(0.01)
+                await parked(g, 1, group_id)
                 await g.join(group_id=group_id, member_id=leader, instance="i", protocols=offer)
                 answers[group_id, generation] = await joining
     assert [(one.generation_id, one.leader) for one in answers.values()] == [

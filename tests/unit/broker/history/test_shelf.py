@@ -29,6 +29,15 @@ def test_records_come_back_as_they_were_put() -> None:
     assert packed.text == b"y" * 9_000
 
 
+def test_the_head_of_a_record_is_had_without_the_rest() -> None:
+    shelf = Shelf()
+    text = bytes(range(256)) * 100
+    for packed in (plain(text), Packed(zlib.compress(text), is_compressed=True)):
+        kept = shelf.put("g", packed)
+        assert kept.head(1_000) == text[:1_000]
+        assert kept.head(1 << 20) == text
+
+
 def test_small_records_share_blocks_and_a_large_one_has_its_own() -> None:
     shelf = Shelf()
     small = [shelf.put("g", plain(b"x")) for _ in range(BLOCK_RECORDS + 1)]

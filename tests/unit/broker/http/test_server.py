@@ -12,7 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from kohort.broker.http.connection import HttpLimits, Phase
-from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, Page
+from kohort.broker.http.messages import AnyPage, BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.server import PROTECTED_S, HttpServer
 
 SECRET = "a secret of the page"
@@ -41,7 +41,35 @@ async def _named(request: HttpRequest) -> HttpResponse:
     return HttpResponse.text(HTTPStatus.OK, "|".join(request.path_values))
 
 
-PAGES: dict[str, Page] = {
+class Letters:
+    """A stream of the letters that are given to it."""
+
+    content_type = "text/event-stream"
+    headers = (("Cache-Control", "no-store"),)
+
+    def __init__(self) -> None:
+        self.letters: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.is_closed = False
+
+    async def wait_chunk(self) -> bytes | None:
+        return await self.letters.get()
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.letters.put_nowait(None)
+
+
+STREAMS: list[Letters] = []
+
+
+async def _stream(_: HttpRequest) -> Letters:
+    STREAMS.append(Letters())
+    return STREAMS[-1]
+
+
+PAGES: dict[str, AnyPage] = {
+    "/stream": _stream,
     "/named/{first}/{second}": _named,
     "/named/{only}": _named,
     "/echo": _echo,
@@ -66,7 +94,7 @@ async def exchange(server: HttpServer, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(request)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             try:
                 return await reader.read()
             except ConnectionResetError:
@@ -76,7 +104,7 @@ async def exchange(server: HttpServer, request: bytes) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what a socket does tells nobody.
             await asyncio.sleep(0.01)
 
@@ -229,7 +257,7 @@ async def test_a_request_that_drips_in_is_cut_off_in_time() -> None:
     async with serving(HttpLimits(head_timeout_s=0.2)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         dripped = 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not reader.at_eof():
                 writer.write(b"G" if dripped == 0 else b"E")
                 dripped += 1
@@ -310,7 +338,7 @@ async def test_a_probe_takes_the_place_of_the_longest_idle_and_disturbs_nobody_e
             await until(lambda: server.connection_count == len(opened))
         await until(lambda: sorted(phases(server)) == [Phase.IDLE, Phase.IDLE, Phase.ANSWERING])
         assert b" 200 " in await exchange(server, b"GET /echo HTTP/1.0\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await closed(opened[0][0]), "the first of the two idle ones"
         assert sorted(phases(server)) == [Phase.IDLE, Phase.ANSWERING]
         for _, writer in opened:
@@ -344,7 +372,7 @@ async def test_closing_ends_connections_and_requests_under_way() -> None:
     writer.write(b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
     await is_asked.wait()
     await server.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
 
@@ -356,7 +384,7 @@ async def test_closing_does_not_wait_for_a_peer_that_does_not_read() -> None:
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
     await until(lambda: server.connection_count == 1)
     await asyncio.sleep(0.1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await server.close()
     writer.transport.abort()
 
@@ -393,3 +421,70 @@ async def test_no_other_port_is_tried_for_an_address_that_is_not_of_this_machine
         await HttpServer(PAGES).start("192.0.2.1", 9308, tries=20)
     # From Python 3.13 on asyncio passes over such an address, and ends without a number.
     assert raised.value.errno in {errno.EADDRNOTAVAIL, None}
+
+
+@asynccontextmanager
+async def streaming(
+    limits: HttpLimits | None = None,
+) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter, Letters]]:
+    """A client that has the head of a stream."""
+    async with serving(limits) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"content-type: text/event-stream" in head.lower()
+        assert b"content-length" not in head.lower()
+        try:
+            yield server, reader, writer, STREAMS[-1]
+        finally:
+            writer.close()
+
+
+async def test_a_stream_is_sent_as_it_comes_until_it_ends() -> None:
+    async with streaming() as (_, reader, _, stream):
+        stream.letters.put_nowait(b"first")
+        assert await reader.readuntil(b"first\r\n") == b"5\r\nfirst\r\n"
+        stream.letters.put_nowait(b"then")
+        assert await reader.readuntil(b"then\r\n") == b"4\r\nthen\r\n"
+        stream.close()
+        assert await reader.read() == b"0\r\n\r\n"
+
+
+async def test_a_stream_whose_client_goes_is_closed_although_there_is_nothing_to_send() -> None:
+    async with streaming() as (server, _, writer, stream):
+        writer.close()
+        await until(lambda: stream.is_closed and not server.connection_count)
+
+
+async def test_a_stream_whose_client_says_something_more_is_closed() -> None:
+    async with streaming() as (_, reader, writer, stream):
+        writer.write(b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert await reader.read() == b"0\r\n\r\n"
+        assert stream.is_closed
+
+
+async def test_a_stream_that_is_not_read_ends_and_holds_one_chunk() -> None:
+    limits = HttpLimits(write_timeout_s=0.05)
+    async with streaming(limits) as (server, _, _, stream):
+        for _ in range(100):
+            stream.letters.put_nowait(b"x" * 1_000_000)
+        await until(lambda: not server.connection_count)
+        assert stream.is_closed
+        # What was not asked for is still here, but for what the sockets hold.
+        assert stream.letters.qsize() > 80
+
+
+async def test_a_stop_ends_streams() -> None:
+    async with streaming() as (server, reader, _, stream):
+        await server.close()
+        assert stream.is_closed
+        assert await closed(reader)
+
+
+async def test_a_stream_makes_room_for_a_request_before_one_that_is_answered_does() -> None:
+    async with streaming(HttpLimits(connections_max=1)) as (server, _, _, stream):
+        assert phases(server) == [Phase.STREAMING]
+        assert b"/echo" in await exchange(
+            server, b"GET /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        )
+        await until(lambda: stream.is_closed)

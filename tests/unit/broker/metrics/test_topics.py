@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from kohort.broker.metrics.topics import TopicCollector, high_watermark
+from kohort.broker.metrics.partitions import high_watermark
+from kohort.broker.metrics.topics import TopicCollector
 from kohort.broker.runtime.slices import Slice
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import (

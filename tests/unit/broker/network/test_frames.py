@@ -269,6 +269,23 @@ def test_room_grows_with_few_copies() -> None:
     assert len(rooms) <= 6
 
 
+@pytest.mark.parametrize("first", [78_000, 131_072, 256_000])
+def test_a_batch_of_ordinary_size_is_received_into_one_room(first: int) -> None:
+    """What a producer's batch of 1 MB brings with its first read says that the rest will come."""
+    side = Side()
+    stream = framed(bytes(1_000_000))
+    assert side.feed(stream[:first]) == []
+    room = side.reader._room
+    for start in range(first, len(stream) - 50_000, 50_000):
+        buffer = side.reader.buffer()
+        assert buffer.obj is room
+        buffer[:50_000] = stream[start : start + 50_000]
+        assert not side.reader.received(50_000), "there is nothing to do before the rest is here"
+    left = len(side.reader.buffer())
+    assert side.reader.received(left)
+    assert side.reader.next_frame() is room
+
+
 @pytest.mark.parametrize("size", [0, -1, -(2**31), LIMIT + 1, 2**31 - 1])
 def test_a_size_that_cannot_be_one_is_refused(size: int) -> None:
     side = Side()

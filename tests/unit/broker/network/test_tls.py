@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,6 +12,7 @@ from kohort.broker.core.security.session import ANONYMOUS, Principal
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
+from kohort.broker.network.service import NewConnection
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls import RECORD_BYTES, TlsError, TlsPump
 from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
@@ -140,10 +142,13 @@ class Side:
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = context
         self.refuses = False
+        self.fault: Exception | None = None
 
-    def established(self, connection: Connection, pump: TlsPump) -> None:
+    def established(self, connection: NewConnection, pump: TlsPump) -> None:
         if self.refuses:
             raise TlsError("no principal")
+        if self.fault is not None:
+            raise self.fault
         name = pump.version.partition(" ")[0]
         session = connection.info.session
         connection.let_in(session._replace(principal=Principal("User", name)))
@@ -300,3 +305,58 @@ async def test_one_too_many_closes_the_oldest_of_the_address_that_has_most(
     Peer(edge, authority, context)
     await asyncio.sleep(0)
     assert [peer.transport.is_lost for peer in peers] == [True, False, False]
+
+
+async def test_who_says_goodbye_and_does_not_read_stops_nobody(peer: Peer, edge: Edge) -> None:
+    await peer.shake_hands()
+    peer.transport.takes_all = False
+    edge.service.response = bytes(4_000_000)
+    peer.transport.send(peer.client.send(framed(b"large")))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.client.tls.unwrap()
+    peer.transport.send(peer.client._out.read())
+    peer.transport.takes_all = True
+    for _ in range(60):
+        peer.transport.take(1 << 30)
+        await asyncio.sleep(0)
+    with pytest.raises(ssl.SSLZeroReturnError):
+        peer.answer()
+    assert len(peer.client.plain) == 4 + 5 + 4_000_000
+    assert peer.transport.is_lost
+
+
+async def test_a_fault_in_one_handshake_ends_its_connection_and_no_other(
+    edge: Edge, authority: Authority, context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, whole = (Peer(edge, authority, context) for _ in range(2))
+    broken.side.fault = ZeroDivisionError()
+    await broken.shake_hands()
+    await whole.shake_hands()
+    assert broken.transport.is_lost
+    assert edge.metrics.closed[CloseReason.FAULT] == 1
+    assert await whole.ask(b"one") == [b"one"]
+    assert "A fault of ours" in caplog.text
+
+
+async def test_who_is_in_does_not_wait_for_those_who_shake_hands(
+    peer: Peer, edge: Edge, authority: Authority, context: ssl.SSLContext
+) -> None:
+    await peer.shake_hands()
+    tls = cast("TlsConnection", peer.connection._transport)
+    tls.pause_reading()
+    # It reads all the same, as transports may once more.
+    data = peer.client.send(framed(b"one"))
+    tls.get_buffer(-1)[: len(data)] = data
+    tls.buffer_updated(len(data))
+    arriving = [Peer(edge, authority, context) for _ in range(100)]
+    for one in arriving:
+        one.transport.send(one.client.take(b""))
+    tls.resume_reading()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.answer()
+    assert bodies(peer.client.plain) == [b"one"]
+    waiting = [one for one in arriving if not one.transport.taken]
+    assert len(waiting) > 50

@@ -8,7 +8,7 @@ from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import Answer, ConnectionInfo
-from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES
+from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES, Turns
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
@@ -22,11 +22,21 @@ class Counting:
         self.peers: list[MemoryTransport] = []
         self.written_before: list[int] = []
         self.parked: list[Later[None]] = []
+        self.turns: Turns | None = None
+        self.left_after: list[int] = []
+        """For each work that was left for after an answer, how much was executed by then."""
 
-    def serve(self, _: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+        del connection
         self.written_before.append(sum(peer.write_count for peer in self.peers))
-        answer: Answer = [bytes(int(frame.removeprefix(b"park ")))]  # type: ignore[union-attr]
-        if bytes(frame).startswith(b"park "):
+        word, _, size = bytes(frame).rpartition(b" ")
+        answer: Answer = [bytes(int(size))]
+        if word == b"leave work":
+            assert self.turns is not None
+            self.turns.after_answers(
+                lambda: self.left_after.append(len(self.written_before)),
+            )
+        if word == b"park":
             parked: Later[None] = Later()
             self.parked.append(parked)
             return parked.settle(lambda _: answer)
@@ -45,6 +55,7 @@ def connected(count: int) -> tuple[Counting, list[MemoryTransport]]:
         metrics=EdgeMetrics(),
         log=PeerLog(logging.getLogger("peers"), clock),
     )
+    service.turns = server.turns
     service.peers = [
         MemoryTransport(Connection(server, Listener("PLAINTEXT"))) for _ in range(count)
     ]
@@ -115,6 +126,32 @@ async def test_answers_that_wait_for_the_end_of_a_turn_are_bounded_in_bytes() ->
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert waiting == [0]
+
+
+async def test_what_an_answer_need_not_wait_for_is_done_when_it_is_written() -> None:
+    service, peers = connected(3)
+    ask(peers[0], b"leave work 7")
+    ask(peers[1], b"7")
+    await asyncio.sleep(0)
+    assert [peer.write_count for peer in peers] == [1, 1, 0]
+    assert service.left_after == []
+    ask(peers[2], b"7")
+    await asyncio.sleep(0)
+    # Before the request that came behind the answer.
+    assert service.left_after == [2]
+    await asyncio.sleep(0)
+    assert len(service.written_before) == 3
+
+
+async def test_a_large_request_is_executed_behind_what_was_left() -> None:
+    service, peers = connected(2)
+    ask(peers[0], b"leave work 7")
+    await asyncio.sleep(0)
+    assert service.left_after == []
+    ask(peers[1], b" " * SMALL_BYTES + b"7")
+    assert (service.left_after, len(service.written_before)) == ([1], 2)
+    await asyncio.sleep(0)
+    assert service.left_after == [1]
 
 
 async def test_who_closes_sends_first_what_waits_for_the_end_of_the_turn() -> None:

@@ -30,7 +30,7 @@ async def test_one_that_failed_raises_what_it_failed_with() -> None:
     with pytest.raises(KeyError):
         later.result()
     with pytest.raises(KeyError):
-        later.then(twice)
+        later.into(twice)
 
 
 async def test_a_cancelled_one_tells_too_and_once() -> None:
@@ -68,26 +68,19 @@ async def test_what_nobody_waits_for_is_dropped() -> None:
 async def test_none_is_a_value() -> None:
     later: Later[None] = Later()
     later.give(None)
-    assert later.then(lambda value: (value,)) == (None,)
+    assert later.into(lambda value: (value,)) == (None,)
 
 
 async def test_what_is_made_of_a_value_that_is_there_is_there() -> None:
     later: Later[int] = Later()
     later.give(21)
-    assert later.then(twice) == 42
+    assert later.into(twice) == 42
 
 
-async def test_what_is_made_of_a_value_that_comes_comes_with_it() -> None:
+async def test_what_cannot_be_made_fails_for_itself_where_the_value_is_waited_for() -> None:
     later: Later[int] = Later()
-    made = later.then(twice)
-    assert isinstance(made, Later)
-    later.give(21)
-    assert made.result() == 42
-
-
-async def test_what_cannot_be_made_fails_for_itself() -> None:
-    later: Later[int] = Later()
-    made = later.then(lambda number: number // 0)
+    later.on_done(lambda _: None)
+    made = later.into(lambda number: number // 0)
     assert isinstance(made, Later)
     later.give(1)
     assert later.result() == 1
@@ -95,15 +88,60 @@ async def test_what_cannot_be_made_fails_for_itself() -> None:
         made.result()
 
 
-async def test_to_cancel_what_is_made_leaves_the_value_alone() -> None:
+async def test_to_cancel_what_is_made_leaves_a_value_alone_that_is_waited_for() -> None:
     later: Later[int] = Later()
-    made = later.then(twice)
+    later.on_done(lambda _: None)
+    made = later.into(twice)
     assert isinstance(made, Later)
     made.cancel()
     assert not later.is_done
     later.give(21)
     assert later.result() == 21
     assert made.is_cancelled
+
+
+async def test_to_cancel_what_is_made_cancels_a_value_that_nothing_else_waits_for() -> None:
+    later: Later[int] = Later()
+    made = later.into(twice)
+    assert isinstance(made, Later)
+    made.cancel()
+    assert later.is_cancelled
+    later.give(21)
+    assert made.is_cancelled
+
+
+async def test_a_value_that_nothing_else_waits_for_turns_into_what_is_made_of_it() -> None:
+    later: Later[int] = Later()
+    assert later.into(twice) is later
+    told: list[int] = []
+    later.on_done(lambda given: told.append(given.result()))
+    later.give(21)
+    assert told == [42]
+    assert later.into(twice) == 84
+
+
+async def test_it_fails_by_what_cannot_be_made_and_by_its_own_failure() -> None:
+    unmade, failed = Later[int](), Later[int]()
+    for later in (unmade, failed):
+        later.into(lambda number: number // 0)
+    unmade.give(1)
+    failed.fail(KeyError())
+    with pytest.raises(ZeroDivisionError):
+        unmade.result()
+    with pytest.raises(KeyError):
+        failed.result()
+
+
+async def test_a_value_that_is_waited_for_already_stays_what_it_is() -> None:
+    later: Later[int] = Later()
+    told: list[int] = []
+    later.on_done(lambda given: told.append(given.result()))
+    made = later.into(twice)
+    assert isinstance(made, Later)
+    again = made.into(twice)
+    assert isinstance(again, Later)
+    later.give(21)
+    assert (told, made.result(), again.result()) == ([21], 42, 84)
 
 
 async def test_an_end_of_any_kind_can_be_made_into_something() -> None:

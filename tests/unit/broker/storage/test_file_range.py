@@ -35,8 +35,7 @@ def test_a_range_is_sent_and_taken_from_its_front(file: OsFile) -> None:
         assert found.take(10) == CONTENT[1_000:1_010]
         sent = found.send_to(ours.fileno())
         assert theirs.recv(sent, socket.MSG_WAITALL) == CONTENT[1_010 : 1_010 + sent]
-        assert found.take_cached(5) == CONTENT[1_010 + sent : 1_015 + sent]
-        assert len(found) == len(CONTENT) - 1_000 - 10 - sent - 5
+        assert len(found) == len(CONTENT) - 1_000 - 10 - sent
 
 
 def test_a_range_is_of_the_file_that_was_open_whatever_has_its_name_now(
@@ -50,14 +49,13 @@ def test_a_range_is_of_the_file_that_was_open_whatever_has_its_name_now(
 
 
 def test_a_file_that_was_shortened_is_noticed_by_every_way_to_its_bytes(file: OsFile) -> None:
-    ranges = [given(file, 0, len(CONTENT)) for _ in range(3)]
+    ranges = [given(file, 0, len(CONTENT)) for _ in range(2)]
     os.truncate(file.path, 0)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for use in (
             lambda: ranges[0].send_to(ours.fileno()),
             lambda: ranges[1].take(10),
-            lambda: ranges[2].take_cached(10),
         ):
             with pytest.raises(OSError, match="ends at or before 0 instead of at 262144"):
                 use()

@@ -43,15 +43,22 @@ def disk() -> Disk:
 
 
 class Dying:
-    """A MarkerWriter of a process that is killed after so many markers."""
+    """A MarkerWriter of a process that is killed after so many markers, which `is_dead` tells."""
 
-    def __init__(self, real: MarkerWriter, count: int) -> None:
+    def __init__(self, real: MarkerWriter, count: int, is_dead: asyncio.Event) -> None:
         self.real = real
         self.left = count
+        self.is_dead = is_dead
+
+    def may_wait(self, topic: str, partition: int) -> bool:
+        return self.real.may_wait(topic, partition)
 
     def write(self, *place: Any, **marker: Any) -> Later[ErrorCode] | ErrorCode:  # noqa: ANN401
         self.left -= 1
-        return Later() if self.left < 0 else self.real.write(*place, **marker)
+        if self.left >= 0:
+            return self.real.write(*place, **marker)
+        self.is_dead.set()
+        return Later()
 
 
 async def work(b: RunningTransactions) -> int:
@@ -120,13 +127,14 @@ async def test_a_kill_between_decision_and_completion(
 ) -> None:
     async with running_transactions(disk=disk, stop_cleanly=False) as b:
         pid = await work(b)
-        host = b.transactions.host
-        host.markers = Dying(host.markers, markers)
+        host, is_dead = b.transactions.host, asyncio.Event()
+        host.marking.writer = Dying(host.marking.writer, markers, is_dead)
         if markers == 2:
             # All are written; what cannot be is the end.
-            host._log.append = lambda *args, **_: _first_only(b, args)  # type: ignore[method-assign]
+            host._log.append = lambda *args, **_: _first_only(b, args, is_dead)  # type: ignore[method-assign]
         ended = end(b, pid, version, commit=commit)
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            await is_dead.wait()
         ended.cancel()
     async with running_transactions(disk=disk) as b:
         check_ended(b, pid, commit=commit)
@@ -136,11 +144,16 @@ async def test_a_kill_between_decision_and_completion(
             assert (again.producer_id, again.producer_epoch) == (pid, 1)
 
 
-def _first_only(b: RunningTransactions, args: Any) -> Any:  # noqa: ANN401
+def _first_only(b: RunningTransactions, args: Any, is_dead: asyncio.Event) -> Any:  # noqa: ANN401
     """The decision is written; from then on the disk is silent."""
     host = b.transactions.host
     real = type(host._log).append
-    host._log.append = lambda *_, **__: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+
+    def silent(*_: object, **__: object) -> asyncio.Future[Any]:
+        is_dead.set()
+        return asyncio.get_running_loop().create_future()
+
+    host._log.append = silent  # type: ignore[method-assign]
     return real(host._log, *args, wall_ms=b.topics.clock.wall_ms())
 
 

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
 
 import pytest
 
 from kohort.pipeline.report.ownership import COLOURS
 from kohort.pipeline.report.page import style
-
-Palette: TypeAlias = dict[str, str]
-
-TEXT, GRAPHICS = 4.5, 3.0
-"""The least ratios: of text of any size, and of what has to be seen to understand a plot."""
-
-_NAMED = re.compile(r"--([\w-]+): (#[0-9a-f]{6});")
-
-
-def palettes() -> dict[str, Palette]:
-    light, dark = re.findall(r":root \{(.*?)\}", style(), re.DOTALL)
-    by_day = dict(_NAMED.findall(light))
-    return {"light": by_day, "dark": by_day | dict(_NAMED.findall(dark))}
-
-
-def luminance(colour: str) -> float:
-    def linear(part: int) -> float:
-        share = part / 255
-        return share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
-
-    red, green, blue = (linear(part) for part in bytes.fromhex(colour[1:]))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def ratio(one: str, other: str) -> float:
-    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (brighter + 0.05) / (darker + 0.05)
+from tests.support.contrast import GRAPHICS, TEXT, palettes, ratio
 
 
 def test_the_ratio_is_that_of_the_standard() -> None:
@@ -45,7 +18,7 @@ def test_the_ratio_is_that_of_the_standard() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read_on_whatever_it_stands(theme: str) -> None:
-    palette = palettes()[theme]
+    palette = palettes(style())[theme]
     pairs = [(text, on) for text in ("ink", "muted", "link") for on in ("ground", "raised")]
     pairs += [("choice", "ground")]
     pairs += [("letter", f"owner-{number}") for number in range(COLOURS)]
@@ -55,7 +28,7 @@ def test_text_can_be_read_on_whatever_it_stands(theme: str) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_a_plot_says_can_be_seen(theme: str) -> None:
-    palette = palettes()[theme]
+    palette = palettes(style())[theme]
     marks = ["stopped", "count", "choice", "recorded", "tried", "edge"]
     marks += ["came", "left", "lost", "again", "other"]
     marks += [f"owner-{number}" for number in range(COLOURS)]
@@ -70,7 +43,7 @@ def test_no_colour_is_written_outside_the_palette() -> None:
 
 
 def test_each_colour_that_is_named_is_in_both_palettes() -> None:
-    found = palettes()
+    found = palettes(style())
     used = set(re.findall(r"var\(--([\w-]+)\)", style()))
     assert used == set(found["light"])
     assert set(found["light"]) == set(found["dark"])

@@ -17,9 +17,9 @@ import pytest
 
 from kohort.pipeline.report.contents import Contents
 from kohort.pipeline.report.page import render
+from tests.support.contrast import TEXT, hexadecimal, ratio
 from tests.support.processes import java_env
 from tests.unit.pipeline.report.pages import page
-from tests.unit.pipeline.report.test_contrast import TEXT, ratio
 
 pytestmark = pytest.mark.long
 
@@ -93,11 +93,6 @@ def measure(width: int, theme: str, tmp_path: Path) -> dict[str, Any]:
     assert found is not None, done.stderr
     measured: dict[str, Any] = json.loads(html.unescape(found[1]))
     return measured
-
-
-def hexadecimal(colour: str) -> str:
-    red, green, blue = re.findall(r"\d+", colour)[:3]
-    return f"#{int(red):02x}{int(green):02x}{int(blue):02x}"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

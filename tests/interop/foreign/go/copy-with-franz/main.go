@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"kohort/tests/interop/foreign/login"
 )
 
 func main() {
@@ -18,7 +21,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	session, err := kgo.NewGroupTransactSession(
+	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap),
 		kgo.TransactionalID(group),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -27,9 +30,18 @@ func main() {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
-		kgo.SessionTimeout(3*time.Second),
-		kgo.HeartbeatInterval(300*time.Millisecond),
-	)
+		kgo.SessionTimeout(3 * time.Second),
+		kgo.HeartbeatInterval(300 * time.Millisecond),
+	}
+	if who := login.Read(6); who != nil {
+		auth := scram.Auth{User: who.User, Pass: who.Password}
+		mechanism := auth.AsSha256Mechanism()
+		if who.Mechanism == "SCRAM-SHA-512" {
+			mechanism = auth.AsSha512Mechanism()
+		}
+		options = append(options, kgo.DialTLSConfig(who.TLS()), kgo.SASL(mechanism))
+	}
+	session, err := kgo.NewGroupTransactSession(options...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,9 +62,12 @@ func main() {
 		fetches.EachRecord(func(record *kgo.Record) {
 			session.Produce(ctx, &kgo.Record{Topic: out, Partition: record.Partition, Value: record.Value}, sent.Promise())
 		})
-		intact := sent.Err() == nil
+		failure := sent.Err()
+		if failure != nil {
+			log.Printf("write: %v", failure)
+		}
 		// What is not committed is read again: the session goes back by itself.
-		committed, err := session.End(ctx, kgo.TransactionEndTry(intact && !aborts))
+		committed, err := session.End(ctx, kgo.TransactionEndTry(failure == nil && !aborts))
 		switch {
 		case err != nil:
 			log.Fatal(err)

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
+
+	"kohort/tests/interop/foreign/login"
 )
 
 const recordsOfATransaction = 10
@@ -112,6 +116,11 @@ func (c *copier) write(records []*sarama.ConsumerMessage) error {
 		}
 	}
 	if err := c.producer.SendMessages(messages); err != nil {
+		// Its own words are how many there are.
+		var each sarama.ProducerErrors
+		if errors.As(err, &each) && len(each) > 0 {
+			return each[0]
+		}
 		return err
 	}
 	last := records[len(records)-1]
@@ -137,6 +146,36 @@ func (c *copier) endIfFatal() {
 	}
 }
 
+// What sarama leaves to another library.
+type conversation struct {
+	hash scram.HashGeneratorFcn
+	*scram.ClientConversation
+}
+
+func (c *conversation) Begin(user, password, authorization string) error {
+	client, err := c.hash.NewClient(user, password, authorization)
+	if err == nil {
+		c.ClientConversation = client.NewConversation()
+	}
+	return err
+}
+
+func secure(config *sarama.Config, who *login.Login) {
+	hash := scram.SHA256
+	if who.Mechanism == sarama.SASLTypeSCRAMSHA512 {
+		hash = scram.SHA512
+	}
+	// It takes being denied a group for something that passes.
+	config.Metadata.Retry.Max = 2
+	config.Net.TLS.Enable = true
+	config.Net.TLS.Config = who.TLS()
+	config.Net.SASL.Enable = true
+	config.Net.SASL.Mechanism = sarama.SASLMechanism(who.Mechanism)
+	config.Net.SASL.User = who.User
+	config.Net.SASL.Password = who.Password
+	config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation{hash: hash} }
+}
+
 func main() {
 	bootstrap, group, source, out := []string{os.Args[1]}, os.Args[2], os.Args[3], os.Args[4]
 	abortEvery, err := strconv.Atoi(os.Args[5])
@@ -159,6 +198,10 @@ func main() {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Group.Session.Timeout = 3 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+
+	if who := login.Read(6); who != nil {
+		secure(config, who)
+	}
 
 	producer, err := sarama.NewSyncProducer(bootstrap, config)
 	if err != nil {

@@ -157,6 +157,23 @@ def test_a_decision_names_its_rule() -> None:
     )
 
 
+def test_with_rules_suspended_super_users_alone_may_do_anything() -> None:
+    authorizer = Authorizer(
+        super_users=["User:root"],
+        allow_everyone_if_no_acl_found=True,
+        rules=[rule("alice", Operation.ALL, "*")],
+    )
+    assert allows(authorizer, READ, "t")
+    authorizer.suspend(is_suspended=True)
+    assert not allows(authorizer, READ, "t")
+    assert not authorizer.allows_some(session(), READ, TOPIC)
+    root = session("root", "h")
+    assert authorizer.allows(root, READ, TOPIC, "t")
+    assert authorizer.allows_some(root, READ, TOPIC)
+    authorizer.suspend(is_suspended=False)
+    assert allows(authorizer, READ, "t")
+
+
 class RandomRules:
     """Rules and questions over so few names that they often meet."""
 

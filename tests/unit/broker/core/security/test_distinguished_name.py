@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.broker.core.security.certificate import DerError, fields_of
-from kohort.broker.core.security.distinguished_name import SUBJECT_BYTES_MAX, subject_of
+from kohort.broker.core.security.distinguished_name import (
+    SUBJECT_BYTES_MAX,
+    has_nul,
+    subject_of,
+)
 from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError, RulesError
 from tests.support.network.der import PRINTABLE, UTF8, certificate
 
@@ -52,6 +56,14 @@ def test_a_subject_is_written_as_java_writes_it(
     attributes: list[tuple[str, int, str]], text: str
 ) -> None:
     assert subject_of(certificate(attributes)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "has"),
+    [("nul\0here", True), ("\0", True), ("\\\0", True), ("\\00", False), ("00", False)],
+)
+def test_a_nul_in_a_subject_is_told_from_what_looks_like_one(value: str, has: bool) -> None:
+    assert has_nul(subject_of(certificate([(O, UTF8, "acme"), (CN, UTF8, value)]))) == has
 
 
 def test_a_subject_that_is_too_long_is_refused() -> None:

@@ -4,8 +4,10 @@ import pytest
 
 from kohort.broker.core.security import quotas
 from kohort.broker.core.security.quotas import (
+    CONNECTION,
     CONSUMER,
     DEFAULT,
+    MUTATION,
     PRODUCER,
     REQUEST,
     Entity,
@@ -60,7 +62,7 @@ class Oracle:
 def test_throttles_are_those_of_all_uses_counted_anew(long_form: bool) -> None:
     for seed in range(2_000 if long_form else 40):
         chance = random.Random(seed)
-        rate, oracle, now_ms = Rate(), Oracle(), 0
+        rate, at_once, oracle, now_ms = Rate(), Rate(), Oracle(), 0
         limit = chance.choice([1_000, 10_000, 1_000_000])
         for _ in range(100):
             now_ms += chance.choice([0, 1, 10, 100, 999, 1_000, 1_001, 5_000, 12_000])
@@ -70,6 +72,7 @@ def test_throttles_are_those_of_all_uses_counted_anew(long_form: bool) -> None:
             expected = oracle.throttle_ms(limit, now_ms)
             # What is rounded is computed in another order.
             assert abs(rate.throttle_ms(limit, now_ms) - expected) <= 1, seed
+            assert at_once.use(amount, limit, now_ms) == rate.throttle_ms(limit, now_ms)
 
 
 def test_the_first_limit_that_there_is_holds() -> None:
@@ -84,11 +87,13 @@ def test_the_first_limit_that_there_is_holds() -> None:
         (Entity("u", DEFAULT), ("u", "c")),
         (Entity("u", "c"), ("u", "c")),
     ]
-    assert book.limit(PRODUCER, "u", "c") is None
-    for number, (entity, account) in enumerate(order, 1):
+    assert book.account(PRODUCER, "u", "c") is None
+    for number, (entity, names) in enumerate(order, 1):
         book.set(entity, {PRODUCER: number})
-        assert book.limit(PRODUCER, "u", "c") == (number, account)
-        assert book.limit(CONSUMER, "u", "c") is None
+        account = book.account(PRODUCER, "u", "c")
+        assert account is not None
+        assert (account.limit, account.names) == (number, names)
+        assert book.account(CONSUMER, "u", "c") is None
 
 
 def test_a_default_limits_each_user_and_not_all_together() -> None:
@@ -113,7 +118,9 @@ def test_a_charge_can_be_taken_back() -> None:
     book.set(Entity("u"), {CONSUMER: 1_000})
     assert book.charge(CONSUMER, "u", "", 20_000, 0) == 10_000
     assert book.charge(CONSUMER, "u", "", -20_000, 0) == 0
-    assert book.bytes_at_once(CONSUMER, "u", "") == 10_000
+    account = book.account(CONSUMER, "u", "")
+    assert account is not None
+    assert account.at_once == 10_000
 
 
 def test_accounts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,13 +129,21 @@ def test_accounts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     book.set(Entity(DEFAULT), {PRODUCER: 1})
     for name in ("a", "b", "c", "a", "d", "e"):
         book.charge(PRODUCER, name, "", 1, 0)
-    assert [account[1] for account in book._accounts] == ["a", "d", "e"]
+    assert [name[1] for name in book._rates] == ["a", "d", "e"]
 
 
 @pytest.mark.parametrize(
     "parts",
-    [[], [("planet", "x")], [("user", "")], [("user", "a"), ("user", "b")]],
-    ids=["none", "unknown", "empty", "twice"],
+    [
+        [],
+        [("planet", "x")],
+        [("user", "")],
+        [("user", "a"), ("user", "b")],
+        [("ip", "::1"), ("user", "a")],
+        [("ip", "localhost")],
+        [("ip", "0:0::1")],
+    ],
+    ids=["none", "unknown", "empty", "twice", "address of a user", "a name", "written otherwise"],
 )
 def test_an_entity_that_cannot_be_is_refused(parts: list[tuple[str, str | None]]) -> None:
     with pytest.raises(QuotaError):
@@ -145,5 +160,34 @@ def test_an_entity_that_cannot_be_is_refused(parts: list[tuple[str, str | None]]
 )  # fmt: skip
 def test_a_limit_that_cannot_be_is_refused(key: str, value: float) -> None:
     with pytest.raises(QuotaError):
-        check_limit(key, value)
-    check_limit(REQUEST, 0.5)
+        check_limit(Entity("u"), key, value)
+    check_limit(Entity("u"), REQUEST, 0.5)
+
+
+def test_addresses_have_limits_of_their_own() -> None:
+    check_limit(Entity(ip="::1"), CONNECTION, 2**31 - 1)
+    for entity, key in ((Entity(ip="::1"), PRODUCER), (Entity("u"), CONNECTION)):
+        with pytest.raises(QuotaError):
+            check_limit(entity, key, 1)
+    with pytest.raises(QuotaError):
+        check_limit(Entity(ip="::1"), CONNECTION, 2**31)
+
+
+def test_an_address_has_its_own_limit_or_that_of_all() -> None:
+    book = Quotas()
+    assert book.connection_limit("::1") is None
+    book.set(Entity(ip=DEFAULT), {CONNECTION: 9})
+    book.set(Entity(ip="::1"), {CONNECTION: 1})
+    assert (book.connection_limit("::1"), book.connection_limit("::2")) == (1, 9)
+
+
+def test_partitions_are_taken_from_what_was_saved_and_what_is_owed_is_earned() -> None:
+    """What Kafka was seen to answer: 1 a second, 11 saved; 30 are made, then 18,967 ms to wait."""
+    book = Quotas()
+    book.set(Entity("u"), {MUTATION: 1})
+    assert book.take_mutations("u", "c", 0, 0) == 0
+    assert book.take_mutations("u", "c", 30, 0) == 19_000
+    assert book.take_mutations("u", "other client", 0, 33) == 18_967
+    assert book.take_mutations("someone else", "c", 1_000, 33) == 0
+    assert book.take_mutations("u", "c", 0, 19_000) == 0
+    assert book.take_mutations("u", "c", 12, 100_000) == 1_000

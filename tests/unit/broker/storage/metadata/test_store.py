@@ -1,7 +1,9 @@
 """The metadata store keeps what it returned from, through crashes and damage."""
 
+import logging
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -145,6 +147,38 @@ def test_damage_anywhere_in_one_file_loses_nothing(
         assert again.topics() == expected
         assert again.cluster_id == "first"
         again.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [FILE_NAME, MIRROR_FILE_NAME])
+def test_damage_of_any_one_byte_of_either_file_loses_nothing(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every byte that says something, one after the other."""
+    caplog.set_level(logging.CRITICAL)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    store = MetadataStore(whole, new_cluster_id="first")
+    store.create_topics([topic(f"topic-{number}", number) for number in range(5)])
+    store.set_broker_configs("", {"log.retention.ms": "5"})
+    expected = store.topics()
+    store.close()
+
+    content = (whole / name).read_bytes()
+    damaged = tmp_path / "damaged"
+    wrong: list[int] = []
+    for position in (position for position, byte in enumerate(content) if byte):
+        shutil.rmtree(damaged, ignore_errors=True)
+        shutil.copytree(whole, damaged)
+        changed = bytearray(content)
+        changed[position] ^= 1 << position % 8
+        (damaged / name).write_bytes(changed)
+        again = reopened(damaged)
+        found = again.topics(), again.broker_configs(""), again.cluster_id
+        again.close()
+        if found != (expected, {"log.retention.ms": "5"}, "first"):
+            wrong.append(position)
+    assert wrong == []
 
 
 def test_a_changed_value_inside_a_row_is_noticed(

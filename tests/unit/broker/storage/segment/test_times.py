@@ -5,13 +5,22 @@ from hypothesis import strategies as st
 from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.filesystem import read_file, write_fully
 from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.storage.segment import times
 from kohort.broker.storage.segment.times import (
     find_max_timestamp,
     find_timestamp,
     load_first_timestamp,
     load_max_timestamp,
+    timestamp_at,
 )
-from kohort.protocol.records.batch import encode_header, read_header, with_log_append_time
+from kohort.protocol.records.batch import (
+    HEADER_BYTES,
+    encode_header,
+    read_header,
+    with_log_append_time,
+)
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
@@ -131,3 +140,36 @@ def test_damage_on_the_way_is_told_and_a_maximum_it_hides_stays_unknown() -> Non
     assert find_timestamp(segment, WALL_MS + 150, 0) == (WALL_MS + 150, 30)
     with pytest.raises(CorruptBatchError):
         find_timestamp(segment, WALL_MS + 290, 0)
+
+
+def test_the_time_of_a_record_is_that_of_the_record_and_not_of_its_batch() -> None:
+    log, _ = memory_log(segment_bytes=1_000_000)
+    append(log, encode_batch([Record(b"v", timestamp=WALL_MS + one) for one in (5, 9, 7)]))
+    append(log, batch_of(b"v", timestamp=WALL_MS + 20))
+    (segment,) = log.segments
+    times = [timestamp_at(segment, offset) for offset in range(5)]
+    assert times == [WALL_MS + 5, WALL_MS + 9, WALL_MS + 7, WALL_MS + 20, None]
+
+
+def test_the_time_of_a_record_that_the_broker_stamped_is_the_brokers() -> None:
+    log, _ = memory_log(segment_bytes=1_000_000)
+    batch = encode_batch([Record(b"v", timestamp=one) for one in (5, 9)])
+    header = with_log_append_time(batch, read_header(batch), WALL_MS)
+    append(log, encode_header(header) + batch[HEADER_BYTES:])
+    assert timestamp_at(log.segments[0], 1) == WALL_MS
+
+
+def test_of_a_long_batch_the_first_time_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "DECODED_BYTES_MAX", 10)
+    log, _ = memory_log(segment_bytes=1_000_000)
+    append(log, encode_batch([Record(b"v", timestamp=one) for one in (5, 9)]))
+    assert timestamp_at(log.segments[0], 1) == 5
+
+
+def test_a_log_tells_the_time_of_a_record_in_whichever_segment_it_is() -> None:
+    log, _ = memory_log(segment_bytes=150)
+    for number in range(10):
+        append(log, batch_of(b"v" * 50, timestamp=number))
+    assert len(log.segments) > 4
+    found = [log.detached_timestamp_at(offset).run() for offset in range(11)]
+    assert found == [*range(10), None]

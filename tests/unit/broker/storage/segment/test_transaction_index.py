@@ -1,16 +1,21 @@
 """The file of aborted transactions beside a segment."""
 
 import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
+from kohort.broker.core.steps import Steps
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
+from kohort.broker.storage.segment import transaction_index
 from kohort.broker.storage.segment.transaction_index import (
     ENTRY_BYTES,
     LONG_ENTRIES,
+    STEP_ENTRIES,
+    Overlapping,
     TransactionIndex,
     encode_entries,
 )
@@ -69,6 +74,50 @@ def test_a_search_finds_those_that_overlap_and_knows_when_it_is_over(
             assert found.is_all == (end <= count * 10)
 
 
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries each read of an index takes, from now on."""
+    read: list[int] = []
+    plain = TransactionIndex._plain
+
+    def counted(self: TransactionIndex, number: int, count: int) -> list[tuple[int, int, int, int]]:
+        read.append(count)
+        return plain(self, number, count)
+
+    monkeypatch.setattr(TransactionIndex, "_plain", counted)
+    return read
+
+
+def kept(steps: Steps[Overlapping], found: list[Overlapping]) -> Iterator[None]:
+    """The same steps; what they return is added to `found`."""
+    found.append((yield from steps))
+
+
+@pytest.mark.parametrize("count", [1, 128, 129, 300, 5000])
+def test_a_search_can_be_made_in_steps_and_says_before_how_far_it_looks(
+    files: SimulatedFileSystem, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are still open where the range ends."""
+    index = new_index(files)
+    entries = [AbortedTransaction(one, one, count + one, one + 1) for one in range(count)]
+    index.replace_all(entries)
+    read = counted_reads(monkeypatch)
+    for end in (1, count // 2 + 1, count):
+        extent = index.extent(0, end)
+        assert sum(read) <= 2 * 128 + 40, "of those it looks at itself"
+        assert extent == (end, True)
+        read.clear()
+        found: list[Overlapping] = []
+        steps = 0
+        for _ in kept(index.search(0, end), found):
+            # The first one finds where to begin.
+            assert sum(read) <= (STEP_ENTRIES if steps else 2 * 128 + 20)
+            read.clear()
+            steps += 1
+        assert found == [(entries[:end], True)]
+        assert steps <= 1 + end / STEP_ENTRIES
+        read.clear()
+
+
 def test_a_long_transaction_is_found_behind_short_ones(files: SimulatedFileSystem) -> None:
     """The last stable offset of an entry says that something earlier may still come."""
     index = new_index(files)
@@ -77,6 +126,37 @@ def test_a_long_transaction_is_found_behind_short_ones(files: SimulatedFileSyste
     index.append(AbortedTransaction(1, 3, 20, 21))
     found = index.overlapping(4, 5)
     assert found == ([AbortedTransaction(1, 3, 20, 21)], True)
+
+
+def test_what_begins_behind_the_range_is_looked_at_once(
+    files: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One long transaction keeps all that are aborted meanwhile undecided."""
+    monkeypatch.setattr(transaction_index, "STEP_ENTRIES", 8)
+    monkeypatch.setattr(transaction_index, "_BLOCK_ENTRIES", 3)
+    index = new_index(files)
+    entries = [AbortedTransaction(1, 2 * one, 2 * one + 1, 0) for one in range(1, 101)]
+    entries.append(AbortedTransaction(2, 0, 300, 301))
+    index.replace_all(entries)
+    read = counted_reads(monkeypatch)
+
+    def read_entries(offset: int, end: int) -> int:
+        """How many it took to find what is right."""
+        read.clear()
+        found = index.overlapping(offset, end)
+        assert found.transactions == [
+            one for one in entries if one.last_offset >= offset and one.first_offset < end
+        ]
+        return sum(read)
+
+    assert read_entries(0, 5) > 100
+    assert read_entries(0, 5) <= 30
+    for offset in range(0, 210, 7):
+        for length in (1, 10, 50, 200):
+            assert read_entries(offset, offset + length) <= length // 2 + 45
+    index.replace_all(entries[50:])
+    entries[:50] = []
+    assert read_entries(0, 120) > 0
 
 
 def test_what_cannot_be_written_is_found_all_the_same_and_written_later(

@@ -103,6 +103,43 @@ def test_a_batch_that_was_begun_can_be_put_back() -> None:
     assert values_of(chunk, 1) == [b"b", b"c", b"d"]
 
 
+def test_reading_on_takes_as_many_batches_as_it_needs() -> None:
+    chunk = fetched(*(batch_of(offset, b"%d" % offset) for offset in range(7)))
+    assert [one.value for one in chunk.read_on(2, 3)] == [b"2", b"3", b"4"]
+    assert [one.value for one in chunk.read_on(5, MANY)] == [b"5", b"6"]
+    assert chunk.read_on(7, MANY) == []
+
+
+def test_reading_on_passes_over_what_is_not_for_users() -> None:
+    chunk = fetched(
+        batch_of(0, b"a"),
+        marker(1, 7, ControlType.COMMIT),
+        transactional(2, 7, b"never"),
+        marker(3, 7, ControlType.ABORT),
+        batch_of(4, b"b"),
+        aborted=[Aborted(2, 7)],
+    )
+    assert [one.value for one in chunk.read_on(0, MANY)] == [b"a", b"b"]
+
+
+def test_reading_on_stops_before_what_cannot_be_read_which_comes_next() -> None:
+    damaged = bytearray(batch_of(2, b"c"))
+    damaged[-1] ^= 1
+    chunk = fetched(batch_of(0, b"a"), batch_of(1, b"b"), bytes(damaged), batch_of(3, b"d"))
+    assert [one.value for one in chunk.read_on(0, MANY)] == [b"a", b"b"]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError) as caught:
+            chunk.read_on(2, MANY)
+        assert place_of(caught.value) == (PARTITION, 2, 3)
+
+
+def test_records_to_be_deserialised_are_read_batch_by_batch() -> None:
+    options = READ._replace(deserialisers=Deserialisers(value=bytes.decode))
+    chunk = fetched(batch_of(0, b"a"), batch_of(1, b"b"), options=options)
+    assert [one.value for one in chunk.read_on(0, MANY)] == ["a"]
+    assert [one.value for one in chunk.read_on(1, MANY)] == ["b"]
+
+
 def test_a_batch_that_was_cut_off_is_left_for_the_next_answer() -> None:
     second = batch_of(1, b"b")
     for size in range(len(second)):

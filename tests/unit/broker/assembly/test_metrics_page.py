@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
+from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics
 from kohort.broker.core.group.events import (
     Event,
     Fate,
@@ -28,7 +29,6 @@ from kohort.broker.http.messages import HttpRequest, HttpResponse
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
-from kohort.broker.metrics.page import MetricsPage, prefers_openmetrics
 from kohort.broker.runtime.clock import SystemClock
 from tests.unit.broker.metrics.sources import (
     Group,

@@ -1,0 +1,149 @@
+"""The console of a broker that real clients use, over its own port."""
+
+import asyncio
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from kohort.broker.app import Broker, StartError
+from kohort.broker.config import load
+from tests.support.brokers.server_process import free_port
+
+
+@asynccontextmanager
+async def running(directory: Path, **settings: str) -> AsyncIterator[tuple[Broker, int]]:
+    """A broker, and the port of its console."""
+    port = free_port()
+    overrides = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(directory),
+        "kohort.metrics.port": "-1",
+        "kohort.console.port": str(port),
+        "group.initial.rebalance.delay.ms": "0",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    given = [f"{name}={value}" for name, value in overrides.items()]
+    async with Broker(load(overrides=given, environment={})).running() as broker:
+        yield broker, port
+
+
+def fetch(port: int, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """(status, headers, body)."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    try:
+        answer = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        answer = error
+    with answer:
+        return answer.status, dict(answer.headers), answer.read()
+
+
+async def ask(port: int, path: str) -> Any:  # noqa: ANN401 - as JSON has it.
+    status, _, body = await asyncio.to_thread(fetch, port, path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+@asynccontextmanager
+async def reading(broker: Broker) -> AsyncIterator[AIOKafkaConsumer]:
+    """A consumer that has committed six of ten records."""
+    bootstrap = f"127.0.0.1:{broker.endpoint.port}"
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number in range(10):
+            await producer.send_and_wait("orders", b"record %d" % number, partition=0)
+    consumer = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=bootstrap,
+        group_id="readers",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        for _ in range(6):
+            await consumer.getone()
+        await consumer.commit()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def test_the_pages_tell_of_what_clients_do(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port), reading(broker):
+        (group,) = (await ask(port, "/api/groups"))["groups"]
+        one = await ask(port, "/api/groups/readers")
+        records = await ask(port, "/api/groups/readers/rebalances")
+        topic = await ask(port, "/api/topics/orders")
+        about = await ask(port, "/api/broker")
+    assert (group["group"], group["state"], group["lag"]) == ("readers", "Stable", 4)
+    assert 0 <= group["lag_ms"] < 600_000
+    assert one["partitions"][0]["committed"] == 6
+    assert len(records["records"]) == 1
+    assert topic["groups"][0]["lag"] == 4
+    assert {"JoinGroup", "OffsetCommit"} <= {row["api"] for row in about["requests"]}
+    assert about["memory"]["resident_bytes"] > 1_000_000
+
+
+async def test_only_looking_is_possible_and_only_by_our_own_names(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, port):
+        evil, *_ = await asyncio.to_thread(fetch, port, "/", Host="evil.example")
+        status, headers, body = await asyncio.to_thread(fetch, port, "/", Host="localhost")
+
+        def post() -> int:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+                connection.request("POST", "/api/groups")
+                return connection.getresponse().status
+
+        posted = await asyncio.to_thread(post)
+        missing, *_ = await asyncio.to_thread(fetch, port, "/static/..%2fpages.py")
+    assert (evil, status, posted, missing) == (421, 200, 405, 404)
+    assert b"/static/app.js" in body
+    assert "script-src 'self'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_change_is_told_at_once_to_who_listens(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(60):
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+            await reader.readuntil(b"event: hello")
+            async with reading(broker):
+                told = await reader.readuntil(b"readers")
+        assert b"event: groups" in told
+        writer.close()
+
+
+async def test_a_port_that_was_set_must_be_free_and_the_default_need_not(tmp_path: Path) -> None:
+    async with running(tmp_path / "one") as (_, port):
+        with pytest.raises(StartError, match=f"kohort.console.port={port}"):
+            async with running(tmp_path / "two", kohort_console_port=str(port)):
+                pass
+    async with running(tmp_path / "none", kohort_console_port="-1") as (_, port):
+        with pytest.raises(urllib.error.URLError):
+            await asyncio.to_thread(fetch, port, "/")
+
+
+@pytest.mark.long
+async def test_advice_is_what_the_command_line_gives(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, port):
+        for _ in range(3):
+            async with reading(broker):
+                pass
+        first = await ask(port, "/api/groups/readers/advice")
+        again = await ask(port, "/api/groups/readers/advice")
+        nobody, *_ = await asyncio.to_thread(fetch, port, "/api/groups/nobody/advice")
+    assert first["group"] == "readers"
+    assert first["history"]["rebalances"] == 6
+    assert {"recorded", "choices", "check", "unknown"} <= set(first)
+    assert again == first
+    assert nobody == 404

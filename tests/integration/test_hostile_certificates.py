@@ -1,0 +1,327 @@
+"""Certificates that clients should not have: none lets anybody in, and none is a fault of ours."""
+
+import random
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kohort.broker.network.timeouts import CloseReason
+from kohort.protocol.messages.metadata import MetadataRequest
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.certificates import Authority
+from tests.support.brokers.server_process import free_port
+from tests.support.clients.model import wait_until
+from tests.support.network.wire import framed, request_body
+
+NOW: Final = datetime.now(UTC)
+DAY: Final = timedelta(days=1)
+RULES: Final = r"RULE:^CN=([a-z]+),OU=.*$/$1/,RULE:^O=([^,]*)$/$1/L,DEFAULT"
+
+
+class Pair(NamedTuple):
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def common(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def issued(
+    by: Pair | None,
+    subject: x509.Name,
+    *extensions: x509.ExtensionType,
+    begin: datetime = NOW - DAY,
+    end: datetime = NOW + DAY,
+) -> Pair:
+    """Signed by another one's key, or by its own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if by is None else by.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+    )
+    for one in extensions:
+        builder = builder.add_extension(one, critical=False)
+    signed = builder.sign(key if by is None else by.key, hashes.SHA256())
+    return Pair(signed, key)
+
+
+def authority_under(by: Pair | None, name: str) -> Pair:
+    return issued(by, common(name), x509.BasicConstraints(ca=True, path_length=None))
+
+
+class Door:
+    """A broker that wants certificates of its clients."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.authority = Authority(directory)
+        key = load_pem_private_key((directory / "ca.key").read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self.root = Pair(
+            x509.load_pem_x509_certificate(self.authority.certificate.read_bytes()), key
+        )
+        self.ports = {name: free_port() for name in ("PLAINTEXT", "MUTUAL", "MAPPED")}
+        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
+        self._broker = BrokerThread(
+            directory / "data",
+            overrides={
+                "listeners": listeners,
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MUTUAL:SSL,MAPPED:SSL",
+                "ssl.keystore.location": str(self.authority.issue("broker", "IP:127.0.0.1")),
+                "ssl.truststore.location": str(self.authority.certificate),
+                "ssl.client.auth": "required",
+                "listener.name.mapped.ssl.principal.mapping.rules": RULES,
+            },
+        )
+
+    def __enter__(self) -> Self:
+        self._broker.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._broker.stop()
+
+    def shown(
+        self, pair: Pair, chain: Sequence[Pair] = (), *, listener: str = "MUTUAL"
+    ) -> str | None:
+        """Whom a certificate makes its owner; None if it is not let in."""
+        context = self._context(pair, chain)
+        plain = socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=30)
+        try:
+            with closing(context.wrap_socket(plain, server_hostname="127.0.0.1")) as client:
+                client.sendall(framed(request_body(MetadataRequest(topics=[]), 9)))
+                if not client.recv(1):
+                    return None
+                own = client.getsockname()[1]
+                return self._broker.call(lambda: self._principal_at(own))
+        except OSError:
+            return None
+        finally:
+            plain.close()
+
+    def _context(self, pair: Pair, chain: Sequence[Pair]) -> ssl.SSLContext:
+        store = self.directory / "shown.pem"
+        pem = [pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+        pem += [one.certificate.public_bytes(Encoding.PEM) for one in (pair, *chain)]
+        store.write_bytes(b"".join(pem))
+        context = ssl.create_default_context(cafile=self.authority.certificate)
+        context.load_cert_chain(store)
+        return context
+
+    def _principal_at(self, port: int) -> str:
+        for one in self._broker.broker.network._connections:
+            peer = one._transport.get_extra_info("peername")
+            if peer and peer[1] == port:
+                return one.info.session.principal.name
+        raise AssertionError("it is not connected")
+
+    def faults(self) -> int:
+        closed = self._broker.broker.metrics.edge.closed
+        return self._broker.call(lambda: closed.get(CloseReason.FAULT, 0))
+
+    def open_connections(self) -> int:
+        return self._broker.call(lambda: self._broker.broker.network.connection_count)
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with Door(tmp_path_factory.mktemp("certificates")) as door:
+        yield door
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(door: Door) -> Iterator[None]:
+    yield
+    assert door.faults() == 0
+    wait_until(lambda: door.open_connections() == 0, "all connections end")
+
+
+CLIENT: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+SERVER: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+
+
+def test_one_that_is_as_it_should_be_is_let_in(door: Door) -> None:
+    assert door.shown(issued(door.root, common("alice"), CLIENT)) == "CN=alice"
+    assert door.shown(issued(door.root, common("alice"))) == "CN=alice"
+    between = authority_under(door.root, "between")
+    assert door.shown(issued(between, common("bob")), [between]) == "CN=bob"
+
+
+def test_times_before_and_after_are_refused(door: Door) -> None:
+    past = issued(door.root, common("alice"), begin=NOW - 2 * DAY, end=NOW - DAY)
+    future = issued(door.root, common("alice"), begin=NOW + DAY, end=NOW + 2 * DAY)
+    assert door.shown(past) is None
+    assert door.shown(future) is None
+    expired = issued(
+        door.root,
+        common("expired"),
+        x509.BasicConstraints(ca=True, path_length=None),
+        begin=NOW - 2 * DAY,
+        end=NOW - DAY,
+    )
+    assert door.shown(issued(expired, common("alice")), [expired]) is None
+
+
+def test_other_authorities_are_refused_whatever_they_are_called(door: Door) -> None:
+    stranger = authority_under(None, "authority of the tests")
+    assert door.shown(issued(stranger, common("alice"))) is None
+    assert door.shown(issued(stranger, common("alice")), [stranger]) is None
+    assert door.shown(issued(None, common("alice"))) is None
+    # One that the right authority has signed, and that is no authority.
+    alice = issued(door.root, common("alice"), x509.BasicConstraints(ca=False, path_length=None))
+    assert door.shown(issued(alice, common("bob")), [alice]) is None
+    plain = issued(door.root, common("plain"))
+    assert door.shown(issued(plain, common("bob")), [plain]) is None
+
+
+def test_other_purposes_are_refused(door: Door) -> None:
+    assert door.shown(issued(door.root, common("alice"), SERVER)) is None
+    only_signs = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    assert door.shown(issued(door.root, common("alice"), only_signs)) is None
+
+
+def test_a_chain_of_many_authorities_is_refused_or_checked_in_time(door: Door) -> None:
+    chain = [authority_under(door.root, "0")]
+    for number in range(1, 120):
+        chain.insert(0, authority_under(chain[0], str(number)))
+    assert door.shown(issued(chain[-1], common("alice")), chain[-1:]) == "CN=alice"
+    # OpenSSL follows a hundred.
+    assert door.shown(issued(chain[0], common("alice")), chain) is None
+    strangers = [authority_under(None, str(number)) for number in range(400)]
+    assert door.shown(issued(strangers[0], common("alice")), strangers) is None
+
+
+def test_a_thousand_other_names_change_nothing_and_too_many_are_refused(door: Door) -> None:
+    for count, principal in ((1_000, "CN=alice"), (20_000, None)):
+        names = x509.SubjectAlternativeName(
+            [x509.DNSName(f"{number}.example.org") for number in range(count)]
+        )
+        assert door.shown(issued(door.root, common("alice"), names)) == principal
+
+
+def relative(*attributes: tuple[x509.ObjectIdentifier, str]) -> x509.RelativeDistinguishedName:
+    return x509.RelativeDistinguishedName([x509.NameAttribute(*one) for one in attributes])
+
+
+UNIT, ORGANISATION = NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.ORGANIZATION_NAME
+
+
+@pytest.mark.parametrize(
+    ("subject", "principal", "mapped"),
+    [
+        (x509.Name([]), "", ""),
+        (common("alice\\00"), "CN=alice\\\\00", "CN=alice\\\\00"),
+        (common("alice,OU=x"), "CN=alice\\,OU\\=x", "CN=alice\\,OU\\=x"),
+        (common("alice\n,OU=x"), "CN=alice\n\\,OU\\=x", "CN=alice\n\\,OU\\=x"),
+        (common("\u202eecila"), "CN=\u202eecila", "CN=\u202eecila"),
+        (
+            x509.Name([relative((NameOID.COMMON_NAME, "a"), (UNIT, "b"))]),
+            "CN=a+OU=b",
+            "CN=a+OU=b",
+        ),
+        (
+            x509.Name([relative((UNIT, "x")), relative((NameOID.COMMON_NAME, "alice"))]),
+            "CN=alice,OU=x",
+            "alice",
+        ),
+        (x509.Name([relative((ORGANISATION, "ACME"))]), "O=ACME", "acme"),
+        (
+            x509.Name([relative((UNIT, "x" * 60)) for _ in range(50)]),
+            ",".join(["OU=" + "x" * 60] * 50),
+            ",".join(["OU=" + "x" * 60] * 50),
+        ),
+        (x509.Name([relative((UNIT, "x" * 60)) for _ in range(70)]), None, None),
+        (common("alice\0.evil"), None, None),
+        (x509.Name([relative((UNIT, "\0")), relative((NameOID.COMMON_NAME, "alice"))]), None, None),
+    ],
+    ids=[
+        "empty", "backslash", "comma", "line", "backwards", "several in one", "unit", "upper case",
+        "3 KiB", "above 4 KiB", "NUL in a name", "NUL beside a name",
+    ],
+)  # fmt: skip
+def test_odd_subjects_are_nobody_else(
+    door: Door, subject: x509.Name, principal: str | None, mapped: str | None
+) -> None:
+    pair = issued(door.root, subject)
+    assert door.shown(pair) == principal
+    assert door.shown(pair, listener="MAPPED") == mapped
+
+
+def test_certificates_that_were_changed_on_their_way_let_nobody_in(
+    door: Door, long_form: bool
+) -> None:
+    """TLS 1.2 shows a client's certificate before anything is encrypted."""
+    pair = issued(door.root, common("alice"), CLIENT)
+    encoded = pair.certificate.public_bytes(Encoding.DER)
+    context = door._context(pair, ())
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    chance = random.Random(1)
+    assert changed_on_its_way(door, context, encoded, encoded)
+    for _ in range(5_000 if long_form else 100):
+        changed = bytearray(encoded)
+        for _ in range(chance.choice((1, 1, 2, 20))):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        if changed != encoded:
+            assert not changed_on_its_way(door, context, encoded, bytes(changed))
+
+
+def changed_on_its_way(
+    door: Door, context: ssl.SSLContext, certificate: bytes, other: bytes
+) -> bool:
+    """Whether the handshake comes to its end with the other certificate in its place."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", door.ports["MUTUAL"]), timeout=30) as plain:
+        while True:
+            try:
+                client.do_handshake()
+            except ssl.SSLWantReadError:
+                is_done = False
+            except ssl.SSLError:
+                return False
+            else:
+                is_done = True
+            try:
+                plain.sendall(outgoing.read().replace(certificate, other))
+                if is_done:
+                    return True
+                data = plain.recv(65_536)
+            except OSError:
+                return False
+            if not data:
+                return False
+            incoming.write(data)

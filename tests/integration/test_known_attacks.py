@@ -1,0 +1,250 @@
+"""What has been done to Kafka brokers, tried on this one; each by the name of its CVE.
+
+Others have their place with what they are about: nonces and authorization ids of SCRAM
+(CVE-2024-56128, CVE-2017-12610) in tests/unit/broker/core/security/test_scram.py, unsigned and
+unchecked tokens (CVE-2026-110985, CVE-2026-33557) in test_oauth.py, login modules (CVE-2023-25194)
+in test_sasl.py.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
+from kohort.broker.dispatch.registry import load_handlers
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kohort.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kohort.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kohort.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.record import Record
+from tests.integration.test_access import authorizer
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.server_process import free_port
+from tests.support.network.wire import RawClient, framed, header
+
+CLIENT = "127.0.0.7"
+"""An address that may read and write the topic; 127.0.0.1 is the administrator's."""
+TOPIC = "t"
+
+
+def rule(host: str, operation: Operation, name: str, *, denies: bool = False) -> Rule:
+    return Rule(
+        ResourceType.TOPIC,
+        name,
+        PatternType.LITERAL,
+        "User:*",
+        host,
+        operation,
+        Permission.DENY if denies else Permission.ALLOW,
+    )
+
+
+CLUSTER = Rule(
+    ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL, "User:*", "127.0.0.1",
+    Operation.ALL, Permission.ALLOW,
+)  # fmt: skip
+RULES = [
+    CLUSTER,
+    rule("127.0.0.1", Operation.ALL, "*"),
+    rule(CLIENT, Operation.READ, TOPIC),
+    rule(CLIENT, Operation.WRITE, TOPIC),
+]
+
+
+@pytest.fixture(scope="module")
+def sasl_port() -> int:
+    return free_port()
+
+
+def settings(sasl_port: int) -> dict[str, str]:
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "connection.failed.authentication.delay.ms": "1",
+        "authorizer.class.name": "kohort",
+    }
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, sasl_port: int) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("data"), overrides=settings(sasl_port)) as made:
+        made.call(lambda: authorizer(made).change(added=RULES))
+        with RawClient(made.port) as admin:
+            topic = CreatableTopic(
+                name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            told = admin.call(request, 7, CreateTopicsResponse)
+            assert told.topics[0].error_code == ErrorCode.NONE
+        yield made
+
+
+TAGS = bytes.fromhex("80ade209")  # 20,000,000, and what follows is not there.
+MANY = bytes.fromhex("ffffffff0f")
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize(
+    "body",
+    [
+        header(18, 3, tags=TAGS) + bytes(100_000),
+        header(18, 3, tags=b"\0") + b"\x02x\x02x" + TAGS + bytes(100_000),
+        header(18, 3, tags=b"\0") + MANY + bytes(1_000),
+        header(17, 1) + b"\x7f\xff" + bytes(1_000),
+        header(36, 2, tags=b"\0") + MANY + bytes(1_000),
+        header(36, 2, tags=TAGS) + bytes(100_000),
+    ],
+    ids=["tags", "tags behind", "long text", "long name", "long token", "tags of a token"],
+)
+def test_cve_2026_111115_counts_before_authentication_cost_nothing(
+    sasl_port: int, body: bytes
+) -> None:
+    with RawClient(sasl_port) as client:
+        client.send(framed(body))
+        assert client.is_closed()
+    with RawClient(sasl_port) as client:
+        assert client.is_answered()
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("size", [-1, 524_289, 2**31 - 1])
+def test_cve_2022_34917_sizes_before_authentication_claim_no_memory(
+    sasl_port: int, size: int
+) -> None:
+    with RawClient(sasl_port) as client:
+        client.send(size.to_bytes(4, "big", signed=True))
+        assert client.is_closed()
+
+
+def test_cve_2026_111073_nobody_sends_compressed_telemetry() -> None:
+    assert not {"PushTelemetry", "GetTelemetrySubscriptions"} & {
+        api.name for api in load_handlers().values()
+    }
+
+
+@pytest.mark.usefixtures("broker")
+def test_cve_2025_27817_what_security_reads_is_nothing_that_a_topic_has(
+    broker: BrokerThread,
+) -> None:
+    for name in (
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.jaas.config",
+        "ssl.keystore.location",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+    ):
+        config = AlterableConfig(name=name, config_operation=0, value="file:///etc/passwd")
+        resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        with RawClient(broker.port) as admin:
+            told = admin.call(request, 1, IncrementalAlterConfigsResponse)
+        assert told.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_cve_2018_1288_who_fetches_as_a_replica_needs_the_right_of_one(
+    broker: BrokerThread,
+) -> None:
+    def fetch(replica_id: int, source: str) -> int:
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+        request = FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=0,
+            min_bytes=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+            forgotten_topics_data=[],
+        )
+        with RawClient(broker.port, source=source) as client:
+            answer = client.call(request, 11, FetchResponse)
+        return answer.responses[0].partitions[0].error_code
+
+    assert fetch(-1, CLIENT) == ErrorCode.NONE
+    assert fetch(1, CLIENT) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_cve_2018_17196_records_of_a_transaction_need_the_right_to_its_id(
+    broker: BrokerThread,
+) -> None:
+    def produce(transactional_id: str | None) -> int:
+        batch = encode_batch(
+            [Record(b"v", None, (), int(time.time() * 1_000))],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=transactional_id is not None,
+        )
+        data = PartitionProduceData(index=0, records=memoryview(batch))
+        request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
+        )
+        with RawClient(broker.port, source=CLIENT) as client:
+            answer = client.call(request, 9, ProduceResponse)
+        return answer.responses[0].partition_responses[0].error_code
+
+    assert produce(None) == ErrorCode.NONE
+    assert produce("somebody's") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_cve_2024_27309_a_denial_stays_when_another_rule_of_its_name_goes(
+    tmp_path: Path,
+) -> None:
+    own = {
+        "authorizer.class.name": "kohort",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    kept = rule("*", Operation.WRITE, "x", denies=True)
+    gone = rule("*", Operation.READ, "x")
+    with BrokerThread(tmp_path, overrides=own) as broker:
+        made = [
+            AclCreation(
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                resource_pattern_type=one.pattern,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in (kept, gone)
+        ]
+        found = DeleteAclsFilter(
+            resource_type_filter=2, resource_name_filter="x", pattern_type_filter=3,
+            principal_filter=None, host_filter=None, operation=3, permission_type=1,
+        )  # fmt: skip
+        with RawClient(broker.port) as admin:
+            admin.call(CreateAclsRequest(creations=made), 3, CreateAclsResponse)
+            told = admin.call(DeleteAclsRequest(filters=[found]), 3, DeleteAclsResponse)
+        assert len(told.filter_results[0].matching_acls) == 1
+    with BrokerThread(tmp_path, overrides=own) as broker:
+        assert authorizer(broker).rules() == [kept]

@@ -1,0 +1,100 @@
+"""Secrets are in no log, description, metric or text for debugging, whoever fails at what."""
+
+import logging
+import secrets
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from kohort.client.net.sasl import Plain
+from kohort.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialUpsertion,
+)
+from kohort.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kohort.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from kohort.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.certificates import Authority
+from tests.support.brokers.server_process import free_port
+from tests.support.network.wire import RawClient
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def log_in(port: int, user: str, password: str) -> str:
+    """What is told."""
+    with RawClient(port) as client:
+        client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        token = Plain(user, password).first()
+        answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 2, SaslAuthenticateResponse)
+    return repr(answer)
+
+
+def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    planted = [secrets.token_hex(12) for _ in range(100)]
+    given, tried, stored = planted[:30], planted[30:60], planted[60:]
+    ports = {name: free_port() for name in ("plain", "sasl", "http")}
+    authority = Authority(tmp_path / "certificates")
+    key = (authority.issue("broker", "IP:127.0.0.1")).read_text()
+    users = " ".join(f'user_u{number}="{one}"' for number, one in enumerate(given))
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports['plain']},"
+        f"SASL_PLAINTEXT://127.0.0.1:{ports['sasl']}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.jaas.config": f"{PLAIN} required {users};",
+        "connection.failed.authentication.delay.ms": "1",
+        "ssl.keystore.location": str(authority.directory / "broker.pem"),
+        "kohort.metrics.port": str(ports["http"]),
+    }
+    told = []
+    with BrokerThread(tmp_path / "data", overrides=settings) as broker:
+        # Ten failures in ten seconds make the next ones wait.
+        told += [log_in(ports["sasl"], "u0", one) for one in tried[:4]]
+        told += [log_in(ports["sasl"], one, "x") for one in ("u1", "nobody")]
+        told += [log_in(ports["sasl"], f"u{number}", one) for number, one in enumerate(given)]
+        with RawClient(ports["plain"]) as admin:
+            made = [
+                ScramCredentialUpsertion(
+                    name=f"s{number}",
+                    mechanism=1,
+                    iterations=4_096,
+                    salt=one[:16].encode(),
+                    salted_password=(one + one)[:32].encode(),
+                )
+                for number, one in enumerate(stored)
+            ]
+            change = AlterUserScramCredentialsRequest(deletions=[], upsertions=made)
+            told.append(repr(admin.call(change, 0, AlterUserScramCredentialsResponse)))
+            everybody = DescribeUserScramCredentialsRequest(users=None)
+            told.append(repr(admin.call(everybody, 0, DescribeUserScramCredentialsResponse)))
+            resource = DescribeConfigsResource(
+                resource_type=4, resource_name="1", configuration_keys=None
+            )
+            asked = DescribeConfigsRequest(
+                resources=[resource], include_synonyms=True, include_documentation=True
+            )
+            told.append(repr(admin.call(asked, 4, DescribeConfigsResponse)))
+        with urllib.request.urlopen(f"http://127.0.0.1:{ports['http']}/metrics") as page:
+            told.append(page.read().decode())
+        told += [repr(broker.broker.config), repr(broker.broker.services)]
+        told += [repr(one) for one in broker.broker.network._connections]
+    everything = "\n".join([*told, caplog.text])
+    salts = [one[:16] for one in stored]
+    assert [one for one in (*planted, *salts) if one in everything] == []
+    assert key.splitlines()[1] not in everything
+    assert (tmp_path / "data" / "metadata.db").stat().st_mode & 0o077 == 0

@@ -1,0 +1,258 @@
+"""A lake of Iceberg tables: no change is there twice, and jobs fill it as they do Delta's."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.rebalances.findings import Findings, Thresholds
+from kohort.pipeline.rebalances.ingest import Ingest
+from kohort.pipeline.schemas import FINDINGS, HISTORY
+from kohort.pipeline.schemas.columns import MOMENT, TEXT, WHOLE, Column, Table
+from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.support.processes import java_env
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.pipeline.iceberg.lake import IcebergLake
+    from kohort.pipeline.lake import Lake
+    from tests.pipeline.conftest import Pipeline
+    from tests.pipeline.topics import Topics
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+NUMBERS = Table(
+    "numbers",
+    "A row for each number.",
+    ("cluster_id", "group", "number"),
+    (Column("cluster_id", TEXT, ""), Column("group", TEXT, ""), Column("number", WHOLE, "")),
+)
+
+
+@pytest.fixture(autouse=True)
+def pyiceberg() -> None:
+    try:
+        import pyiceberg  # noqa: F401, PLC0415
+    except ImportError:
+        java_env.missing("PyIceberg is not installed: pip install '.[dev-long]'")
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> IcebergLake:
+    return iceberg_lake(spark, tmp_path / "lake")
+
+
+def iceberg_lake(spark: SparkSession, root: Path) -> IcebergLake:
+    from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra.
+
+    return IcebergLake(spark, str(root))
+
+
+def rows(lake: Lake, name: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in lake.read(name).collect())
+
+
+def numbers(*given: tuple[str, int]) -> pa.Table:
+    columns = [["c"] * len(given), *zip(*given, strict=True)] if given else [[], [], []]
+    return from_columns(NUMBERS, columns)
+
+
+def replace(lake: Lake, *given: tuple[str, int], groups: list[str] | None) -> bool:
+    chosen = None if groups is None else [("c", group) for group in groups]
+    replacement = lake.begin("numbers").replacing(chosen)
+    replacement.add(numbers(*given))
+    return replacement.commit(schema_of(NUMBERS))
+
+
+def test_a_batch_that_is_appended_twice_is_there_once(
+    spark: SparkSession, lake: IcebergLake
+) -> None:
+    for batch_id, number in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
+        frame = spark.createDataFrame([(number,)], "number int")
+        lake.append_once(frame, "land/numbers", app_id="a", batch_id=batch_id)
+    assert rows(lake, "land/numbers") == [(1,), (2,)]
+    lake.append_once(
+        spark.createDataFrame([(1,)], "number int"), "land/numbers", app_id="b", batch_id=0
+    )
+    assert rows(lake, "land/numbers") == [(1,), (1,), (2,)]
+
+
+def test_two_runs_that_append_one_batch_at_a_time_have_it_once(
+    spark: SparkSession, lake: IcebergLake
+) -> None:
+    frame = spark.createDataFrame([(1,)], "number int")
+    lake.create("numbers", frame.schema)
+    others = [iceberg_lake(spark, Path(lake.root)) for _ in range(3)]
+    failures: list[BaseException] = []
+
+    def append(one: IcebergLake, app_id: str) -> None:
+        try:
+            one.append_once(frame, "numbers", app_id=app_id, batch_id=0)
+        except BaseException as error:  # noqa: BLE001 - told by the test.
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=append, args=(one, app_id))
+        for one, app_id in zip(others, ("a", "b", "c"), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert rows(lake, "numbers") == [(1,)] * 3
+
+
+def test_what_a_kill_left_of_a_batch_is_not_in_the_table(
+    spark: SparkSession, lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kohort.pipeline.iceberg.lake as module  # noqa: PLC0415
+
+    frame = spark.createDataFrame([(1,), (2,)], "number int")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            lake.append_once(frame, "numbers", app_id="a", batch_id=0)
+    left = list(Path(lake.root, "numbers").rglob("*.parquet"))
+    assert left, "nothing was left half-written, so this shows nothing"
+    assert rows(lake, "numbers") == []
+    lake.append_once(frame, "numbers", app_id="a", batch_id=0)
+    assert rows(lake, "numbers") == [(1,), (2,)]
+
+
+def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: IcebergLake) -> None:
+    old = spark.createDataFrame([(1,)], "number int")
+    new = spark.createDataFrame([(2, "two")], "number int, name string")
+    lake.append_once(old, "numbers", app_id="a", batch_id=0)
+    lake.append_once(new, "numbers", app_id="a", batch_id=1)
+    assert rows(lake, "numbers") == [(1, None), (2, "two")]
+
+
+def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: IcebergLake) -> None:
+    first = spark.createDataFrame([("a", 1, "old"), (None, 2, "old")], "g string, n int, v string")
+    again = spark.createDataFrame(
+        [("a", 1, "new"), (None, 2, "new"), ("b", 1, "new"), ("b", 1, "new")],
+        "g string, n int, v string",
+    )
+    for frame in (first, again, again):
+        lake.merge_new(frame, "events", on=["g", "n"])
+    found = [tuple(row) for row in lake.read("events").collect()]
+    assert sorted(found, key=repr) == sorted(
+        [("a", 1, "old"), (None, 2, "old"), ("b", 1, "new")], key=repr
+    )
+
+
+def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake) -> None:
+    lake.create(NUMBERS.name, NUMBERS.schema)
+    assert replace(lake, ("a", 1), ("b", 1), groups=None)
+    assert replace(lake, ("a", 2), ("a", 3), groups=["a"])
+    assert rows(lake, "numbers") == [("c", "a", 2), ("c", "a", 3), ("c", "b", 1)]
+    before = lake.version("numbers")
+    assert not replace(lake, ("a", 3), ("a", 2), groups=["a"])
+    assert lake.version("numbers") == before
+    assert replace(lake, groups=["a"])
+    assert rows(lake, "numbers") == [("c", "b", 1)]
+
+
+def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLake) -> None:
+    lake.create(NUMBERS.name, NUMBERS.schema)
+    first, second = lake.begin(NUMBERS.name), lake.begin(NUMBERS.name)
+    replacement = second.replacing([("c", "a")])
+    replacement.add(numbers(("a", 1)))
+    lake.begin(NUMBERS.name).append(numbers(("b", 1)), NUMBERS.key)
+    with pytest.raises(ConflictError):
+        first.append(numbers(("a", 1)), NUMBERS.key)
+    with pytest.raises(ConflictError):
+        replacement.commit(schema_of(NUMBERS))
+    assert rows(lake, "numbers") == [("c", "b", 1)]
+
+
+def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake) -> None:
+    former = Table("numbers", "", ("group",), (Column("group", TEXT, ""), Column("was", TEXT, "")))
+    lake.create("numbers", former.schema)
+    change = lake.begin("numbers")
+    assert not change.fits(NUMBERS)
+    replacement = change.replacing(None, NUMBERS)
+    replacement.add(numbers(("a", 1)))
+    assert replacement.commit(schema_of(NUMBERS))
+    assert lake.begin("numbers").fits(NUMBERS)
+    found = lake.read("numbers").select("cluster_id", "group", "number").collect()
+    assert [tuple(row) for row in found] == [("c", "a", 1)]
+
+
+def test_old_rows_are_forgotten_by_their_moment(lake: IcebergLake) -> None:
+    table = Table("moments", "", ("at",), (Column("at", MOMENT, ""),))
+    lake.create(table.name, table.schema)
+    lake.begin(table.name).append(from_columns(table, [[1_000, 2_000, 3_000]]), table.key)
+    lake.forget(table.name, "at", datetime.fromtimestamp(2, UTC))
+    kept = lake.begin(table.name).read(schema_of(table))["at"].cast(pa.int64()).to_pylist()
+    assert kept == [2_000_000, 3_000_000]
+
+
+def test_a_table_that_is_another_one_is_not_taken_for_the_lakes(
+    spark: SparkSession, lake: IcebergLake
+) -> None:
+    frame = spark.createDataFrame([(1,)], "number int")
+    lake.append_once(frame, "land/orders.eu", app_id="a", batch_id=0)
+    with pytest.raises(PipelineError, match=r"is called as the lake's land/orders\.eu is"):
+        lake.append_once(frame, "land/orders-eu", app_id="b", batch_id=0)
+    with pytest.raises(PipelineError, match="has no table nothing; has the job run"):
+        lake.read("nothing")
+
+
+def test_a_history_is_in_iceberg_as_it_is_in_delta(spark: SparkSession, tmp_path: Path) -> None:
+    from kohort.pipeline.delta.lake import DeltaLake  # noqa: PLC0415
+
+    history: list[HistoryRecord] = [
+        rebalance(1, 0, member("a-1", join=0, sync=9, fate="new", gained=["t-0"])),
+        rebalance(2, 60, member("a-1", join=0, sync=30, kept=1)),
+        avoided(3, 90),
+        rebalance(4, 120, member("a-1", fate="session_expired", fate_ms=0, given_up=["t-0"])),
+    ]
+    lines = [line(record) for record in history]
+    lakes: list[Lake] = [
+        iceberg_lake(spark, tmp_path / "iceberg"),
+        DeltaLake(spark, str(tmp_path / "delta")),
+    ]
+    for lake in lakes:
+        for part in (lines[:2], lines, lines):
+            Ingest(lake).take(records(part))
+            Findings(lake, Thresholds()).renew()
+    for table in (*HISTORY, *FINDINGS):
+        one, other = (
+            sorted(repr(row) for row in lake.read(table.name).select(*table.names).collect())
+            for lake in lakes
+        )
+        assert one == other, table.name
+    assert Findings(lakes[0], Thresholds()).renew() == 0
+
+
+def test_topics_are_landed_in_iceberg_and_jobs_read_what_they_wrote(
+    pipeline: Pipeline, spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    lake = ("--lake", tmp_path / "lake", "--format", "iceberg")
+    topic = topics.create(3)
+    broker = ("--bootstrap-server", topics.bootstrap)
+    for first in (0, 300):
+        topics.produce(topic, 300, partitions=3, first=first)
+        arguments = (topic, "--available-now", "--max-offsets-per-trigger", 200)
+        assert pipeline("land", *arguments, *broker, *lake) == 0
+    landed = iceberg_lake(spark, tmp_path / "lake").read(f"land/{topic}")
+    found = [tuple(row) for row in landed.select("partition", "offset", "value").collect()]
+    assert sorted(found) == [(row[0], row[1], row[4]) for row in topics.read(topic)]
+
+    week = Path(__file__).parents[2] / "examples" / "rebalance-week" / "week.jsonl.gz"
+    assert pipeline("rebalances", "--from", week, "--cluster-id", "example", *lake) == 0
+    assert pipeline("advise", "--topic", "", "--group", "search", *lake) == 0
+    assert pipeline("report", "--output", tmp_path / "report.html", *lake) == 0
+    assert "billing" in (tmp_path / "report.html").read_text()
+    assert pipeline("tidy", "--keep-days", 1, *lake) == 0

@@ -1,0 +1,208 @@
+"""Values that cannot be decoded are put aside: no record is lost, and none is there twice."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import fastavro
+import pytest
+
+from tests.pipeline.lakes import lake_of
+from tests.pipeline.test_land_shape import BEGIN_MS, DAY_MS, decoded, produce
+from tests.pipeline.topics import Topics
+from tests.support.network.schemas import USER, Schemas, registered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kohort.pipeline.lake import Lake
+    from kohort.pipeline.landing.topic import TopicLander
+    from tests.pipeline.conftest import Pipeline
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+RECORD = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+
+Place: TypeAlias = tuple[int, int]
+
+
+class PowerCut(Exception):  # noqa: N818 - it is no error of anybody's.
+    """Nothing more is done after this."""
+
+
+class BreakingLake:
+    """A lake of which nothing more is heard before a batch goes into quarantine, the n-th time."""
+
+    def __init__(self, lake: Lake, at: int) -> None:
+        self._lake, self._left = lake, at
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._lake, name)
+
+    def append_once(self, frame: DataFrame, name: str, *, app_id: str, batch_id: int) -> None:
+        if name.startswith("quarantined/"):
+            self._left -= 1
+            if not self._left:
+                raise PowerCut
+        self._lake.append_once(frame, name, app_id=app_id, batch_id=batch_id)
+
+
+def put_aside(lake: Lake, topic: str) -> list[tuple[int, bytes, str]]:
+    """Offset, value and reason."""
+    rows = lake.read(f"quarantined/{topic}").orderBy("offset").collect()
+    return [(row["offset"], bytes(row["value"]), row["undecodable"]) for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    topics: Topics,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    topic, metrics = topics.create(), tmp_path / "metrics.prom"
+    lake = lake_of(spark, tmp_path / "lake", kind)
+    produce(topics, topic, b'{"a": 1}', b"{", None, b"\xff", b"3")
+    job: tuple[object, ...] = (
+        "land",
+        topic,
+        "--available-now",
+        "--bootstrap-server",
+        topics.bootstrap,
+        "--format",
+        kind,
+    )
+    job = (*job, "--lake", tmp_path / "lake", "--metrics-file", metrics)
+    assert pipeline(*job, "--value", "json") == 0
+    landed = lake.read(f"land/{topic}")
+    assert decoded(landed) == {0: '{"a": 1}', 2: None, 4: "3"}
+    assert landed.where("landed_at > timestamp").count() == 3
+    bad = [(1, b"{", "not JSON"), (3, b"\xff", "not UTF-8")]
+    assert put_aside(lake, topic) == bad
+    told = capfd.readouterr().err
+    assert f"2 values cannot be decoded; the table quarantined/{topic} has them" in told
+    assert "land: 5 rows in all, of them 2 in quarantine" in told
+    quarantined = [one for one in metrics.read_text().splitlines() if "quarantined_total{" in one]
+    assert [line.rpartition(" ")[2] for line in quarantined] == ["2.0"]
+    # Decoding is a matter of each run; the bytes are always there.
+    produce(topics, topic, b"[")
+    assert pipeline(*job) == 0
+    assert decoded(lake.read(f"land/{topic}"))[5] is None
+    assert put_aside(lake, topic) == bad
+    # What is in quarantine is landed: a lost checkpoint brings nothing of it again.
+    shutil.rmtree(tmp_path / "lake" / "_checkpoints")
+    produce(topics, topic, b"{")
+    assert pipeline(*job, "--value", "json") == 0
+    assert decoded(lake.read(f"land/{topic}")).keys() == {0, 2, 4, 5}
+    assert put_aside(lake, topic) == [*bad, (6, b"{", "not JSON")]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
+    return lake_of(spark, tmp_path / "lake", request.param)
+
+
+@pytest.fixture
+def schemas() -> Iterator[Schemas]:
+    """A registry that knows the schema 5."""
+    with registered() as found:
+        found.answers["/schemas/ids/5"] = {"schema": json.dumps(RECORD)}
+        yield found
+
+
+Begin: TypeAlias = Callable[..., "TopicLander"]
+
+
+@pytest.fixture
+def lander(
+    spark: SparkSession, topics: Topics, tmp_path: Path, schemas: Schemas
+) -> Iterator[Begin]:
+    """Begins to land a topic into a lake, by batches of eight records.
+
+    Each time as if by other processes, to which the registry is new: its address ends otherwise.
+    """
+    from kohort.pipeline.kafka import Kafka  # noqa: PLC0415 - Spark's.
+    from kohort.pipeline.landing.decoding import Decoding  # noqa: PLC0415
+    from kohort.pipeline.landing.topic import LandingSettings, TopicLander  # noqa: PLC0415
+    from kohort.pipeline.streaming.query import StreamSettings  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        slashes = itertools.count()
+
+        def begin(lake: Lake | BreakingLake, topic: str, first: str | int) -> TopicLander:
+            settings = LandingSettings(
+                stream=StreamSettings(str(tmp_path / "checkpoints"), None, True, 1.0),
+                record_losses=False,
+                begin=first,
+                backfill_ms=None,
+                offsets_max=8,
+                bytes_max=1 << 20,
+                min_partitions=None,
+                decoding=Decoding("avro", schemas.registry.url + "/" * next(slashes), USER),
+            )
+            kafka = Kafka(topics.bootstrap, {}, timeout_s=15)
+            made = TopicLander(spark, kafka, cast("Lake", lake), topic, settings)
+            stack.callback(made.close)
+            return made
+
+        yield begin
+
+
+def land(lander: TopicLander) -> Exception | None:
+    return lander.query.outcome(lander.start())
+
+
+def avro(number: int) -> bytes:
+    """Of schema 5 if the number is even, else of schema 6."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(RECORD), {"n": number})
+    return (5 + number % 2).to_bytes(5) + body.getvalue()
+
+
+def places(lake: Lake, name: str) -> list[Place]:
+    return sorted((row["partition"], row["offset"]) for row in lake.read(name).collect())
+
+
+def test_a_schema_that_comes_amid_a_batch_leaves_its_records_where_they_were_put(
+    lake: Lake, lander: Begin, topics: Topics, schemas: Schemas
+) -> None:
+    topic = topics.create()
+    produce(topics, topic, *map(avro, range(24)))
+    # The first batch is whole; of the second one, the quarantine lacks its part.
+    assert isinstance(land(lander(BreakingLake(lake, at=2), topic, "earliest")), Exception)
+    assert places(lake, f"land/{topic}") == [(0, n) for n in range(0, 16, 2)]
+    assert places(lake, f"quarantined/{topic}") == [(0, n) for n in range(1, 8, 2)]
+    schemas.answers["/schemas/ids/6"] = {"schema": json.dumps(RECORD)}
+    assert land(lander(lake, topic, "earliest")) is None
+    landed = [*range(0, 16, 2), *range(16, 24)]
+    assert places(lake, f"land/{topic}") == [(0, n) for n in landed]
+    assert places(lake, f"quarantined/{topic}") == [(0, n) for n in range(1, 16, 2)]
+    told = {offset: reason for offset, _, reason in put_aside(lake, topic)}
+    assert told[7] == "the registry has no schema 6"
+    assert told[9] == "it could not be decoded when its batch was landed"
+
+
+def test_a_backfill_that_was_killed_between_its_tables_is_made_whole(
+    lake: Lake, lander: Begin, topics: Topics, schemas: Schemas
+) -> None:
+    topic = topics.create()
+    produce(topics, topic, *map(avro, range(12)))
+    assert land(lander(lake, topic, BEGIN_MS + 9 * DAY_MS)) is None
+    assert places(lake, f"land/{topic}") == [(0, 10)]
+    with pytest.raises(PowerCut):
+        lander(BreakingLake(lake, at=1), topic, "earliest").backfill(BEGIN_MS + 4 * DAY_MS)
+    assert places(lake, f"land/{topic}") == [(0, n) for n in (4, 6, 8, 10)]
+    schemas.answers["/schemas/ids/6"] = {"schema": json.dumps(RECORD)}
+    for since in (4, 4, 2, 2):
+        lander(lake, topic, "earliest").backfill(BEGIN_MS + since * DAY_MS)
+    assert places(lake, f"land/{topic}") == [(0, n) for n in (2, 3, 4, 6, 8, 10)]
+    assert places(lake, f"quarantined/{topic}") == [(0, n) for n in (5, 7, 9, 11)]

@@ -1,0 +1,149 @@
+"""The stream of changes: who hears what, how often, and how little waits for a slow one."""
+
+import asyncio
+import json
+from typing import Any
+
+from kohort.broker.console import hub as hubs
+from kohort.broker.console.hub import ANY, HELLO, QUIET, STREAMS_MAX, EventHub, EventStream
+from kohort.broker.core.group.events import (
+    Event,
+    GroupRemoved,
+    OffsetsStored,
+    UnusedIdDropped,
+)
+from kohort.broker.core.group.requests import Now
+from kohort.testing.virtual_clock import VirtualClock
+
+CHANGE = UnusedIdDropped("m")
+
+
+class Groups:
+    """Tells its observers."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.observers: list[EventHub] = []
+
+    def add_observer(self, observer: EventHub) -> None:
+        self.observers.append(observer)
+
+    def remove_observer(self, observer: EventHub) -> None:
+        self.observers.remove(observer)
+
+    def happen(self, *group_ids: str, event: Event = CHANGE) -> None:
+        now = Now(self.clock.monotonic_ms(), self.clock.wall_ms())
+        for group_id in group_ids:
+            for observer in self.observers:
+                observer.observe(group_id, event, now)
+
+
+def hub() -> tuple[EventHub, Groups]:
+    clock = VirtualClock()
+    groups = Groups(clock)
+    return EventHub(groups, clock), groups
+
+
+async def opened(one: EventHub) -> EventStream:
+    stream = one.open()
+    assert stream is not None
+    assert await stream.wait_chunk() == HELLO
+    return stream
+
+
+def told(chunk: bytes | None) -> Any:  # noqa: ANN401 - as JSON has it.
+    assert chunk is not None
+    assert chunk.startswith(b"event: groups\ndata: ")
+    assert chunk.endswith(b"\n\n")
+    return json.loads(chunk.split(b"data: ")[1])
+
+
+async def test_all_streams_are_told_the_same_bytes_of_what_changed() -> None:
+    one, groups = hub()
+    first, second = await opened(one), await opened(one)
+    groups.happen("a", "b", "a")
+    chunk = await first.wait_chunk()
+    assert told(chunk) == {"any": False, "changed": ["a", "b"]}
+    assert await second.wait_chunk() is chunk
+
+
+async def test_nothing_is_watched_while_nobody_listens() -> None:
+    one, groups = hub()
+    assert groups.observers == []
+    first, second = await opened(one), await opened(one)
+    assert groups.observers == [one]
+    first.close()
+    first.close()
+    assert groups.observers == [one]
+    second.close()
+    assert groups.observers == []
+    assert one.stream_count == 0
+
+
+async def test_changes_are_no_closer_than_a_second() -> None:
+    one, groups = hub()
+    stream = await opened(one)
+    groups.happen("a")
+    await stream.wait_chunk()
+    groups.clock.advance(400)
+    groups.happen("b")
+    timer = one._timer
+    assert timer is not None
+    left_s = timer.when() - asyncio.get_running_loop().time()
+    assert 0.5 < left_s <= 0.6
+
+
+async def test_commits_are_not_told() -> None:
+    one, groups = hub()
+    await opened(one)
+    groups.happen("a", event=OffsetsStored(3))
+    assert one._timer is None
+    groups.happen("a", event=GroupRemoved(expired=False))
+    assert one._timer is not None
+
+
+async def test_who_does_not_listen_is_told_only_that_anything_may_have_changed() -> None:
+    one, groups = hub()
+    stream = await opened(one)
+    for number in range(50):
+        groups.happen(f"group-{number}")
+        one._tell()
+    assert await stream.wait_chunk() == ANY
+    assert stream._pending is None
+
+
+async def test_more_changes_than_an_event_lists_are_any() -> None:
+    one, groups = hub()
+    stream = await opened(one)
+    groups.happen(*(f"group-{number}" for number in range(hubs.CHANGED_MAX + 1)))
+    assert await stream.wait_chunk() == ANY
+    groups.clock.advance(2_000)
+    groups.happen("x" * (hubs.CHANGED_CHARS_MAX + 1))
+    assert await stream.wait_chunk() == ANY
+    groups.clock.advance(2_000)
+    groups.happen("c")
+    assert told(await stream.wait_chunk())["changed"] == ["c"]
+
+
+async def test_there_are_so_many_streams_and_no_more() -> None:
+    one, _ = hub()
+    streams = [await opened(one) for _ in range(STREAMS_MAX)]
+    assert one.open() is None
+    streams[0].close()
+    assert one.open() is not None
+
+
+async def test_a_stream_with_nothing_to_tell_says_so(monkeypatch: Any) -> None:  # noqa: ANN401
+    monkeypatch.setattr(hubs, "QUIET_S", 0.0)
+    one, _ = hub()
+    stream = await opened(one)
+    assert await stream.wait_chunk() == QUIET
+
+
+async def test_a_stream_that_is_closed_ends_its_wait() -> None:
+    one, _ = hub()
+    stream = await opened(one)
+    waiting = asyncio.ensure_future(stream.wait_chunk())
+    await asyncio.sleep(0)
+    stream.close()
+    assert await waiting is None

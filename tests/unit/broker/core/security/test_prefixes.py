@@ -1,0 +1,82 @@
+"""Prefixes of names, beside the plain list of them."""
+
+import random
+
+import pytest
+
+from kohort.broker.core.security.prefixes import FEW, LONG, Prefixes, _shared
+
+
+def made_of(*prefixes: str) -> Prefixes:
+    made = Prefixes()
+    for one in prefixes:
+        made.add(one)
+    return made
+
+
+def test_a_name_begins_with_each_of_its_prefixes() -> None:
+    prefixes = made_of("a", "ab", "abcd", "b")
+    assert sorted(prefixes.of("abc")) == ["a", "ab"]
+    assert sorted(prefixes.of("abcd")) == ["a", "ab", "abcd"]
+    assert prefixes.of("c") == prefixes.of("") == made_of().of("a") == []
+
+
+def test_what_is_removed_is_found_no_more_until_it_is_there_again() -> None:
+    names = ["a" * length for length in range(1, 2 * FEW)]
+    prefixes = made_of(*names)
+    assert sorted(prefixes.of(names[-1])) == names
+    for name in names[::2]:
+        prefixes.remove(name)
+    assert sorted(prefixes.of(names[-1])) == names[1::2]
+    prefixes.add(names[0])
+    assert sorted(prefixes.of(names[-1])) == [names[0], *names[1::2]]
+
+
+def test_prefixes_that_mislead_each_step_cost_no_answer() -> None:
+    names = ["x" * length for length in range(1, 100)]
+    traps = ["x" * length + "a" for length in range(100)]
+    prefixes = made_of(*names, *traps)
+    assert sorted(prefixes.of("x" * 99 + "y")) == names
+    assert sorted(prefixes.of("xxab")) == ["x", "xx", "xxa"]
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_long_ones_are_found_too(beyond: bool) -> None:
+    long = "n" * (LONG + 1)
+    prefixes = made_of("n", long, *(["n" * length for length in range(2, 40)] if beyond else []))
+    assert long in prefixes.of(long + "x")
+    assert long not in prefixes.of("n" * LONG)
+    assert len(prefixes.of(long)) == (40 if beyond else 2)
+
+
+def test_what_two_texts_share() -> None:
+    chance = random.Random(1)
+    for _ in range(5_000):
+        text = "".join(chance.choice("ab") for _ in range(chance.randrange(70)))
+        count = chance.randrange(len(text) + 1)
+        other = text[:count] + chance.choice(("", "c", "cab" * 30))
+        assert _shared(text, other) == _shared(other, text) == count
+
+
+@pytest.mark.parametrize("letters", ["ab", "abcdefghijk"])
+@pytest.mark.parametrize("longest", [FEW - 2, 60])
+def test_they_are_those_of_the_plain_list(letters: str, longest: int) -> None:
+    chance = random.Random(longest)
+
+    def text() -> str:
+        return "".join(chance.choice(letters) for _ in range(chance.randrange(1, longest)))
+
+    prefixes, there = Prefixes(), set[str]()
+    for turn in range(60):
+        for _ in range(chance.choice((1, 5, 100))):
+            one = text()
+            if one not in there:
+                prefixes.add(one)
+                there.add(one)
+        for one in chance.sample(sorted(there), chance.choice((0, 1, len(there) * 3 // 4))):
+            prefixes.remove(one)
+            there.remove(one)
+        for _ in range(20):
+            name = (chance.choice(sorted(there)) if there and turn % 2 else "") + text()
+            expected = sorted(one for one in there if name.startswith(one))
+            assert sorted(prefixes.of(name)) == expected

@@ -1,0 +1,40 @@
+"""What addresses say of who is behind them."""
+
+import pytest
+
+from kohort.broker.security.addresses import is_loopback, owner_of
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LocalHost", "127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"]
+)
+def test_hosts_that_only_this_machine_reaches(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "0.0.0.0",
+        "::",
+        "10.0.0.1",
+        "127.example.org",
+        "localhost.example.org",
+        "127.0.0.1.nip.io",
+    ],
+)
+def test_hosts_that_others_reach(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_an_address_of_version_6_is_its_networks() -> None:
+    assert owner_of("2001:db8:1:2::1") == owner_of("2001:db8:1:2:3:4:5:6")
+    assert owner_of("2001:db8:1:2::1") != owner_of("2001:db8:1:3::1")
+    assert owner_of("fe80::1%eth0") == owner_of("fe80::2%eth0")
+
+
+def test_an_address_of_version_4_is_its_own_however_it_is_written() -> None:
+    assert owner_of("10.0.0.1") == owner_of("::ffff:10.0.0.1") == "10.0.0.1"
+    assert owner_of("10.0.0.1") != owner_of("10.0.0.2")
+    assert owner_of("") == ""

@@ -1,0 +1,226 @@
+"""Passwords that wait to be checked: a flood of wrong ones does not keep a right one out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from kohort.broker.core.security.exchange import Done, SaslFailure
+from kohort.broker.core.security.plain import WRONG as WORDS
+from kohort.broker.core.security.plain import PlainLogin
+from kohort.broker.core.security.scram import Credential
+from kohort.broker.runtime.later import Later
+from kohort.broker.security.passwords import THREADS, WAITING_MAX, Passwords, PlainExchange
+from kohort.broker.security.users import CredentialKey, Users
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.protocol.scram import keys_of, salted_password
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
+
+WORK_MS = 10
+"""What a check takes."""
+SCRAM = "SCRAM-SHA-256"
+FLOOD = "10.0.0.66"
+RIGHT = PlainLogin("", "alice", b"secret")
+WRONG = PlainLogin("", "alice", b"guess")
+
+
+class SlowCrew:
+    """Checks take virtual time."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.at_once = 0
+        self.at_once_max = 0
+
+    def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bool] = loop.create_future()
+        self.begun += 1
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        loop.call_later(WORK_MS / 1_000, self._end, done, work)
+        return done
+
+    def _end(self, done: asyncio.Future[bool], work: Callable[[], bool]) -> None:
+        self.at_once -= 1
+        done.set_result(work())
+
+    def close(self) -> None:
+        """Nothing is left to close."""
+
+
+class World:
+    """Passwords of one user, on virtual time."""
+
+    def __init__(self, users: Users) -> None:
+        self.clock = VirtualClock()
+        self.crew = SlowCrew()
+        self.users = users
+        self.disabled: set[str] = set()
+        self.passwords = Passwords(
+            users, self.clock, self.crew, is_disabled=self.disabled.__contains__
+        )
+
+    def run(self, play: Callable[[], Awaitable[None]]) -> None:
+        with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(self.clock)) as runner:
+            runner.run(_awaited(play))
+
+    def flood(self, ip: str, count: int) -> list[Later[Done]]:
+        """Those of so many wrong passwords that were not refused at once."""
+        waiting = []
+        for _ in range(count):
+            try:
+                outcome = self.passwords.check(WRONG, ip)
+            except SaslFailure as refused:
+                assert str(refused) == "too many passwords to check"  # noqa: PT017 - with others.
+            else:
+                assert isinstance(outcome, Later)
+                waiting.append(outcome)
+        return waiting
+
+    async def log_in(self, ip: str) -> int:
+        """Milliseconds until a right password was let in."""
+        began_ms = self.clock.monotonic_ms()
+        outcome = self.passwords.check(RIGHT, ip)
+        done = await outcome if isinstance(outcome, Later) else outcome
+        assert done.user == "alice"
+        return self.clock.monotonic_ms() - began_ms
+
+
+async def _awaited(play: Callable[[], Awaitable[None]]) -> None:
+    await play()
+
+
+def set_password(users: Users, password: bytes) -> None:
+    salt = b"0123456789"
+    keys = keys_of("sha256", salted_password("sha256", password, salt, 1))
+    users.apply([(CredentialKey("alice", SCRAM), Credential(salt, keys, 1))])
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    store = MetadataStore(None, new_cluster_id="c")
+    users = Users(store)
+    users.load_secret()
+    set_password(users, b"secret")
+    yield World(users)
+    store.close()
+
+
+def test_a_flood_of_one_address_does_not_keep_others_out(world: World) -> None:
+    async def play() -> None:
+        for _ in range(20):
+            world.flood(FLOOD, 2 * WAITING_MAX)
+            world.passwords._forget("alice")
+            # One that is at work, and its own.
+            assert await world.log_in("10.0.0.1") <= 2 * WORK_MS
+        assert world.crew.at_once_max == THREADS
+
+    world.run(play)
+
+
+def test_a_flood_of_a_hundred_addresses_lets_each_have_a_turn(world: World) -> None:
+    addresses = [f"10.1.0.{number}" for number in range(100)]
+
+    async def play() -> None:
+        for address in addresses * 10:
+            world.flood(address, 1)
+        assert world.passwords.waiting_count == WAITING_MAX
+        turns_ms = (len(addresses) + 1) * WORK_MS // THREADS
+        assert await world.log_in("10.0.0.1") <= turns_ms + 2 * WORK_MS
+
+    world.run(play)
+
+
+def test_a_flood_from_one_network_of_version_6_is_one(world: World) -> None:
+    async def play() -> None:
+        for number in range(2 * WAITING_MAX):
+            world.flood(f"2001:db8::{number:x}", 1)
+        assert await world.log_in("2001:db8:0:1::1") <= 2 * WORK_MS
+
+    world.run(play)
+
+
+def test_a_crowd_behind_one_address_is_let_in_where_nobody_else_waits(world: World) -> None:
+    async def play() -> None:
+        crowd = [world.passwords.check(RIGHT, FLOOD) for _ in range(WAITING_MAX)]
+        for one in crowd:
+            assert isinstance(one, Later)
+            assert (await one).user == "alice"
+        assert world.crew.begun == WAITING_MAX
+
+    world.run(play)
+
+
+def test_who_gives_up_his_place_is_told_no(world: World) -> None:
+    async def play() -> None:
+        waiting = world.flood(FLOOD, 2 * WAITING_MAX)
+        assert len(waiting) == WAITING_MAX + THREADS
+        assert isinstance(world.passwords.check(RIGHT, "10.0.0.1"), Later)
+        assert world.passwords.waiting_count == WAITING_MAX
+        assert [one.is_done for one in waiting] == [False] * (len(waiting) - 1) + [True]
+        with pytest.raises(SaslFailure, match="too many"):
+            waiting[-1].result()
+
+    world.run(play)
+
+
+def test_who_is_gone_waits_no_more(world: World) -> None:
+    async def play() -> None:
+        for one in world.flood(FLOOD, WAITING_MAX):
+            one.cancel()
+        assert world.passwords.waiting_count == 0
+        await asyncio.sleep(1)
+        assert world.crew.begun == THREADS
+
+    world.run(play)
+
+
+def test_a_password_that_is_changed_while_it_waits_is_wrong(world: World) -> None:
+    async def play() -> None:
+        world.flood(FLOOD, THREADS)
+        waiting = world.passwords.check(RIGHT, "10.0.0.1")
+        assert isinstance(waiting, Later)
+        set_password(world.users, b"another")
+        with pytest.raises(SaslFailure, match="wrong password"):
+            await waiting
+
+    world.run(play)
+
+
+def test_nothing_is_begun_once_it_is_closed(world: World) -> None:
+    async def play() -> None:
+        world.flood(FLOOD, 10)
+        world.passwords.close()
+        with pytest.raises(SaslFailure):
+            world.passwords.check(RIGHT, "10.0.0.1")
+        await asyncio.sleep(1)
+        assert world.crew.begun == THREADS
+
+    world.run(play)
+
+
+def test_the_password_of_a_disabled_user_is_as_much_work_as_a_wrong_one(world: World) -> None:
+    async def refused(outcome: Done | Later[Done]) -> str:
+        began_ms = world.clock.monotonic_ms()
+        assert isinstance(outcome, Later)
+        with pytest.raises(SaslFailure) as caught:
+            await outcome
+        assert caught.value.told == WORDS
+        assert world.clock.monotonic_ms() - began_ms == WORK_MS
+        return str(caught.value)
+
+    async def play() -> None:
+        await world.log_in("10.0.0.1")
+        assert await world.log_in("10.0.0.1") == 0
+        world.disabled.add("alice")
+        # It was remembered a moment ago.
+        assert await refused(world.passwords.check(RIGHT, "10.0.0.1")) == "the user is disabled"
+        given = PlainExchange(world.passwords, {"alice": "secret"}, "10.0.0.1")
+        assert await refused(given.step(b"\0alice\0secret")) == "the user is disabled"
+        world.disabled.clear()
+        assert await refused(world.passwords.check(WRONG, "10.0.0.1")) == "wrong password"
+        assert await world.log_in("10.0.0.1") == 0
+
+    world.run(play)

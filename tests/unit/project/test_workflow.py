@@ -1,0 +1,88 @@
+"""The forge runs what the Makefile offers, on all Pythons that are supported."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.project.test_make_targets import MAKEFILE, targets
+
+ROOT = Path(__file__).parents[3]
+PATH = ROOT / ".github" / "workflows" / "ci.yml"
+TEXT = PATH.read_text(encoding="utf-8")
+WORKFLOW: dict[Any, Any] = yaml.safe_load(TEXT)
+JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]
+
+
+def steps(field: str) -> Iterator[Any]:
+    """What the steps of all jobs have under this name."""
+    for job in JOBS.values():
+        for step in job["steps"]:
+            if field in step:
+                yield step[field]
+
+
+def supported() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = " ".join(project["classifiers"])
+    return re.findall(r"Programming Language :: Python :: (\d\.\d+)", names)
+
+
+def test_its_form_is_what_the_forge_takes() -> None:
+    pytest.importorskip("check_jsonschema")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    ran = subprocess.run(
+        [*command, "vendor.github-workflows", str(PATH)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_each_command_is_a_make_target_with_variables_that_the_makefile_reads() -> None:
+    commands = list(steps("run"))
+    assert {command.split()[1] for command in commands} == {"test", "site", "dist"}
+    for command in commands:
+        make, target, *variables = command.split(maxsplit=2)
+        assert make == "make"
+        assert target in targets()
+        for name in re.findall(r"(\w+)=", " ".join(variables)):
+            assert re.search(rf"^{name} \?=", MAKEFILE, re.MULTILINE)
+
+
+def test_every_supported_python_is_tested_and_gets_a_wheel() -> None:
+    assert JOBS["test"]["strategy"]["matrix"]["python"] == supported()
+    (dist,) = (step["run"] for step in JOBS["dist"]["steps"] if "run" in step)
+    assert re.findall(r"python(3\.\d+)", dist) == supported()
+    assert JOBS["test"]["env"]["CI"] == "true"
+
+
+def test_the_image_is_built_for_both_machines_and_goes_nowhere() -> None:
+    (built,) = (step for step in JOBS["image"]["steps"] if "build-push" in step.get("uses", ""))
+    assert built["with"]["platforms"].split(",") == ["linux/amd64", "linux/arm64"]
+    assert built["with"]["push"] is False
+
+
+def test_actions_are_pinned_to_commits_with_their_versions_beside() -> None:
+    lines = [line for line in TEXT.splitlines() if re.match(r"\s+- uses:|\s+uses:", line)]
+    assert len(lines) == len(list(steps("uses")))
+    for line in lines:
+        assert re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+    pins = dict(re.findall(r"uses: (\S+)@(\w+)", TEXT))
+    # The same one everywhere.
+    assert len(set(re.findall(r"uses: (\S+)", TEXT))) == len(pins)
+
+
+def test_it_may_read_and_nothing_else_and_every_job_has_an_end() -> None:
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert "secrets." not in TEXT
+    assert all(job["timeout-minutes"] <= 60 for job in JOBS.values())
+    # No address but those that the forge knows by itself.
+    assert "://" not in TEXT
