@@ -36,7 +36,7 @@ class User(NamedTuple):
 
     name: str
     iterations: dict[str, int]
-    """By mechanism."""
+    """By mechanism, in the order of `MECHANISMS`."""
 
 
 class Password(NamedTuple):
@@ -75,8 +75,9 @@ def list_users(cluster: Cluster, names: Sequence[str] = ()) -> list[User]:
             continue
         if one.error_code:
             raise _refused(one)
-        infos = {of_number[info.mechanism]: info.iterations for info in one.credential_infos}
-        found.append(User(one.user, infos))
+        # Kafka tells them in any order.
+        infos = sorted((info.mechanism, info.iterations) for info in one.credential_infos)
+        found.append(User(one.user, {of_number[number]: count for number, count in infos}))
     return sorted(found)
 
 
