@@ -32,6 +32,12 @@ LOOKS_MAX: Final = 1_000
 """Maximum steps of a slice: more than fit in the budget, except where time stands still."""
 
 
+ITERATIONS_BETWEEN: Final = 2
+"""Iterations of the loop from one slice to the next. What came in during a slice is read at the end
+of its iteration, and executed and answered in the following one, which is free for it: in the same
+iteration a slice would come first, so that every request would wait for two."""
+
+
 class Monotonic(Protocol):
     """The clock interface that a slice needs."""
 
@@ -69,7 +75,8 @@ class Slice:
     async def pause(self) -> None:
         """Let other work run if the slice is over, and begin the next one."""
         if self.is_over():
-            await asyncio.sleep(0)
+            for _ in range(ITERATIONS_BETWEEN):
+                await asyncio.sleep(0)
             self.begin()
 
 
@@ -114,7 +121,7 @@ class RoundRobin:
         """Give `work` turns until it has no more to do."""
         self._waiting.append(work)
         if self._next is None:
-            self._come_back()
+            self._come_back(1)
 
     def clear(self) -> None:
         """Drop all remaining work."""
@@ -124,8 +131,13 @@ class RoundRobin:
         """Create a slice for work that runs immediately, outside the queue."""
         return Slice(self._clock, self._budget_ms, self._looks_max)
 
-    def _come_back(self) -> None:
-        self._next = asyncio.get_running_loop().call_soon(self._take_turns)
+    def _come_back(self, iterations: int) -> None:
+        """Take turns after so many iterations of the loop."""
+        loop = asyncio.get_running_loop()
+        if iterations > 1:
+            self._next = loop.call_soon(self._come_back, iterations - 1)
+        else:
+            self._next = loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
         piece = self.new_slice()
@@ -143,4 +155,4 @@ class RoundRobin:
                 break
         self._next = None
         if self._waiting:
-            self._come_back()
+            self._come_back(ITERATIONS_BETWEEN)

@@ -34,6 +34,7 @@ from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
+from tests.support.slices import next_slice
 
 TOPIC_ID = bytes(range(16))
 """Of the topic "t"."""
@@ -167,7 +168,7 @@ class Harness:
         leader, *others = members.values()
         shares = {member_id: member_id.encode() for member_id in members.values()}
         expected = SyncResult(ErrorCode.NONE, "consumer", "range", leader.encode())
-        await asyncio.sleep(0)  # Until it is known that there are no more answers.
+        await next_slice()  # Until it is known that there are no more answers.
         assert self.ask_sync(leader, 1, shares) == expected
         for member_id in others:
             self.ask_sync(member_id, 1)

@@ -13,6 +13,7 @@ from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.slices import next_slice
 
 
 def new_turns(clock: VirtualClock | None = None) -> RoundRobin:
@@ -51,7 +52,7 @@ async def test_others_have_a_turn_between_two_slices_of_many() -> None:
     seen = []
     while clients.answered_count < len(clients.tickets):
         seen.append(clients.answered_count)
-        await asyncio.sleep(0)
+        await next_slice()
     assert seen == [ANSWERS_MAX * turn for turn in range(5)], "none in the turn of the step"
     assert not clients.waiting
 
@@ -79,11 +80,11 @@ async def test_no_turn_gives_more_than_that_to_all_groups_together() -> None:
         one.give_all()
     seen = [0]
     while seen[-1] < 10 * ANSWERS_MAX:
-        await asyncio.sleep(0)
+        await next_slice()
         seen.append(sum(one.answered_count for one in groups))
     assert seen == [ANSWERS_MAX * turn for turn in range(11)]
     for _ in groups:
-        await asyncio.sleep(0)
+        await next_slice()
     assert not any(one.queue.has_more for one in groups)
     again = Clients(2 * ANSWERS_MAX, turns)
     again.give_all()
@@ -100,9 +101,9 @@ async def test_what_comes_meanwhile_stands_behind() -> None:
     later = Clients(1)
     clients.queue.give_all(later.replies(), 1)
     assert (late.is_done, later.answered_count) == (False, 0)
-    await asyncio.sleep(0)
+    await next_slice()
     assert clients.answered_count == 2 * ANSWERS_MAX
-    await asyncio.sleep(0)
+    await next_slice()
     assert (late.is_done, later.answered_count) == (True, 1)
 
 

@@ -9,6 +9,7 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.slices import SLICE_MS, RoundRobin
 from tests.support.measures.busy_clock import BusyClock
+from tests.support.slices import next_slice
 
 
 def report(doing: str, error: Exception) -> None:
@@ -38,7 +39,7 @@ async def test_no_turn_schedules_more_than_its_share() -> None:
     sessions.timers.schedule_soon(dict.fromkeys(sessions.keys, 5))
     while not seen or seen[-1] < len(sessions.keys):
         seen.append(len(sessions.inner))
-        await asyncio.sleep(0)
+        await next_slice()
     assert seen == [min(turn * SCHEDULED_PER_TURN, len(sessions.keys)) for turn in range(5)]
 
 
@@ -49,12 +50,12 @@ async def test_no_turn_schedules_more_than_that_of_all_groups_together() -> None
         one.timers.schedule_soon(dict.fromkeys(one.keys, 5))
     seen = [0]
     while seen[-1] < 5 * (SCHEDULED_PER_TURN + 1):
-        await asyncio.sleep(0)
+        await next_slice()
         seen.append(sum(len(one.inner) for one in groups))
         assert seen[-2] < seen[-1] <= seen[-2] + SCHEDULED_PER_TURN
     assert len(seen) == 1 + 2 * len(groups)
     groups[0].timers.schedule_soon(dict.fromkeys(groups[0].keys, 9))
-    await asyncio.sleep(0)
+    await next_slice()
     assert groups[0].inner.deadline_ms(groups[0].keys[0]) == 9, "the queue has stopped"
 
 

@@ -5,8 +5,16 @@ import asyncio
 import pytest
 
 from kohort.broker.core.steps import Steps
-from kohort.broker.runtime.slices import LOOKS_MAX, SLICE_MS, RoundRobin, Slice, run
+from kohort.broker.runtime.slices import (
+    ITERATIONS_BETWEEN,
+    LOOKS_MAX,
+    SLICE_MS,
+    RoundRobin,
+    Slice,
+    run,
+)
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.slices import next_slice
 
 
 def counted_steps(count: int, clock: VirtualClock, step_ms: int) -> Steps[int]:
@@ -88,7 +96,7 @@ async def test_a_pause_lets_others_have_the_loop_only_when_the_slice_is_over() -
 
 async def test_others_have_a_turn_after_each_step_that_takes_long() -> None:
     clock = VirtualClock()
-    assert await turns_of(counted_steps(20, clock, SLICE_MS), clock) == 20
+    assert await turns_of(counted_steps(20, clock, SLICE_MS), clock) == 20 * ITERATIONS_BETWEEN
 
 
 async def test_steps_that_take_no_time_are_one_slice() -> None:
@@ -108,7 +116,7 @@ async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them()
         turns.add(Worker(name, 4, clock, done).take_turn)
     seen = []
     for _ in range(7):
-        await asyncio.sleep(0)
+        await next_slice()
         seen.append("".join(done))
         done.clear()
     assert seen == ["aa", "bb", "cc", "aa", "bb", "cc", ""]
@@ -120,8 +128,8 @@ async def test_those_with_little_to_do_share_a_turn() -> None:
     for name in "abc":
         turns.add(Worker(name, 1, clock, done).take_turn)
     await asyncio.sleep(0)
-    assert done == ["a", "b"]
-    await asyncio.sleep(0)
+    assert done == ["a", "b"], "the first slice is not waited for"
+    await next_slice()
     assert done == ["a", "b", "c"]
     assert turns.waiting_count == 0
 
@@ -135,16 +143,16 @@ async def test_work_may_ask_for_more_work_and_what_is_cleared_is_not_done() -> N
 
     turns.add(ask)
     for _ in range(3):
-        await asyncio.sleep(0)
+        await next_slice()
     assert done == ["asked for"]
     turns.add(Worker("cleared", 1, clock, done).take_turn)
     turns.clear()
     for _ in range(3):
-        await asyncio.sleep(0)
+        await next_slice()
     assert done == ["asked for"]
     turns.add(Worker("later", 1, clock, done).take_turn)
     for _ in range(3):
-        await asyncio.sleep(0)
+        await next_slice()
     assert done == ["asked for", "later"]
 
 
@@ -154,6 +162,6 @@ async def test_a_fault_of_one_costs_others_no_turn(caplog: pytest.LogCaptureFixt
     turns.add(Faulty("x", 4, clock, done).take_turn)
     turns.add(Worker("a", 4, clock, done).take_turn)
     for _ in range(5):
-        await asyncio.sleep(0)
+        await next_slice()
     assert "".join(done) == "xxaaxxaa"
     assert len(caplog.records) == 1
