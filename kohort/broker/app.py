@@ -61,6 +61,7 @@ from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.users import Users
+from kohort.broker.security.users_file import UsersFileError
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.metadata.store import MetadataError
 from kohort.broker.topics.manager import TopicManager
@@ -79,6 +80,7 @@ _CANNOT_START: Final = (
     MetadataError,
     StorageError,
     StoreError,
+    UsersFileError,
     AddressError,
     OSError,
 )
@@ -220,7 +222,6 @@ class Broker:
         self.listeners.disabled.on_disconnect(server.disconnect)
         listeners = self.listeners.start(dispatcher, server.log, door.tls)
         door.ask_visitors(self.listeners, self.services.access)
-        self.metrics.edge.certificates = self.listeners.tls.values()
         for name, bound in addresses.sockets.items():
             await server.listen(bound, listeners[name])
         self._start_metrics(stack, web, executor)
@@ -327,6 +328,8 @@ class Broker:
         return server, dispatcher
 
     def _start_metrics(self, stack: AsyncExitStack, web: WebPorts, executor: Executor) -> None:
+        self.metrics.edge.certificates = self.listeners.tls.values()
+        self.metrics.edge.users_file = self.listeners.users_file
         self.metrics.start()
         stack.callback(self.metrics.stop)
         services = self.services

@@ -15,6 +15,9 @@ ITERATIONS_MIN: Final = 4_096
 """The lower bound of RFC 7677 and Kafka: with fewer, a password could be found by brute force."""
 ITERATIONS_MAX: Final = 16_384
 """Kafka's upper bound for stored credentials."""
+NAME_BYTES_MAX: Final = 255
+SALT_BYTES_MIN: Final = 8
+"""Bounds of our own for stored credentials."""
 
 NO_CHANNEL_BINDING: Final = "n,,"
 BINDING: Final = "biws"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.core.security.scram import Credential
+from kohort.broker.security.users_file import credential_line
 from kohort.client.net.sasl import Plain
 from kohort.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -27,12 +29,22 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kohort.protocol.scram import keys_of
+from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
+from tests.support.clients.model import wait_until
 from tests.support.network.wire import RawClient
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def line_of(password: str) -> str:
+    """The line of a user of that password in a file of users."""
+    one = hashed(password, ["SCRAM-SHA-256"], 4_096)[0]
+    credential = Credential(one.salt, keys_of("sha256", one.salted), one.iterations)
+    return credential_line(f"user-{password[::-1]}", one.mechanism, credential)
 
 
 def log_in(port: int, user: str, password: str) -> str:
@@ -46,8 +58,11 @@ def log_in(port: int, user: str, password: str) -> str:
 
 def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    planted = [secrets.token_hex(12) for _ in range(100)]
-    given, tried, stored = planted[:30], planted[30:60], planted[60:]
+    planted = [secrets.token_hex(12) for _ in range(120)]
+    given, tried, stored = planted[:30], planted[30:60], planted[60:100]
+    in_file, lines = planted[100:110], [line_of(one) for one in planted[100:]]
+    file = tmp_path / "users"
+    file.write_text("\n".join(lines[:10]))
     ports = {name: free_port() for name in ("plain", "sasl", "http")}
     authority = Authority(tmp_path / "certificates")
     key = (authority.issue("broker", "IP:127.0.0.1")).read_text()
@@ -60,6 +75,7 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
         "connection.failed.authentication.delay.ms": "1",
         "ssl.keystore.location": str(authority.directory / "broker.pem"),
         "kohort.metrics.port": str(ports["http"]),
+        "kohort.users.file": str(file),
     }
     told = []
     with BrokerThread(tmp_path / "data", overrides=settings) as broker:
@@ -67,6 +83,11 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
         told += [log_in(ports["sasl"], "u0", one) for one in tried[:4]]
         told += [log_in(ports["sasl"], one, "x") for one in ("u1", "nobody")]
         told += [log_in(ports["sasl"], f"u{number}", one) for number, one in enumerate(given)]
+        told += [log_in(ports["sasl"], f"user-{one[::-1]}", one) for one in in_file]
+        # Whoever writes a password where a line should be.
+        file.write_text("\n".join([*lines, f"mallory:{planted[110]}", planted[111]]))
+        broker.call(broker.broker.listeners.reload_soon)
+        wait_until(lambda: "line 21" in caplog.text, "the file to be read")
         with RawClient(ports["plain"]) as admin:
             made = [
                 ScramCredentialUpsertion(
@@ -94,7 +115,9 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
         told += [repr(broker.broker.config), repr(broker.broker.services)]
         told += [repr(one) for one in broker.broker.network._connections]
     everything = "\n".join([*told, caplog.text])
+    assert "line 21: it is not name:mechanism" in everything
     salts = [one[:16] for one in stored]
-    assert [one for one in (*planted, *salts) if one in everything] == []
+    keys = [part for line in lines for part in line.split("$")[2:]]
+    assert [one for one in (*planted, *salts, *keys) if one in everything] == []
     assert key.splitlines()[1] not in everything
     assert (tmp_path / "data" / "metadata.db").stat().st_mode & 0o077 == 0

@@ -154,6 +154,12 @@ class SecuritySettings(Settings):
     sasl_oauthbearer_scope_claim_name: String = setting(
         "scope", honoured=False, doc="The claim that has the scope."
     )
+    kohort_users_file: String | None = setting(
+        None,
+        doc="File with users besides those that are stored, for images that are built: lines as "
+        "`kohort users hash` prints them. It is read at the start, within a minute of a change "
+        "and on SIGHUP. A user that is stored has nothing of the file's.",
+    )
     kohort_users_disabled: List = setting(
         (),
         dynamic=True,

@@ -190,6 +190,10 @@ TLS_RELOAD_FAILURES = counter(
     "Key stores and trust stores that could not be loaded; the previous ones stay in use.",
     "listener",
 )
+USERS_FILE_FAILURES = counter(
+    "kohort_users_file_reload_failures_total",
+    "Times that `kohort.users.file` had changed and could not be read; its previous users stay.",
+)
 AUTHENTICATIONS = counter(
     "kohort_authentications_total",
     "SASL authentications of clients, by result.",

@@ -46,6 +46,8 @@ class EdgeCollector:
             failures.add(one.reload_failures, one.listener)
         yield expiry
         yield failures
+        file = edge.users_file
+        yield single(catalogue.USERS_FILE_FAILURES, 0 if file is None else file.reload_failures)
         yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
         yield single(catalogue.SENT_BYTES, edge.sent_bytes)
 

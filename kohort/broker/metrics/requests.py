@@ -41,6 +41,13 @@ class CertificateSource(Protocol):
     def reload_failures(self) -> int: ...
 
 
+class UsersFileSource(Protocol):
+    """A file of users; see `kohort.broker.security.users_file`."""
+
+    @property
+    def reload_failures(self) -> int: ...
+
+
 class EdgeMetrics:
     """Counters of the edge, as plain numbers. Implements `kohort.broker.network.metrics`."""
 
@@ -59,6 +66,7 @@ class EdgeMetrics:
         self.refused: dict[str, int] = {}
         self.certificates: Collection[CertificateSource] = ()
         """Certificates of the listeners with TLS."""
+        self.users_file: UsersFileSource | None = None
         self.authentications: dict[tuple[str, str, str], int] = {}
         self.received_bytes = 0
         self.sent_bytes = 0

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
@@ -28,6 +29,7 @@ from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
 from kohort.broker.security.users import Users
+from kohort.broker.security.users_file import UsersFile
 from kohort.jaas import JaasError, parse_login_module
 from kohort.protocol.scram import HASHES
 
@@ -41,11 +43,11 @@ LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLogi
 NONCE_BYTES: Final = 24
 
 LOOK_INTERVAL_S: Final = 60
-"""How often files of keys and certificates are looked at."""
+"""How often files of keys, certificates and users are looked at."""
 
 
 class SecureListeners:
-    """Makes the listeners, and renews their certificates."""
+    """Makes the listeners, and renews their certificates and the users of a file."""
 
     def __init__(
         self,
@@ -61,6 +63,8 @@ class SecureListeners:
         """TLS of those listeners that use it, by name."""
         self.tokens: list[Tokens] = []
         """Keys for tokens, of each listener and mechanism that takes them."""
+        path = settings.config.kohort_users_file
+        self.users_file = None if path is None else UsersFile(Path(path), users)
         self._settings = settings
         self._executor = executor
         self._users = users
@@ -76,6 +80,7 @@ class SecureListeners:
         self._own = dict(settings.own)
         self._client_auth = settings.config.ssl_client_auth
         self._looking: asyncio.Task[None] | None = None
+        self._reloading: asyncio.Task[None] | None = None
 
     def start(
         self, dispatcher: Dispatcher, log: PeerLog, http: TlsListener | None = None
@@ -86,8 +91,11 @@ class SecureListeners:
         Raises:
             StoreError: a key store or trust store cannot be used, or the mapping rules; or users
                 are disabled by what is given at the start.
+            UsersFileError: the file of users cannot be used.
         """
         self._dispatcher, self._log = dispatcher, log
+        if self.users_file is not None:
+            self.users_file.load()
         self._check_disabled()
         self._warn()
         config = self._settings.config
@@ -102,7 +110,7 @@ class SecureListeners:
             self.tls[HTTP] = http
         self._settings.add_own_check(self._check)
         self._settings.on_change(self._on_change)
-        if self.tls:
+        if self.tls or self.users_file is not None:
             self._looking = asyncio.get_running_loop().create_task(self._renew_changed_files())
         return made
 
@@ -166,13 +174,17 @@ class SecureListeners:
     def close(self) -> None:
         """Look at no files any more, and check no passwords."""
         self.passwords.close()
-        if self._looking is not None:
-            self._looking.cancel()
+        for task in (self._looking, self._reloading):
+            if task is not None:
+                task.cancel()
 
     def reload_soon(self) -> None:
-        """Read all stores again, on another thread."""
+        """Read all stores, and the file of users, again, on another thread."""
         for tls in self.tls.values():
             self._executor.submit(tls.reload)
+        if self.users_file is not None:
+            again = self.users_file.reload(self._executor)
+            self._reloading = asyncio.get_running_loop().create_task(again)
 
     def _listener(self, name: str, protocol: str) -> Listener:
         tls = None
@@ -263,6 +275,8 @@ class SecureListeners:
             await asyncio.sleep(LOOK_INTERVAL_S)
             for tls in self.tls.values():
                 await loop.run_in_executor(self._executor, tls.look)
+            if self.users_file is not None:
+                await self.users_file.look(self._executor)
 
 
 def _given_passwords(config: BrokerConfig, listener: str) -> dict[str, str]:

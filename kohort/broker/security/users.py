@@ -1,7 +1,8 @@
 """The users of this broker and their SCRAM credentials, in memory and in the metadata store.
 
 The one place where they change: what is stored is stored first. PLAIN is checked against the same
-credentials.
+credentials. A file may give users besides; a user with anything stored has nothing of the file's:
+the password of before a change could still be good for a mechanism.
 """
 
 import base64
@@ -43,9 +44,13 @@ class Users:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._credentials = {
+        self._stored = {
             key_of(name): read_credential(text) for name, text in store.properties(USER).items()
         }
+        self._given: dict[CredentialKey, Credential] = {}
+        """Those of the file."""
+        self._credentials = dict(self._stored)
+        """Those that count."""
         self._listeners: list[Callable[[str], None]] = []
         self._secret = b""
         self._looks: dict[str, Counter[Look]] = {mechanism: Counter() for mechanism in HASHES}
@@ -89,8 +94,12 @@ class Users:
                 yield number, found
 
     def get(self, user: str, mechanism: str) -> Credential | None:
-        """What is stored, if anything is."""
+        """What counts, stored or given; None if there is nothing."""
         return self._credentials.get(CredentialKey(user, mechanism))
+
+    def is_stored(self, key: CredentialKey) -> bool:
+        """Whether there is such a credential in the store, and could be taken out of it."""
+        return key in self._stored
 
     def find(self, mechanism: str, user: str) -> Credential:
         """What a client that claims to be `user` is answered from, made up if there is none."""
@@ -120,20 +129,44 @@ class Users:
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Let what was stored count from now on."""
+        self._apply(self._stored, changes)
+
+    def apply_given(self, changes: Iterable[Change]) -> None:
+        """Let what a file gives, or gives no more, count from now on."""
+        self._apply(self._given, changes)
+
+    def _apply(self, source: dict[CredentialKey, Credential], changes: Iterable[Change]) -> None:
+        users: dict[str, None] = {}
         for key, new in changes:
-            before = self._credentials.pop(key, None)
+            users[key.user] = None
+            if new is None:
+                source.pop(key, None)
+            else:
+                source[key] = new
+        for user in users:
+            self._settle(user)
+        self._usual = None
+
+    def _settle(self, user: str) -> None:
+        """Find out what counts of a user; whoever listens is told if it is something else."""
+        keys = [CredentialKey(user, mechanism) for mechanism in HASHES]
+        source = self._stored if any(key in self._stored for key in keys) else self._given
+        is_other = False
+        for key in keys:
+            before, now = self._credentials.pop(key, None), source.get(key)
+            is_other |= before != now
             looks = self._looks[key.mechanism]
             if before is not None:
                 looks[before.look] -= 1
                 if not looks[before.look]:
                     del looks[before.look]
-            if new is not None:
-                self._credentials[key] = new
-                looks[new.look] += 1
-            self._note_first(key.user)
+            if now is not None:
+                self._credentials[key] = now
+                looks[now.look] += 1
+        self._note_first(user)
+        if is_other:
             for listener in self._listeners:
-                listener(key.user)
-        self._usual = None
+                listener(user)
 
     def _found_usual(self) -> "_Usual":
         """What most credentials are, found once after each change."""

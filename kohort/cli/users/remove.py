@@ -21,4 +21,5 @@ def ask(options: argparse.Namespace) -> None:
             if not found:
                 raise NotFoundError(f"there is no user {name!r}")
             place.remove(found[0])
-            print(f"{shown(name)}: removed")
+            again = "" if not place.users([name]) else "; it has what kohort.users.file gives it"
+            print(f"{shown(name)}: removed{again}")

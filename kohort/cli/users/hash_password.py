@@ -1,0 +1,29 @@
+"""``kohort users hash``: lines for the file `kohort.users.file`; no broker is asked."""
+
+import argparse
+
+from kohort.broker.core.security.scram import Credential
+from kohort.broker.security.users_file import credential_line
+from kohort.cli.errors import UsageError
+from kohort.cli.users.options import add_password, read_password
+from kohort.protocol.scram import HASHES, keys_of
+from kohort.wire.users import MECHANISMS, hashed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("user", metavar="NAME")
+    add_password(parser)
+    parser.set_defaults(ask=ask)
+
+
+def ask(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    password = read_password(options)
+    mechanisms = list(dict.fromkeys(options.mechanism or MECHANISMS))
+    for one in hashed(password, mechanisms, options.iterations):
+        keys = keys_of(HASHES[one.mechanism], one.salted)
+        credential = Credential(one.salt, keys, one.iterations)
+        try:
+            print(credential_line(options.user, one.mechanism, credential))
+        except ValueError as error:
+            raise UsageError(f"NAME: {error}") from None
