@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
@@ -33,10 +31,14 @@ from kohort.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kohort.protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
-
-NAME_BYTES_MAX: Final = 255
-SALT_BYTES_MIN: Final = 8
+from kohort.protocol.scram import (
+    HASHES,
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    NAME_BYTES_MAX,
+    SALT_BYTES_MIN,
+    keys_of,
+)
 
 Wanted = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -93,7 +95,7 @@ def _judged(
     for name, of_user in wanted.items():
         code, text = ErrorCode.NONE, None
         try:
-            changes += list(_changes(users, of_user))
+            changes.append(_change(users, of_user))
         except KafkaError as error:
             code, text = error.code, error.message
         results.append(
@@ -106,29 +108,36 @@ def _all_wanted(request: AlterUserScramCredentialsRequest) -> list[Wanted]:
     return [*request.deletions, *request.upsertions]
 
 
-def _changes(users: Users, wanted: list[Wanted]) -> Iterator[Change]:
-    """Yield the changes for one user; raises KafkaError, in which case none of them is stored."""
-    if len({one.mechanism for one in wanted}) < len(wanted):
+def _change(users: Users, wanted: list[Wanted]) -> Change:
+    """Return the change of one user; raises KafkaError.
+
+    Only one is possible in a request, for whichever mechanism. As in Kafka, a first one that is
+    wrong counts more than there being a second.
+    """
+    first = wanted[0]
+    if not first.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    mechanism = MECHANISMS.get(first.mechanism)
+    if mechanism is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    key = CredentialKey(first.name, mechanism)
+    new = None
+    if isinstance(first, ScramCredentialUpsertion):
+        new = _credential(users, first, mechanism)
+    elif not users.is_stored(key):
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, _nothing_to_delete(users, key))
+    if len(wanted) > 1:
         raise KafkaError(
             ErrorCode.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
-    for one in wanted:
-        if not one.name:
-            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-        mechanism = MECHANISMS.get(one.mechanism)
-        if mechanism is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-        key = CredentialKey(one.name, mechanism)
-        if isinstance(one, ScramCredentialUpsertion):
-            yield key, _credential(users, one, mechanism)
-        elif users.get(*key) is None:
-            raise KafkaError(
-                ErrorCode.RESOURCE_NOT_FOUND,
-                "Attempt to delete a user credential that does not exist",
-            )
-        else:
-            yield key, None
+    return key, new
+
+
+def _nothing_to_delete(users: Users, key: CredentialKey) -> str:
+    if users.get(*key) is not None:
+        return "The user is one of kohort.users.file, which the broker does not write"
+    return "Attempt to delete a user credential that does not exist"
 
 
 def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) -> Credential:

@@ -22,7 +22,7 @@ from kohort.protocol.messages.describe_user_scram_credentials import (
 )
 
 NO_MESSAGE: Final = ""
-"""Used by Kafka at the top level, where the other APIs have null."""
+"""Used by Kafka where nothing is wrong; other APIs have null."""
 
 
 @handles(DescribeUserScramCredentialsRequest, versions="0")
@@ -63,7 +63,7 @@ def _described(users: Users, name: str) -> DescribeUserScramCredentialsResult:
     ]
     if infos:
         return DescribeUserScramCredentialsResult(
-            user=name, error_code=ErrorCode.NONE, error_message=None, credential_infos=infos
+            user=name, error_code=ErrorCode.NONE, error_message=NO_MESSAGE, credential_infos=infos
         )
     return _failed(
         name,

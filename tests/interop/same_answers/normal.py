@@ -48,6 +48,8 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "ListConfigResourcesResponse": frozenset({"config_resources"}),
     "AlterClientQuotasResponse": frozenset({"entity"}),
     "DescribeClientQuotasResponse": frozenset({"entries", "entity"}),
+    "AlterUserScramCredentialsResponse": frozenset({"results"}),
+    "DescribeUserScramCredentialsResponse": frozenset({"results", "credential_infos"}),
     "DescribeAclsResponse": frozenset({"resources", "acls"}),
     "AddPartitionsToTxnResponse": frozenset(
         {
