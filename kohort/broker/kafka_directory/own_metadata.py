@@ -17,7 +17,7 @@ from kohort.broker.kafka_directory.image import (
 )
 from kohort.broker.security.client_quotas import CLIENT_QUOTA, entity_in
 from kohort.broker.security.client_quotas import property_of as property_of_quota
-from kohort.broker.security.rules import ACCESS_RULE, rule_in
+from kohort.broker.security.rules import ACCESS_RULE, rules_in
 from kohort.broker.security.rules import property_of as property_of_rule
 from kohort.broker.security.users import (
     MECHANISMS,
@@ -79,7 +79,7 @@ def image_of(
             user, mechanism = key_of(name)
             image.credentials[user, _NUMBERS[mechanism]] = read_credential(text)
         elif name.startswith(ACCESS_RULE):
-            image.rules[new_id()] = rule_in(name)
+            image.rules[new_id()] = rules_in([name])[0]
         elif name.startswith(CLIENT_QUOTA):
             image.quotas[tuple(entity_in(name).parts())] = json.loads(text)
     image.next_producer_id = int(content.properties.get(NEXT_PRODUCER_ID, "0"))

@@ -48,7 +48,7 @@ class AccessRules:
         self._disk = disk
         self._clock = clock
         self._under_way = asyncio.Lock()
-        rules = [rule_in(key) for key in store.properties(ACCESS_RULE)]
+        rules = rules_in(store.properties(ACCESS_RULE))
         authorizer.change(added=rules)
         self._bytes = sum(_size(rule) for rule in rules)
 
@@ -107,9 +107,11 @@ def property_of(rule: Rule) -> str:
     return ACCESS_RULE + json.dumps(rule)
 
 
-def rule_in(key: str) -> Rule:
-    """The rule that a property of that name is."""
-    return rule_of(*json.loads(key.removeprefix(ACCESS_RULE)))
+def rules_in(keys: Iterable[str]) -> list[Rule]:
+    """The rules that properties of these names are."""
+    # At once: to parse each text by itself takes twice as long.
+    texts = ",".join(key.removeprefix(ACCESS_RULE) for key in keys)
+    return [rule_of(*parts) for parts in json.loads(f"[{texts}]")]
 
 
 def _size(rule: Rule) -> int:

@@ -38,6 +38,9 @@ class PatternType(IntEnum):
     LITERAL = 3
     PREFIXED = 4
 
+    # As below.
+    __hash__ = int.__hash__
+
 
 class Operation(IntEnum):
     """What may be done to a resource."""
@@ -105,6 +108,9 @@ class Permission(IntEnum):
 
     DENY = 2
     ALLOW = 3
+
+    # As above.
+    __hash__ = int.__hash__
 
 
 class Rule(NamedTuple):

@@ -22,6 +22,7 @@ from kohort.broker.storage.metadata.database import (
     DamagedError,
     MetadataDatabase,
     MetadataError,
+    Read,
     TopicRecord,
     UnreadableError,
     put_property,
@@ -50,9 +51,13 @@ class _Copy(NamedTuple):
 
     path: Path
     database: MetadataDatabase | None = None
-    content: Content | None = None
+    read: Read | None = None
     problem: DamagedError | UnreadableError | None = None
     """Why there is no content; None also if there is no such file."""
+
+    @property
+    def content(self) -> Content | None:
+        return None if self.read is None else self.read.content
 
     @property
     def changes(self) -> int:
@@ -66,7 +71,8 @@ def open_copies(
 
     Raises MetadataError or StorageError.
     """
-    first, second = _examined(path), _examined(mirror_path)
+    first = _examined(path, None)
+    second = _examined(mirror_path, first.read)
     for problem in (first.problem, second.problem):
         if problem is not None:
             logger.error("%s", problem)
@@ -82,16 +88,16 @@ def open_copies(
     return best.database, _replaced(other, best.database), best.content
 
 
-def _examined(path: Path) -> _Copy:
-    """Open a database and read its content, or find out what is wrong. Raises MetadataError or
-    StorageError.
+def _examined(path: Path, other: Read | None) -> _Copy:
+    """Open a database and read its content, or find out what is wrong. `other` is what the other
+    copy has, if that is known. Raises MetadataError or StorageError.
     """
     if not path.exists():
         return _Copy(path)
     database = None
     try:
         database = MetadataDatabase(path)
-        return _Copy(path, database, database.read())
+        return _Copy(path, database, database.read_like(other))
     except (DamagedError, UnreadableError) as problem:
         if database is not None:
             database.close()

@@ -17,9 +17,11 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import starmap, zip_longest
+from operator import eq
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -147,6 +149,17 @@ class Content(NamedTuple):
         return int(self.properties.get(CHANGES, "0"))
 
 
+PropertyRow = tuple[str, str, int]
+"""Name, value and checksum."""
+
+
+class Read(NamedTuple):
+    """The content of a database, and the rows of its properties as they were read."""
+
+    content: Content
+    rows: Sequence[PropertyRow]
+
+
 _PRIVATE: Final = 0o600
 _HEADER_BYTES: Final = 100
 _WRITE_VERSION_AT: Final = 18
@@ -210,9 +223,17 @@ class MetadataDatabase:
 
     def read(self) -> Content:
         """Read the whole content. Raises DamagedError or StorageError."""
-        topics = map(_topic_of, self._checked_rows(_TOPICS))
-        properties = {row[0]: row[1] for row in self._checked_rows(_PROPERTIES)}
-        return Content(sorted(topics, key=lambda topic: topic.name), properties)
+        return self.read_like(None).content
+
+    def read_like(self, other: Read | None) -> Read:
+        """Read the whole content. Sooner done if it has the properties that were read of another
+        database: they are compared, and not checked once more. Raises as `read`.
+        """
+        topics = sorted(map(_topic_of, self._checked_rows(_TOPICS)), key=lambda topic: topic.name)
+        if other is not None and self._has_properties(other.rows):
+            return Read(Content(topics, other.content.properties), other.rows)
+        rows = self._checked_properties()
+        return Read(Content(topics, {name: value for name, value, _ in rows}), rows)
 
     def change(self, statements: Sequence[Statement]) -> None:
         """Execute one transaction. Raises StorageError, having changed nothing."""
@@ -249,6 +270,42 @@ class MetadataDatabase:
         if len(sound) != len(rows):
             raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
         return sound
+
+    def _checked_properties(self) -> list[PropertyRow]:
+        try:
+            with self._as_text():
+                rows: list[PropertyRow] = self._connection.execute(_PROPERTIES).fetchall()
+        except _ERRORS as error:
+            raise explained(self.path, "cannot be read", error) from error
+        # Thousands of users and rules are read at every start.
+        for name, value, checksum in rows:
+            if (
+                type(name) is not str
+                or type(value) is not str
+                or _checksum((name, value)) != checksum
+            ):
+                raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
+        return rows
+
+    def _has_properties(self, rows: Sequence[PropertyRow]) -> bool:
+        """Whether it has exactly these; whatever else may be wrong is for a whole reading to tell.
+        A text that has become bytes is another value.
+        """
+        try:
+            with self._as_text():
+                found = self._connection.execute(_PROPERTIES)
+                return all(starmap(eq, zip_longest(found, rows)))
+        except _ERRORS:
+            return False
+
+    @contextmanager
+    def _as_text(self) -> Iterator[None]:
+        """Texts are decoded as they are read; one that cannot be is an error."""
+        self._connection.text_factory = str
+        try:
+            yield
+        finally:
+            self._connection.text_factory = _Text
 
     def _prepare(self) -> None:
         # Only a sound file can be another program's, or a later release's.
