@@ -48,9 +48,9 @@ class Users:
             key_of(name): read_credential(text) for name, text in store.properties(USER).items()
         }
         self._given: dict[CredentialKey, Credential] = {}
-        """Those of the file."""
+        """Credentials of the file."""
         self._credentials = dict(self._stored)
-        """Those that count."""
+        """Credentials that count."""
         self._listeners: list[Callable[[str], None]] = []
         self._secret = b""
         self._looks: dict[str, Counter[Look]] = {mechanism: Counter() for mechanism in HASHES}
