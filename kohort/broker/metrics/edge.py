@@ -46,8 +46,10 @@ class EdgeCollector:
             failures.add(one.reload_failures, one.listener)
         yield expiry
         yield failures
-        file = edge.users_file
-        yield single(catalogue.USERS_FILE_FAILURES, 0 if file is None else file.reload_failures)
+        of_file = Family(catalogue.USERS_FILE_FAILURES)
+        if edge.users_file is not None:
+            of_file.add(edge.users_file.reload_failures)
+        yield of_file
         yield single(catalogue.RECEIVED_BYTES, edge.received_bytes)
         yield single(catalogue.SENT_BYTES, edge.sent_bytes)
 

@@ -41,6 +41,12 @@ _ALLOWING: Final = {
 }
 """And of those that allow it."""
 
+# To look a member up in its Enum takes as long as to look up a rule.
+_LITERAL: Final = PatternType.LITERAL
+_PREFIXED: Final = PatternType.PREFIXED
+_DENY: Final = Permission.DENY
+_ALLOW: Final = Permission.ALLOW
+
 _NONE: Final = (0, 0)
 
 _Place = tuple[str, str]
@@ -80,12 +86,12 @@ class _Owned:
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
         """A rule comes or goes; whether it is the first one, or was the last, of its place."""
-        is_prefix = rule.pattern is PatternType.PREFIXED
+        is_prefix = rule.pattern is _PREFIXED
         of_pattern = self.prefixed if is_prefix else self.literal
         place = rule.resource_name, rule.host
         bit = 1 << rule.operation
         before = denied, allowed = of_pattern.get(place, _NONE)
-        if rule.permission is Permission.DENY:
+        if rule.permission is _DENY:
             denied = denied | bit if is_there else denied & ~bit
         else:
             allowed = allowed | bit if is_there else allowed & ~bit
@@ -111,13 +117,13 @@ class _Owned:
             for place in [(one, where) for one in names for where in (WILDCARD, host)]:
                 bits = literal.get(place)
                 if bits is not None:
-                    found.append((PatternType.LITERAL, place, bits))
+                    found.append((_LITERAL, place, bits))
         if self.prefixed:
             for prefix in self.prefixes.of(name):
                 for where in (WILDCARD, host):
                     bits = self.prefixed.get((prefix, where))
                     if bits is not None:
-                        found.append((PatternType.PREFIXED, (prefix, where), bits))
+                        found.append((_PREFIXED, (prefix, where), bits))
         return found
 
     def __bool__(self) -> bool:
@@ -146,7 +152,7 @@ class _OfType:
             owned = self.owned[rule.principal] = _Owned()
         name = rule.resource_name
         if owned.change(rule, is_there=is_there):
-            if rule.pattern is PatternType.PREFIXED:
+            if rule.pattern is _PREFIXED:
                 self.prefixes.change(name, is_there=is_there)
             else:
                 self._count_literal(name, 1 if is_there else -1)
@@ -211,9 +217,9 @@ class RuleIndex:
                 host, name, is_literal=is_literal
             ):
                 if denied & denying:
-                    return Found(Permission.DENY, whose, pattern, place, denied & denying)
+                    return Found(_DENY, whose, pattern, place, denied & denying)
                 if found is None and allowed & allowing:
-                    found = Found(Permission.ALLOW, whose, pattern, place, allowed & allowing)
+                    found = Found(_ALLOW, whose, pattern, place, allowed & allowing)
         return found
 
     def matches(self, kind: ResourceType, name: str) -> bool:
@@ -240,13 +246,13 @@ class RuleIndex:
                     denied[pattern].add(name)
                 if allows & asked:
                     allowed.append((pattern, name))
-        literal, prefixed = denied[PatternType.LITERAL], denied[PatternType.PREFIXED]
+        literal, prefixed = denied[_LITERAL], denied[_PREFIXED]
         if WILDCARD in literal:
             return False
         lengths = sorted(set(map(len, prefixed)))
 
         def is_covered(pattern: PatternType, name: str) -> bool:
-            if pattern is PatternType.LITERAL:
+            if pattern is _LITERAL:
                 if name == WILDCARD:
                     return False
                 if name in literal:
@@ -260,6 +266,6 @@ class RuleIndex:
             owned = self._types[kind].owned.get(whose)
             if owned is not None:
                 for place, bits in owned.literal.items():
-                    yield PatternType.LITERAL, place, bits
+                    yield _LITERAL, place, bits
                 for place, bits in owned.prefixed.items():
-                    yield PatternType.PREFIXED, place, bits
+                    yield _PREFIXED, place, bits
