@@ -310,6 +310,7 @@ SECTIONS: Final = (
             AUTHENTICATIONS,
             CERTIFICATE_EXPIRY,
             TLS_RELOAD_FAILURES,
+            USERS_FILE_FAILURES,
             RECEIVED_BYTES,
             SENT_BYTES,
             REQUEST_BYTES_HELD,
