@@ -10,6 +10,8 @@ whatever the peer sends results in plaintext, in `TlsError` or in waiting for mo
 import ssl
 from typing import Final, cast
 
+from kohort.protocol.codec import Buffer
+
 RECORD_BYTES: Final = 16 * 1024 + 512
 """More than any TLS record with its header."""
 
@@ -27,7 +29,7 @@ class TlsError(Exception):
 class TlsPump:
     """The TLS state of one server-side connection."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "has_ended", "is_established")
+    __slots__ = ("_incoming", "_object", "_outgoing", "has_ended", "is_dry", "is_established")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -37,10 +39,13 @@ class TlsPump:
         """Whether the handshake is complete."""
         self.has_ended = False
         """Whether the peer has sent close_notify."""
+        self.is_dry = True
+        """Whether `read_into` would return 0 before the next `feed`."""
 
     def feed(self, data: memoryview) -> None:
         """Add ciphertext: at most `RECORD_BYTES`, and only after everything before was read."""
         self._incoming.write(data)
+        self.is_dry = False
 
     def shake_hands(self) -> None:
         """Continue the handshake as far as the received data allows.
@@ -68,16 +73,20 @@ class TlsPump:
         """
         filled = 0
         size = len(place)
+        rest = place
         try:
             # A read returns one record, however much room there is. It is not attempted without
             # pending data: raising and catching costs more than decrypting a small record.
-            while filled < size and (self._incoming.pending or self._object.pending()):
+            while self._incoming.pending or self._object.pending():
                 # With a buffer argument it returns a number.
-                count = cast(int, self._object.read(size - filled, place[filled:]))
+                count = cast(int, self._object.read(size - filled, rest))
                 if not count:
                     self.has_ended = True
                     break
                 filled += count
+                if filled == size:
+                    return filled
+                rest = place[filled:]
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
@@ -85,9 +94,12 @@ class TlsPump:
         except (ssl.SSLError, OSError) as error:
             if not filled:
                 raise TlsError(reason_of(error)) from None
+            # It is told by the next call.
+            return filled
+        self.is_dry = True
         return filled
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: Buffer) -> None:
         """Encrypt data; get the result with `take_output`."""
         try:
             self._object.write(data)

@@ -189,7 +189,17 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._is_closing or self._transport.is_closing()
 
     def write(self, data: Buffer) -> None:
-        self.writelines((data,))
+        """Encrypt and pass on; nearly every answer is small and nothing is in its way."""
+        is_held = self._unencrypted or self._is_write_paused or self._is_closing or self._is_ended
+        if is_held or not 0 < len(data) <= WRITE_SLICE_BYTES:
+            self.writelines((data,))
+            return
+        try:
+            self._pump.write(data)
+        except TlsError as error:
+            self._fail(str(error))
+            return
+        self._transport.write(self._pump.take_output())
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         """Encrypt each buffer in place; small ones are joined, since each record has a cost."""
@@ -283,18 +293,19 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _decrypt(self, data: memoryview) -> None:
         """Pass on plaintext until there is none, or the connection wants no more."""
-        connection, pump, begin = self._connection, self._pump, 0
+        connection, pump, begin, end = self._connection, self._pump, 0, len(data)
         self._is_pumping = True
         try:
             while self._is_reading and not self._is_ended:
-                count = pump.read_into(connection.get_buffer(-1))
-                if count:
-                    connection.buffer_updated(count)
+                if not pump.is_dry:
+                    count = pump.read_into(connection.get_buffer(-1))
+                    if count:
+                        connection.buffer_updated(count)
                 elif pump.has_ended:
                     # This may take some time, if the peer does not read its responses.
                     self.close()
                     return
-                elif begin < len(data):
+                elif begin < end:
                     piece = data[begin : begin + RECORD_BYTES]
                     begin += len(piece)
                     pump.feed(piece)
@@ -305,7 +316,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             return
         finally:
             self._is_pumping = False
-        if begin < len(data):
+        if begin < end:
             self._hold(bytes(data[begin:]))
         self._send_output()
 
