@@ -66,7 +66,7 @@ from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.metadata.store import MetadataError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.transactions.transactions import Transactions
-from kohort.broker.version import VERSION
+from kohort.version import VERSION
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
-from kohort.broker.version import VERSION
 from kohort.cli.parser import Parser
+from kohort.version import VERSION
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 """Carries out a command and returns the exit code."""

@@ -9,30 +9,31 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.missing import partitions_of
 from kohort.cli.options import cluster_of, security_of
-from kohort.cli.record_format import NULL, parse_format
-from kohort.cli.record_json import as_line
+from kohort.cli.record_format import VALUES, parse_format
+from kohort.client.config import OtherSettings
 from kohort.client.consumer import Consumer
 from kohort.client.core.errors import ConsumerError
+from kohort.client.core.fetch.text import TextForm
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.core.records import RawRecord
+from kohort.client.text import TextConsumer
 from kohort.wire import offsets
 from kohort.wire.cluster import Cluster
 
-Write: TypeAlias = Callable[[list[RawRecord]], bytes]
+Reader: TypeAlias = "TextConsumer | _JsonConsumer"
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code, as shells have it."""
 
 POLL_MS: Final = 500
-RECORDS_AT_ONCE: Final = 5_000
-TRACKED_OBJECTS: Final = 20 * RECORDS_AT_ONCE
+RECORDS_AT_ONCE: Final = 20_000
+TRACKED_OBJECTS: Final = 1_000_000
 PARTITION_FETCH_BYTES: Final = 4 << 20
 """Four times the consumer's default: the wait for the next answer is rarer, and memory is no matter
 in a command.
@@ -49,29 +50,37 @@ class _Plan:
 
 def consume(options: argparse.Namespace) -> None:
     """Print records until that is enough. Raises CommandError."""
-    write = _writer(options)
+    form = _form(options)
     if options.max_messages is not None and options.max_messages < 1:
         raise UsageError("--max-messages: a number from 1")
     if options.group is not None and (options.partition or options.exit):
         raise UsageError("--group shares partitions with its other members: no --partition, --exit")
     with cluster_of(options) as cluster:
         plan = _plan(cluster, options)
-    settings: dict[str, Any] = {
+    settings: OtherSettings = {
         "bootstrap_servers": options.bootstrap_server,
         "isolation_level": options.isolation_level,
         "max_poll_records": RECORDS_AT_ONCE,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
-    # Each poll makes and drops thousands of tuples at once. Python would look for cycles among them
-    # every 700, which takes half of the time of reading.
+    # Each poll makes and drops thousands of objects at once. Python would look for cycles among
+    # them every 700, which takes half of the time of reading.
     gc.set_threshold(TRACKED_OBJECTS)
     security = security_of(options)
-    settings |= {one.name: getattr(security, one.name) for one in dataclasses.fields(security)}
+    given: Any = {one.name: getattr(security, one.name) for one in dataclasses.fields(security)}
+    settings |= given
     try:
         if options.group is None:
-            asyncio.run(_until_told_to_end(_read(options, plan, settings, write)))
+            reader = _reader(form, plan.ends if options.exit else {}, **settings)
+            asyncio.run(_until_told_to_end(_read(options, plan, reader)))
         else:
-            asyncio.run(_until_told_to_end(_share(options, settings, write)))
+            settings |= {
+                "group_id": options.group,
+                "enable_auto_commit": False,
+                "auto_offset_reset": "earliest",
+            }
+            reader = _reader(form, {}, options.topic, **settings)
+            asyncio.run(_until_told_to_end(_share(options, reader)))
     except ConsumerError as error:
         raise UnavailableError(str(error)) from error
     except asyncio.CancelledError:
@@ -85,38 +94,59 @@ async def _until_told_to_end(reading: Coroutine[Any, Any, None]) -> None:
     await task
 
 
-def _writer(options: argparse.Namespace) -> Write:
-    """How records become what is printed. Raises UsageError."""
+class _JsonConsumer(Consumer[Any, Any]):
+    """Reads what `TextConsumer` does, as lines of JSON."""
+
+    def __init__(
+        self,
+        *topics: str,
+        ends: Mapping[TopicPartition, int],
+        **settings: Unpack[OtherSettings],
+    ) -> None:
+        super().__init__(*topics, **settings)
+        self._stops = ends
+
+    async def read_text(self, timeout_ms: int, max_records: int) -> tuple[list[bytes], int]:
+        from kohort.cli.record_json import as_line  # noqa: PLC0415 - only where it is wanted.
+
+        lines: list[bytes] = []
+        found = await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
+        for partition, records in found.items():
+            end = self._stops.get(partition)
+            lines += [
+                as_line(
+                    topic=record.topic,
+                    partition=record.partition,
+                    offset=record.offset,
+                    timestamp=record.timestamp,
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
+                )
+                for record in records
+                if end is None or record.offset < end
+            ]
+        return [line + b"\n" for line in lines], len(lines)
+
+
+def _reader(
+    form: TextForm | None,
+    ends: Mapping[TopicPartition, int],
+    *topics: str,
+    **settings: Unpack[OtherSettings],
+) -> Reader:
+    if form is None:
+        return _JsonConsumer(*topics, ends=ends, **settings)
+    return TextConsumer(*topics, form=form, ends=ends, **settings)
+
+
+def _form(options: argparse.Namespace) -> TextForm | None:
+    """How records are printed; None: as JSON. Raises UsageError."""
     if options.json:
         if options.format is not None:
             raise UsageError("--json and --format: one of the two")
-        return _json_lines
-    if options.format is None:
-        return _values
-    return parse_format(options.format).written
-
-
-def _values(records: list[RawRecord]) -> bytes:
-    values = [NULL if record.value is None else record.value for record in records]
-    values.append(b"")
-    return b"\n".join(values)
-
-
-def _json_lines(records: list[RawRecord]) -> bytes:
-    lines = [
-        as_line(
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            timestamp=record.timestamp,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-        )
-        for record in records
-    ]
-    lines.append(b"")
-    return b"\n".join(lines)
+        return None
+    return VALUES if options.format is None else parse_format(options.format)
 
 
 def _plan(cluster: Cluster, options: argparse.Namespace) -> _Plan:
@@ -159,61 +189,46 @@ def _offsets(
     return {TopicPartition(*one): offset for one, offset in found.items()}
 
 
-async def _read(
-    options: argparse.Namespace, plan: _Plan, settings: dict[str, Any], write: Write
-) -> None:
+async def _read(options: argparse.Namespace, plan: _Plan, reader: Reader) -> None:
     """Read partitions without a group."""
     left = options.max_messages
     open_ends = {one: end for one, end in plan.ends.items() if plan.starts[one] < end}
     wanted = list(open_ends if options.exit else plan.starts)
     if not wanted:
         return
-    async with Consumer(**settings) as consumer:
+    async with reader as consumer:
         consumer.assign(wanted)
         for one in wanted:
             consumer.seek(one, plan.starts[one])
         while wanted:
-            got = await consumer.getmany(timeout_ms=POLL_MS)
-            records: list[RawRecord] = []
-            for one, of_partition in got.items():
-                end = plan.ends[one]
-                if options.exit and of_partition and of_partition[-1].offset >= end:
-                    of_partition = [record for record in of_partition if record.offset < end]  # noqa: PLW2901
-                records += of_partition
+            count = await _print_some(consumer, left)
             if left is not None:
-                records = records[:left]
-                left -= len(records)
-            _print(write(records))
-            if left == 0:
-                return
+                left -= count
+                if not left:
+                    return
             if options.exit:
                 wanted = [one for one in wanted if await consumer.position(one) < plan.ends[one]]
 
 
-async def _share(options: argparse.Namespace, settings: dict[str, Any], write: Write) -> None:
+async def _share(options: argparse.Namespace, reader: Reader) -> None:
     """Read as a member of a group; what was printed is committed."""
     left = options.max_messages
-    async with Consumer(
-        options.topic,
-        group_id=options.group,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        **settings,
-    ) as consumer:
-        while left is None or left > 0:
-            count = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
-            got = await consumer.getmany(timeout_ms=POLL_MS, max_records=count)
-            records = [record for of_partition in got.values() for record in of_partition]
-            if not records:
+    async with reader as consumer:
+        while left != 0:
+            count = await _print_some(consumer, left)
+            if not count:
                 continue
-            _print(write(records))
             if left is not None:
-                left -= len(records)
+                left -= count
             with suppress(asyncio.TimeoutError):
                 await consumer.commit()
 
 
-def _print(data: bytes) -> None:
-    if data:
-        sys.stdout.buffer.write(data)
+async def _print_some(reader: Reader, left: int | None) -> int:
+    """Wait for records, and print at most `left` of them (None: any number). Returns how many."""
+    at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
+    parts, count = await reader.read_text(POLL_MS, at_most)
+    if parts:
+        sys.stdout.buffer.write(b"".join(parts))
         sys.stdout.buffer.flush()
+    return count

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from kohort.broker.__main__ import add_arguments as add_daemon_arguments
 from kohort.broker.config import BrokerConfig, ConfigError, load
 from kohort.broker.storage.lock import is_locked
-from kohort.broker.version import VERSION
+from kohort.version import VERSION
 
 COMPILED: Final = {
     "codecs of messages": "kohort.protocol.hot_codecs",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
-import importlib.metadata
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,12 +26,17 @@ from kohort.client.net.cluster import ClusterConfig
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.join_reason import JoinReason
+from kohort.version import VERSION
 
 Strategy: TypeAlias = str | type[Assignor] | Assignor
 """An assignor: its name, its class, or an instance."""
 
 _INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """The same characters and length as a topic name."""
+
+_SOFTWARE_VERSION: Final = VERSION.replace("+", "-")
+"""The version reported to brokers (KIP-511), where operators look for outdated clients. They accept
+only letters and digits at the ends, with dots and hyphens in between."""
 
 _FIRST_REASONS: Final[Mapping[str, JoinReason]] = {
     "restart": JoinReason.RESTART,
@@ -219,7 +222,7 @@ class ConsumerConfig:
         """Settings that all connections share."""
         return ConnectionConfig(
             client_id=self.client_id,
-            software_version=_software_version(),
+            software_version=_SOFTWARE_VERSION,
             request_timeout_ms=self.request_timeout_ms,
             max_idle_ms=self.connections_max_idle_ms,
             security=SecurityConfig(
@@ -369,17 +372,6 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"there is no setting {name}{hint}")
     return ConsumerConfig(**settings)
-
-
-@functools.cache
-def _software_version() -> str:
-    """The version reported to brokers (KIP-511), where operators look for outdated clients."""
-    try:
-        version = importlib.metadata.version("kohort")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # Run from a source directory that was not installed.
-    # Brokers accept only letters and digits at the ends, with dots and hyphens in between.
-    return version.replace("+", "-")
 
 
 def _assignor(given: object) -> Assignor:

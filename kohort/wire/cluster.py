@@ -6,7 +6,6 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from kohort.broker.version import VERSION
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.config import ConnectionConfig
@@ -22,6 +21,7 @@ from kohort.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kohort.version import VERSION
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from kohort.client.core.fetch.unpack import unpack_text
 from kohort.wire.producing import BATCH_BYTES
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
@@ -153,6 +154,26 @@ def test_a_read_begins_and_ends_where_it_is_told(scene: Scene, topics: Topics) -
     assert seen("--from-beginning", "-c", "1", "-f", "%t %p %o %T %d %k %S%%") == (
         topic.encode() + b" 0 0 1000000 1970-01-01T00:16:40.000Z null 1%"
     )
+
+
+def test_records_are_printed_without_being_made(
+    scene: Scene, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is what makes it fast: as text from the batch on."""
+    topic = topics.create(1)
+    topics.fill(topic, [b"%d" % number for number in range(50)])
+    counts: list[int] = []
+
+    def counted(*arguments: Any) -> Any:  # noqa: ANN401 - passed on.
+        found = unpack_text(*arguments)
+        counts.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr("kohort.client.text.unpack_text", counted)
+    for form in ((), ("-f", "%o %k %h %s\n")):
+        counts.clear()
+        assert len(scene.consume(topic, "--from-beginning", "-e", *form)) == 50
+        assert sum(counts) == 50
 
 
 def test_what_was_aborted_is_left_out_when_that_is_wanted(scene: Scene, topics: Topics) -> None:
