@@ -100,8 +100,8 @@ integration: $(STAMPS)/test ## real sockets and files, one process
 interop: $(STAMPS)/test $(STAMPS)/java ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
 	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop --long
 
-crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times)
-	$(PYTEST) tests/crash $(if $(N),--crash-runs=$(N))
+crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times in each test)
+	$(PYTEST) tests/crash $(if $(N),--timeout=0 $(addsuffix =$(N),--crash-runs --history-kills --transaction-kills))
 
 fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default here is 2,000,000)
 	$(PYTEST) tests/fuzz --timeout=0 --fuzz-frames=$(or $(N),2000000)
