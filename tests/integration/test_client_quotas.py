@@ -211,6 +211,24 @@ def test_a_consumer_over_its_limit_gets_nothing_and_may_come_again(broker: Broke
         assert (time.monotonic() - began) * 1_000 >= denied.throttle_time_ms
 
 
+def test_a_consumer_over_its_time_gets_nothing_and_is_not_charged_for_it(
+    broker: BrokerThread,
+) -> None:
+    with RawClient(broker.port) as client:
+        assert produce(client, 60_000) == 0
+        assert alter(client, ANONYMOUS, ("consumer_byte_rate", LIMIT)) == 0
+        assert alter(client, ANONYMOUS, ("request_percentage", 0.000001)) == 0
+    with RawClient(broker.port) as client:
+        for _ in range(2):
+            denied = fetch(client)
+            assert denied.responses == []
+            assert 0 < denied.throttle_time_ms <= 1_000
+    with RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("request_percentage", None)) == 0
+    with RawClient(broker.port) as client:
+        assert len(fetch(client).responses) == 1
+
+
 def test_an_answer_that_is_kept_encoded_tells_the_wait_too(broker: BrokerThread) -> None:
     with RawClient(broker.port) as client:
         assert alter(client, ANONYMOUS, ("request_percentage", 0.000001)) == 0

@@ -19,7 +19,7 @@ from kohort.broker.dispatch.failures import (
     unsupported_version,
 )
 from kohort.broker.dispatch.registry import Route, Router
-from kohort.broker.dispatch.throttling import Charge
+from kohort.broker.dispatch.throttling import FETCH_KEY, Charge
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
@@ -184,11 +184,11 @@ class Dispatcher:
             # A handler may determine the throttle time itself.
             throttle_ms = max(throttle_ms, getattr(told, "throttle_time_ms", 0))
             buffers = _buffers(header, route, told)
-            too_much_ms = charge.of_answer(sum(map(len, buffers)))
-            if too_much_ms:
-                throttle_ms = max(throttle_ms, too_much_ms)
-                told = FetchResponse(responses=[])
+            throttle_ms = charge.of_answer(sum(map(len, buffers)), throttle_ms)
             if throttle_ms:
+                if header.api_key == FETCH_KEY:
+                    # As in Kafka, whichever quota it is.
+                    told = FetchResponse(responses=[])
                 buffers = _throttled(header, route, told, throttle_ms) or buffers
         if throttle_ms:
             charge.hold_back(throttle_ms)

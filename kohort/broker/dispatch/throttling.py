@@ -66,18 +66,17 @@ class Charge:
                 throttle_ms = max(throttle_ms, account.charge(self._size, now_ms))
         return throttle_ms
 
-    def of_answer(self, byte_count: int) -> int:
-        """Charge a Fetch for its answer, after `of_request`. If that is too much it is not to be
-        given, and is not charged; milliseconds to be held back, then.
+    def of_answer(self, byte_count: int, throttle_ms: int) -> int:
+        """Charge a Fetch for its answer, after `of_request`, whose throttle time is `throttle_ms`;
+        return that of both. Then the answer is not to be given, and is not charged.
         """
         if self._key != FETCH_KEY:
-            return 0
+            return throttle_ms
         account = self._quotas.account(CONSUMER, self._user, self._client_id)
-        if account is None:
-            return 0
-        throttle_ms = account.charge(byte_count, self._now_ms)
-        if throttle_ms:
-            account.charge(-byte_count, self._now_ms)
+        if account is not None:
+            throttle_ms = max(throttle_ms, account.charge(byte_count, self._now_ms))
+            if throttle_ms:
+                account.charge(-byte_count, self._now_ms)
         return throttle_ms
 
     def hold_back(self, throttle_ms: int) -> None:
