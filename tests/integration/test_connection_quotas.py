@@ -190,7 +190,6 @@ def test_who_owes_partitions_and_understands_it_is_refused(
         (creation("new"), 5, CreateTopicsResponse),
         (GROWTH, 2, CreatePartitionsResponse),
         (OLD_DELETION, 4, DeleteTopicsResponse),
-        (USE, 5, MetadataResponse),
     ],
 )
 def test_who_owes_partitions_and_does_not_understand_it_is_served_and_waits(
@@ -201,6 +200,17 @@ def test_who_owes_partitions_and_does_not_understand_it_is_served_and_waits(
         (outcome,) = outcomes(answer)
         assert outcome.error_code == ErrorCode.NONE
         assert 130_000 < answer.throttle_time_ms <= 189_000
+
+
+def test_who_owes_partitions_makes_no_topic_by_asking_for_it_and_does_not_wait(
+    slow: BrokerThread,
+) -> None:
+    with RawClient(slow.port) as client:
+        for version in (5, 12):
+            answer = client.call(USE, version, MetadataResponse)
+            assert answer.throttle_time_ms == 0
+            assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert names(client) == {"owed"}
 
 
 def outcomes(answer: Value) -> list[Value]:

@@ -1,11 +1,14 @@
 """Limits on connections and on changes of topics, at a real Kafka and at this broker."""
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import pytest
 
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -22,10 +25,19 @@ from kohort.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Line, Pair, Side, Twins
-from tests.interop.same_answers.scenes import create_topic, fresh_name
+from tests.interop.same_answers.questions import questions
+from tests.interop.same_answers.scenes import (
+    batch,
+    create_topic,
+    fetch_request,
+    fresh_name,
+    produce,
+)
+from tests.support.clients.model import wait_until
 from tests.support.network.wire import RawClient
 
 pytestmark = pytest.mark.long
@@ -190,3 +202,79 @@ def test_growth_that_is_only_looked_at_is_charged_alike(pair: Pair, version: int
             validate_only=validate_only,
         )
         changes.ask(growth, version)
+
+
+@pytest.fixture
+def hurried(pair: Pair) -> Iterator[Pair]:
+    """Every client but this one is held back after its first request, for as long as can be."""
+    of_all = DescribeClientQuotasRequest(components=[], strict=False)
+    pair.ask(alteration(("client-id", "test"), request_percentage=1e9), 1)
+    pair.ask_until_equal(of_all, 1)
+    pair.ask(alteration(("client-id", None), request_percentage=1e-6), 1)
+    pair.ask_until_equal(of_all, 1)
+    yield pair
+    pair.ask(alteration(("client-id", None), request_percentage=None), 1)
+    pair.ask_until_equal(of_all, 1)
+
+
+def held_back(pair: Pair, request: Value, version: int) -> list[int | None]:
+    """What both tell a client that has used up its time; None where an answer has no such field."""
+    line = pair.open(client_id=fresh_name("client"))
+    answers = line.send(request, version).uncompared()
+    line.close()
+    return [getattr(answer, "throttle_time_ms", None) for answer in answers]
+
+
+NOT_TOLD: Final = {"FindCoordinator": (1, 3)}
+"""Kafka holds the connection back and does not say so, in these versions."""
+AWAITS_ITSELF: Final = {"TxnOffsetCommit"}
+"""Kafka asks itself about the transaction first, as a client that is held back like any other."""
+
+
+def test_every_request_is_charged_for_its_time_alike(hurried: Pair) -> None:
+    topic = create_topic(hurried)
+    for one in questions(topic, fresh_name("group"), fresh_name("txn")):
+        if one.name in AWAITS_ITSELF and not hurried.are_both_kafka:
+            continue
+        for version in one.versions:
+            told = held_back(hurried, one.request, version)
+            expected = told[0]
+            if version in NOT_TOLD.get(one.name, ()) and not hurried.are_both_kafka:
+                assert expected == 0
+                expected = 1_000
+            if expected != told[1]:
+                hurried.fail(one.request, version, f"  Kafka {told[0]} ms, Kohort {told[1]} ms")
+
+
+def is_there(pair: Pair, side: Side, name: str) -> bool:
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+    (topic,) = pair.line.ask_alone(side, asked, 12).topics
+    return bool(topic.error_code == ErrorCode.NONE)
+
+
+def test_topics_that_are_made_by_asking_for_them_are_charged_alike(pair: Pair) -> None:
+    """What is overdrawn is not made, and nobody is held back for it."""
+    changes = Changes(pair)
+    names = [fresh_name() for _ in range(3)]
+    line = pair.open(client_id=changes.client_id)
+    for name in names:
+        asked = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
+        )
+        for side in pair.sides:
+            assert line.ask_alone(side, asked, 12).throttle_time_ms == 0
+            if name == names[0]:
+                # Kafka's controller makes it after the answer.
+                wait_until(partial(is_there, pair, side, name), "the topic to be there")
+    time.sleep(1)
+    for side in pair.sides:
+        assert [is_there(pair, side, name) for name in names] == [True, False, False], side.name
+    changes.ask(creation(1), 7)
+
+
+def test_who_is_held_back_for_its_time_fetches_alike(hurried: Pair) -> None:
+    topic = create_topic(hurried)
+    produce(hurried, topic, batch(b"one", b"two"))
+    hurried.open(client_id=fresh_name("client")).ask(fetch_request(topic), 12)

@@ -120,14 +120,13 @@ async def _create_and_respond(
     missing: list[str],
     denied: _Denied,
 ) -> MetadataResponse:
-    # A topic that cannot be created is answered like one that does not exist, as in Kafka.
-    mutations = Mutations(ctx, is_strict=False)
+    # A topic that cannot be created is answered like one that does not exist, and so is one beyond
+    # the client's quota, who is not held back either; all as in Kafka.
+    mutations = Mutations(ctx, is_strict=True)
     await ctx.broker.topics.changes.create_topics(
         [NewTopic(name=name) for name in missing], charge=mutations.take
     )
-    response = _respond(ctx, request, _look_up_all(ctx, asked, denied))
-    response.throttle_time_ms = mutations.throttle_ms
-    return response
+    return _respond(ctx, request, _look_up_all(ctx, asked, denied))
 
 
 def _denied(
