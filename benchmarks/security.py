@@ -4,16 +4,17 @@ Processor time is the broker's. Differences of less than a microsecond want a qu
 """
 
 import json
+import multiprocessing
 import resource
 import ssl
 import statistics
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from benchmarks.brokers import Contender, RunningBroker
 from benchmarks.harness import Bench, Measured, Row, progress
@@ -338,35 +339,45 @@ def _told(rules: Scram, data: memoryview) -> bytes | None:
 
 
 class _Heartbeats:
-    """Somebody else, who asks again and again."""
+    """Somebody else, who asks again and again: in a process of its own, or it would wait for the
+    crowd's hold on the interpreter.
+    """
 
     def __init__(self, port: int) -> None:
-        self._port = port
         self._waits_s: list[float] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._beat)
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_beat, args=(port, theirs))
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._process.start()
+        self._pipe.recv()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-        frame, place = framed(request_body(heartbeat, 4)), memoryview(bytearray(1 << 16))
-        with closing(connect(self._port)) as client:
-            while not self._is_over.wait(0.005):
-                began_s = time.perf_counter()
-                ask(client, frame, place)
-                self._waits_s.append(time.perf_counter() - began_s)
+        self._pipe.send("stop")
+        self._waits_s = self._pipe.recv()
+        self._process.join()
 
     def p99_ms(self) -> float:
         if len(self._waits_s) < 2:
             return 0.0
         return statistics.quantiles(self._waits_s, n=100)[98] * 1e3
+
+
+def _beat(port: int, pipe: "Connection[Any, Any]") -> None:
+    """Ask until told to stop, and tell the seconds that each answer took."""
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    frame, place = framed(request_body(heartbeat, 4)), memoryview(bytearray(1 << 16))
+    waits_s: list[float] = []
+    with closing(connect(port)) as client:
+        ask(client, frame, place)
+        pipe.send("ready")
+        while not pipe.poll(0.005):
+            began_s = time.perf_counter()
+            ask(client, frame, place)
+            waits_s.append(time.perf_counter() - began_s)
+    pipe.send(waits_s)
 
 
 # The start.
