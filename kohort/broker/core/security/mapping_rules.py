@@ -1,19 +1,24 @@
 """`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
 
 A comma-separated list of ``DEFAULT``, which takes the subject as it is, and of
-``RULE:pattern/replacement/[L|U]``. The first rule counts whose pattern matches the whole subject;
-``$1`` in its replacement is what the first group matched, and L or U change the case of the result.
+``RULE:pattern/replacement/[L|U]``. The first rule counts whose pattern matches the whole subject.
+Each part that the pattern finds is replaced then (Java's `replaceAll`, which finds less than the
+whole where less is enough), ``$1`` is what the first group matched, and L or U change the case.
+All as in Kafka's `SslPrincipalMapper`: who would be somebody else here would have other rights.
 """
 
 import re
+from functools import partial
 from typing import Final, NamedTuple
 
-_RULE: Final = re.compile(
-    r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<to>(?:\\.|[^\\/])*)/"
-    r"(?P<case>[LU]?).*?)\s*(?:,\s*|$)",
-    re.DOTALL,
+_KINDS: Final = (
+    r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<to>(?:\\.|[^\\/])*)/"
+    r"(?P<case>[LU]?).*?|.*?"
 )
-_REFERENCE: Final = re.compile(r"\$(\d+)")
+_RULE: Final = re.compile(_KINDS)
+_IN_LIST: Final = re.compile(rf"\s*(?P<rule>{_KINDS})\s*(?:,\s*|$)")
+_REFERENCE: Final = re.compile(r"\\(.)|\$(?:\{([A-Za-z][A-Za-z0-9]*)\}|(\d+))|[\\$]", re.DOTALL)
+"""What is no plain text in a replacement: what is escaped, a group, or neither."""
 _JAVA_GROUP: Final = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
@@ -33,48 +38,61 @@ class _Rule(NamedTuple):
 
 
 class MappingRules:
-    """The rules in their order."""
+    """The rules in their order; where there are none, there is no principal."""
 
     def __init__(self, text: str) -> None:
         """Raises RulesError."""
-        self._rules: list[_Rule] = []
-        position = 0
-        text = text.strip() or "DEFAULT"
-        while position < len(text):
-            found = _RULE.match(text, position)
-            if found is None or found.end() == position:
-                raise RulesError(f"{text[position : position + 100]!r} is no rule")
-            position = found.end()
-            self._rules.append(_read(found))
+        texts = [found["rule"] for found in _IN_LIST.finditer(text.strip())]
+        self._rules = [_read(one) for one in texts if one]
 
     def name_for(self, subject: str) -> str:
         """The name of the principal. Raises NoRuleError."""
         for rule in self._rules:
             if rule.pattern is None:
                 return subject
-            found = rule.pattern.fullmatch(subject)
-            if found is not None:
-                name = _filled(rule.replacement, found)
-                return {"L": name.lower(), "U": name.upper()}.get(rule.case, name)
+            if rule.pattern.fullmatch(subject) is None:
+                continue
+            name = rule.pattern.sub(partial(_filled, rule.replacement), subject)
+            return {"L": name.lower(), "U": name.upper()}.get(rule.case, name)
         raise NoRuleError(f"no rule of ssl.principal.mapping.rules matches {subject[:200]!r}")
 
 
-def _read(found: re.Match[str]) -> _Rule:
+def _read(text: str) -> _Rule:
+    found = _RULE.match(text)
+    if found is None or found.end() != len(text):
+        raise RulesError(f"{text[:100]!r} is no rule")
     if found["default"]:
         return _Rule(None, "", "")
-    # Java writes named groups without the P.
+    # Java writes named groups without the P, and takes classes like \\w for ASCII alone.
     pattern = _JAVA_GROUP.sub(r"(?P<\1>", found["pattern"])
     try:
-        return _Rule(re.compile(pattern), found["to"].replace("\\/", "/"), found["case"])
+        return _Rule(re.compile(pattern, re.ASCII), found["to"], found["case"])
     except re.error as error:
         raise RulesError(f"the pattern {found['pattern']!r} cannot be read: {error}") from error
 
 
 def _filled(replacement: str, found: re.Match[str]) -> str:
+    """The text that takes a match's place. Raises NoRuleError for one that Kafka cannot fill."""
+    count = found.re.groups
+    unknown = 0
+
     def group(reference: re.Match[str]) -> str:
-        number = int(reference[1])
-        if number > found.re.groups:
-            return reference[0]
-        return found[number] or ""
+        nonlocal unknown
+        escaped, name, digits = reference.groups()
+        if escaped is not None:
+            return str(escaped)
+        if name is not None and name in found.re.groupindex:
+            return found[name] or ""
+        if digits is None:
+            raise NoRuleError(f"the replacement {replacement!r} has a group that there is not")
+        # As many digits as there are groups for; what follows is text.
+        end = next((end for end in range(len(digits), 1, -1) if int(digits[:end]) <= count), 1)
+        if int(digits[:end]) <= count:
+            return (found[int(digits[:end])] or "") + digits[end:]
+        unknown += 1
+        if not count or unknown > 1:
+            # Kafka takes the first one for text, where there is any group.
+            raise NoRuleError(f"the replacement {replacement!r} has no group ${digits}")
+        return f"${digits}"
 
     return _REFERENCE.sub(group, replacement)

@@ -95,7 +95,10 @@ def test_the_end_of_validity_and_other_names_are_read() -> None:
     ("rules", "subject", "name"),
     [
         ("DEFAULT", "CN=alice,OU=eng", "CN=alice,OU=eng"),
-        ("", "CN=alice", "CN=alice"),
+        (r"RULE:.*/-/U", "CN=alice", "--"),
+        (r"RULE:CN=(.*?)/<$1>/", "CN=alice,OU=x", "<>alice,OU=x"),
+        (r"RULE:CN=(\w+)/$1/,RULE:CN=(.*)/other-$1/", "CN=Jörg", "other-Jörg"),
+        (r"RULE:CN=(?<who>[a-z]+)/${who}-\$1-$12/", "CN=bob", "bob-$1-bob2"),
         (r"RULE:^CN=([a-z]+),OU=([a-z]+),.*$/$1@$2/U", "CN=alice,OU=eng,O=Acme", "ALICE@ENG"),
         (r"RULE:^CN=(.*?),.*$/$1/L, DEFAULT", "CN=Alice,OU=x", "alice"),
         (r"RULE:^CN=(.*?),.*$/$1/L, DEFAULT", "CN=Alice", "CN=Alice"),
@@ -110,12 +113,17 @@ def test_the_first_rule_that_matches_all_of_a_subject_counts(
     assert MappingRules(rules).name_for(subject) == name
 
 
-def test_without_a_rule_there_is_no_principal() -> None:
+@pytest.mark.parametrize(
+    "rules", ["RULE:CN=a/b/", "", ",", "RULE:CN=ab/$1/", "RULE:CN=(.*)/$/", "RULE:CN=(.*)/$8$9/"]
+)
+def test_without_a_rule_there_is_no_principal(rules: str) -> None:
     with pytest.raises(NoRuleError):
-        MappingRules("RULE:CN=a/b/").name_for("CN=ab")
+        MappingRules(rules).name_for("CN=ab")
 
 
-@pytest.mark.parametrize("rules", ["nonsense", "RULE:(/x/", "RULE:a", "DEFAULT,nonsense"])
+@pytest.mark.parametrize(
+    "rules", ["nonsense", "RULE:(/x/", "RULE:a", "RULE:a/b/X", "DEFAULT,nonsense"]
+)
 def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
     with pytest.raises(RulesError, match=re.escape(rules[:3]) + "|cannot be read|no rule"):
         MappingRules(rules)
