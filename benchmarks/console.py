@@ -112,7 +112,7 @@ def _measure(broker: RunningBroker, console: str, bench: Bench) -> Measured:
     turn_s = bench.scaled(_TURN_S, least=0.2)
     without = _p99_ms(broker.port, turn_s)
     with _page(console):
-        time.sleep(_OPENED_S)
+        time.sleep(bench.scaled(_OPENED_S, least=0.2))
         beside = _p99_ms(broker.port, turn_s)
     return {
         "list": anew_ms,

@@ -1,7 +1,9 @@
 // A test of a consumer against `kohort testing serve`, in Java, without a test framework:
 //
 //   kohort testing serve --control 8475 &
-//   java -cp kafka-clients.jar:slf4j-api.jar BillingTest.java
+//   mvn dependency:copy -Dartifact=org.apache.kafka:kafka-clients:4.4.0 -DoutputDirectory=jars
+//   mvn dependency:copy -Dartifact=org.slf4j:slf4j-api:1.7.36 -DoutputDirectory=jars
+//   java -cp 'jars/*' BillingTest.java
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;

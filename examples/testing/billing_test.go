@@ -1,7 +1,8 @@
 // A test of a consumer against `kohort testing serve`, in Go:
 //
 //	kohort testing serve --control 8475 &
-//	go get github.com/twmb/franz-go && go test
+//	go mod init billing && go mod tidy   # Where there is no go.mod yet.
+//	go test -v
 package billing
 
 import (

@@ -7,8 +7,10 @@ import pytest
 
 from benchmarks import (
     codecs,
+    commands,
     compaction,
     connections,
+    console,
     groups,
     latency,
     parked,
@@ -42,6 +44,7 @@ from benchmarks.table import render
         (groups, 18),
         (connections, 3),
         (partitions, 6),
+        (console, 5),
         pytest.param(security, 15, marks=pytest.mark.long),
         pytest.param(compaction, 7, marks=pytest.mark.long),
         pytest.param(testing, 6, marks=pytest.mark.long),
@@ -70,6 +73,20 @@ def test_transactions_are_measured_part_by_part(part: str, rows: int, tmp_path: 
     found = list(transactions.measure(bench))
     assert len(found) == rows
     assert all(math.isfinite(row.figures.kohort.median) for row in found)
+
+
+@pytest.mark.parametrize(
+    ("part", "rows"),
+    [
+        ("100 B with", 2),
+        pytest.param("", 12, marks=pytest.mark.long),
+    ],
+)
+def test_commands_are_measured_beside_kcat(part: str, rows: int, tmp_path: Path) -> None:
+    bench = Bench(1, tmp_path, [Kohort()], scale=0.002, only=part)
+    found = list(commands.measure(bench))
+    assert len(found) == rows
+    assert all(row.ratio is not None and math.isfinite(row.ratio) for row in found)
 
 
 def test_a_load_that_gets_no_answer_is_an_error_and_not_a_figure() -> None:
