@@ -172,7 +172,7 @@ def test_a_page_asks_at_once_when_something_has_happened(
     waits = second.arrive()
     browser.wait("document.querySelector('.waiting')")
     # It has not waited a fixed time, in case more happens: if at all, until it may ask again.
-    assert 250 not in browser.evaluate("delays")
+    assert 50 not in browser.evaluate("delays")
     assert not first.join().answer().error_code
     assert not waits.answer().error_code
 

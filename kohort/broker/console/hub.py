@@ -1,4 +1,5 @@
-"""Notifies open pages of changed groups, at most once a second, by one stream for each page.
+"""Notifies open pages of changed groups, by one stream for each page: at once, and where changes do
+not end, once a second.
 
 An event contains only the changed ids; a page requests the data that it shows. So an event is made
 once for all streams, and a stream that is not read holds at most one event: later changes turn it
@@ -18,6 +19,13 @@ STREAMS_MAX: Final = 16
 """Half of the maximum connections, so that pages are answered as well."""
 
 EVERY_MS: Final = 1_000
+"""Time between events while changes do not end."""
+
+BURST: Final = 5
+"""Events that may be sent before that counts: what one rebalance is made of is seen as it happens.
+Afterwards one more for each `EVERY_MS` that has passed."""
+
+APART_MS: Final = 50
 """Minimum time between events."""
 
 CHANGED_MAX: Final = 200
@@ -91,6 +99,8 @@ class EventHub:
         self._is_any = False
         """Whether more has changed than an event can list."""
         self._sent_ms = 0
+        self._used_until_ms = 0
+        """Until when all events would have been sent at `EVERY_MS`."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -130,13 +140,15 @@ class EventHub:
         else:
             self._changed[group_id] = None
         if self._timer is None:
-            left_ms = max(self._sent_ms + EVERY_MS - now.ms, 0)
+            prompt_ms = self._used_until_ms - (BURST - 1) * EVERY_MS
+            left_ms = max(self._sent_ms + APART_MS - now.ms, prompt_ms - now.ms, 0)
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(left_ms / 1_000, self._tell)
 
     def _tell(self) -> None:
         self._timer = None
         self._sent_ms = self._clock.monotonic_ms()
+        self._used_until_ms = max(self._used_until_ms, self._sent_ms) + EVERY_MS
         event = ANY
         if not self._is_any:
             data = dump({"any": False, "changed": list(self._changed)})

@@ -22,7 +22,7 @@ const PAGES = [
   [/^\/broker$/, broker],
 ];
 const EVERY_MS = 5000;
-const APART_MS = 250;
+const APART_MS = 50;
 const TICK_MS = 250;
 
 const main = document.getElementById("main");

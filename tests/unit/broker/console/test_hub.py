@@ -80,17 +80,41 @@ async def test_nothing_is_watched_while_nobody_listens() -> None:
     assert one.stream_count == 0
 
 
-async def test_changes_are_no_closer_than_a_second() -> None:
-    one, groups = hub()
-    stream = await opened(one)
-    groups.happen("a")
-    await stream.wait_chunk()
-    groups.clock.advance(400)
-    groups.happen("b")
+def waits_ms(one: EventHub) -> int:
     timer = one._timer
     assert timer is not None
-    left_s = timer.when() - asyncio.get_running_loop().time()
-    assert 0.5 < left_s <= 0.6
+    return round((timer.when() - asyncio.get_running_loop().time()) * 1_000)
+
+
+async def test_what_a_rebalance_is_made_of_is_told_within_a_tenth_of_a_second() -> None:
+    one, groups = hub()
+    await opened(one)
+    for number in range(hubs.BURST):
+        groups.happen(f"group-{number}")
+        assert waits_ms(one) <= (50 if number else 0)
+        groups.clock.advance(hubs.APART_MS)
+        one._tell()
+
+
+async def test_changes_that_do_not_end_are_told_once_a_second() -> None:
+    one, groups = hub()
+    await opened(one)
+    for _ in range(20):
+        groups.happen("a")
+        groups.clock.advance(waits_ms(one))
+        one._tell()
+    groups.clock.advance(400)
+    groups.happen("b")
+    assert 590 <= waits_ms(one) <= 600
+    # Each second without a change allows one more at once.
+    groups.clock.advance(600)
+    one._tell()
+    groups.clock.advance(2_000)
+    for at_most_ms in (0, hubs.APART_MS):
+        groups.happen("c")
+        assert waits_ms(one) <= at_most_ms
+        groups.clock.advance(hubs.APART_MS)
+        one._tell()
 
 
 async def test_commits_are_not_told() -> None:
