@@ -76,7 +76,7 @@ class Ending:
                 self._close(timeout_s, leaves=leaves, commits_all=commits_all),
                 name="close a consumer",
             )
-            # If the caller was cancelled nobody retrieves the exception; avoid asyncio's warning.
+            # If the caller was cancelled the exception is never retrieved; avoid asyncio's warning.
             self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         while not self._closing.done():
             try:

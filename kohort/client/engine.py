@@ -183,7 +183,7 @@ class Engine:
         """Apply a call of `subscribe` or `assign`; earlier poll errors count as handled."""
         self.poll_failures.succeeded()
         if self.member is not None:
-            self.member.membership.subscribed_anew()
+            self.member.membership.clear_errors()
         kind = self.subscription.kind
         self.metadata.expect(
             self.subscription.topics if kind is SubscriptionKind.TOPICS else (),

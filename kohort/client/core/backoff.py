@@ -1,10 +1,12 @@
 """Exponential backoff between attempts (KIP-580)."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection, Hashable
+from typing import Final, Generic, TypeVar
 
 FACTOR: Final = 2
 JITTER: Final = 0.2
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Backoff:
@@ -27,3 +29,30 @@ class Backoff:
         self.failure_count += 1
         wait_ms = min(self._first_ms * FACTOR**exponent, self._max_ms)
         return int(wait_ms * (1 - JITTER + 2 * JITTER * self._random()))
+
+
+class Backoffs(Generic[Key]):
+    """A backoff for each of several brokers, or partitions. One that has not failed has none."""
+
+    def __init__(self, first_ms: int, max_ms: int, random: Callable[[], float]) -> None:
+        """The arguments are those of `Backoff`."""
+        self._first_ms = first_ms
+        self._max_ms = max_ms
+        self._random = random
+        self._failed: dict[Key, Backoff] = {}
+
+    def fail(self, key: Key) -> int:
+        """Count a failure of this one; return the milliseconds to wait."""
+        backoff = self._failed.get(key)
+        if backoff is None:
+            backoff = self._failed[key] = Backoff(self._first_ms, self._max_ms, self._random)
+        return backoff.fail()
+
+    def succeed(self, key: Key) -> None:
+        """Restart the backoff of this one."""
+        self._failed.pop(key, None)
+
+    def keep_only(self, keys: Collection[Key]) -> None:
+        """Forget the failures of all others."""
+        for gone in self._failed.keys() - keys:
+            del self._failed[gone]

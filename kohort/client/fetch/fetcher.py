@@ -23,9 +23,10 @@ from kohort.client.clock import loop_ms, wall_ms
 from kohort.client.core.fetch.buffers import PartitionFilter, Records
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
+from kohort.client.core.fetch.effects import Effect
 from kohort.client.core.fetch.plan import PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.state import Effect, FetchState
+from kohort.client.core.fetch.state import FetchState
 from kohort.client.core.fetch.wire import SentFetch
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
@@ -298,7 +299,7 @@ class Fetcher:
         for note in state.notes:
             logger.log(logging.WARNING if note.is_warning else logging.DEBUG, "%s", note.text)
         state.notes.clear()
-        if Effect.TELL in state.effects:
+        if Effect.WAKE_READERS in state.effects:
             self._changed.set()
         is_refresh_wanted = Effect.REFRESH in state.effects
         state.effects.clear()

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from kohort.client.clock import loop_ms
-from kohort.client.core.backoff import Backoff
+from kohort.client.core.backoff import Backoffs
 from kohort.client.core.partitions import TopicPartition
 
 T = TypeVar("T")
@@ -57,7 +57,6 @@ class LeaderRounds(Generic[T]):
         self._name = name
         self._ask = ask
         self._leader_of = leader_of
-        self._backoff_ms = backoff_ms
         self._on_due = on_due
         self._on_answered = on_answered
         self._on_metadata_wanted = on_metadata_wanted
@@ -66,16 +65,16 @@ class LeaderRounds(Generic[T]):
         self._under_way: dict[TopicPartition, tuple[T, int]] = {}
         """Pending questions, with the broker that was asked."""
         self._postponed: dict[TopicPartition, _Postponed] = {}
-        self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._backoffs: Backoffs[TopicPartition] = Backoffs(*backoff_ms, random.random)
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, wanted: Mapping[TopicPartition, T]) -> None:
         """Ask the questions in `wanted` that are neither pending nor waiting for a backoff; drop
         all others.
         """
-        for gone in self._backoffs.keys() - wanted.keys():
-            del self._backoffs[gone]
-            self._postponed.pop(gone, None)
+        self._backoffs.keep_only(wanted.keys())
+        for gone in self._postponed.keys() - wanted.keys():
+            del self._postponed[gone]
         now = loop_ms()
         by_leader: dict[int, dict[TopicPartition, T]] = defaultdict(dict)
         is_leaderless = False
@@ -133,10 +132,7 @@ class LeaderRounds(Generic[T]):
             self._on_metadata_wanted()
 
     def _postpone(self, partition: TopicPartition, leader: int | None, now: int) -> None:
-        backoff = self._backoffs.get(partition)
-        if backoff is None:
-            backoff = self._backoffs[partition] = Backoff(*self._backoff_ms, random.random)
-        self._postponed[partition] = _Postponed(now + backoff.fail(), leader)
+        self._postponed[partition] = _Postponed(now + self._backoffs.fail(partition), leader)
 
     def _set_timer(self, now: int) -> None:
         if self._timer is not None:

@@ -129,7 +129,7 @@ class PositionChecks:
         try:
             address = self._cluster.broker(node_id)
             if address is None:
-                self._state.unheard(doubts.keys(), began_ms)
+                self._state.note_unanswered(doubts.keys(), began_ms)
                 return doubts
             connection = await self._cluster.connection(address)
             version = connection.versions.best(OffsetForLeaderEpochRequest)
@@ -146,7 +146,7 @@ class PositionChecks:
         except ConsumerError as error:
             logger.debug("asking broker %d about its epochs: %s", node_id, error)
             if isinstance(error, DisconnectedError):
-                self._state.unheard(doubts.keys(), began_ms)
+                self._state.note_unanswered(doubts.keys(), began_ms)
             else:
                 self._state.report(next(iter(doubts)), error, loop_ms())
             return doubts

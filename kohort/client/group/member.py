@@ -27,7 +27,7 @@ from kohort.client.core.errors import (
 from kohort.client.core.group.assignors import Assignor
 from kohort.client.core.group.assignors.assignor import Assignment
 from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules
-from kohort.client.core.group.identity import NOBODY
+from kohort.client.core.group.identity import NO_MEMBER
 from kohort.client.core.group.membership import Membership, MemberState
 from kohort.client.core.group.statistics import GroupStatistics
 from kohort.client.core.group.steps import (
@@ -102,7 +102,7 @@ class MembershipShell:
         self._rebalance = rebalance
         self._on_progress = on_progress
         self._round: asyncio.Task[None] | None = None
-        self._beating = NOBODY
+        self._beating = NO_MEMBER
         """The identity that the heartbeat thread uses."""
         self._error: BaseException | None = None
         """The error that ended a round, to be raised by the next poll."""
@@ -395,13 +395,13 @@ class MembershipShell:
         membership = self.membership
         address = self.coordinator.address
         is_member = membership.state in {MemberState.COMPLETING_REBALANCE, MemberState.STABLE}
-        wanted = membership.identity if is_member and address is not None else NOBODY
+        wanted = membership.identity if is_member and address is not None else NO_MEMBER
         if is_member and address is None:
             return  # The thread finds the coordinator by itself.
         if wanted == self._beating:
             return
         self._beating = wanted
-        if wanted is NOBODY or address is None:
+        if wanted is NO_MEMBER or address is None:
             self.heartbeats.end()
         else:
             self.heartbeats.begin(wanted, address, self._metadata.cluster.addresses)

@@ -24,7 +24,7 @@ from kohort.client.core.errors import (
     RebalanceInProgressError,
     error_for,
 )
-from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.offset_requests import (
     commit_request,
     committed_in,
@@ -112,7 +112,7 @@ class Outsider:
     is_joining = False
 
     def commit_identity(self) -> Identity:
-        return NOBODY
+        return NO_MEMBER
 
     def check_still(self, asked: Identity) -> None:
         """Pass: a consumer outside of a group never changes its identity."""

@@ -13,7 +13,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kohort.client.core.backoff import Backoff
+from kohort.client.core.backoff import Backoffs
 from kohort.client.core.errors import (
     BrokerUnreachableError,
     ConsumerError,
@@ -72,7 +72,9 @@ class Cluster:
         self._connections: dict[tuple[Address, str], asyncio.Task[BrokerConnection]] = {}
         self._retiring: list[BrokerConnection] = []
         """Connections that have been replaced, and stay open until their last response."""
-        self._backoffs: dict[Address, Backoff] = {}
+        self._backoffs: Backoffs[Address] = Backoffs(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random.random
+        )
         self._may_connect_s: dict[Address, float] = {}
         self._is_closed = False
 
@@ -165,20 +167,14 @@ class Cluster:
         wait_s = self._may_connect_s.get(address, 0) - loop.time()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
-        backoff = self._backoffs.get(address)
-        if backoff is None:
-            config = self.config
-            backoff = self._backoffs[address] = Backoff(
-                config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random.random
-            )
         try:
             connection = await open_connection(*address, self.config.connection)
         except ConsumerError:
             # Also after failed authentication: an application that keeps polling must not be locked
             # out.
-            self._may_connect_s[address] = loop.time() + backoff.fail() / 1000
+            self._may_connect_s[address] = loop.time() + self._backoffs.fail(address) / 1000
             raise
-        backoff.succeed()
+        self._backoffs.succeed(address)
         connection.on_received = self._received
         return connection
 

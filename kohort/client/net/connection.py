@@ -267,7 +267,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _take(self, frame: bytes | bytearray) -> None:
         if not self._waiting:
-            raise ValueError("an answer that nobody asked for")
+            raise ValueError("an answer to no request")
         expected, future = self._waiting.popleft()
         try:
             message = decode_response(frame, expected)

@@ -129,7 +129,7 @@ class Runs(Generic[K, V]):
         if self._counts is None:
             self._counts = Counts()
         runner = self._last_run = self._runner(engine, handler, options, self._counts)
-        with engine.handed_to(runner, _Told(runner)), _ended_by(options.stop_on, runner):
+        with engine.handed_to(runner, _RunNotifier(runner)), _ended_by(options.stop_on, runner):
             await runner.run()
 
     def end_run(self) -> None:
@@ -180,7 +180,7 @@ class Runs(Generic[K, V]):
         return None if self._last_run is None else self._last_run.figures()
 
 
-class _Told(RebalanceListener):
+class _RunNotifier(RebalanceListener):
     """Notifies a run of rebalances."""
 
     def __init__(self, runner: Runner) -> None:

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kohort.client.core.group.identity import NOBODY
+from kohort.client.core.group.identity import NO_MEMBER
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.group.steps import Join
@@ -27,7 +27,7 @@ class StillConsumer:
         join = JoinGroupRequest(
             group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
         )
-        self.statistics.begun(Join(NOBODY, join), "started", 0)
+        self.statistics.begun(Join(NO_MEMBER, join), "started", 0)
         self.statistics.sync_answered(ErrorCode.NONE, 250)
 
     def health(self) -> Health:

@@ -71,7 +71,7 @@ class FetchFailures:
         for partition in self._due(only) if self._errors else ():
             fence, error = self._errors.pop(partition)
             if self._positions.has_fence(partition, fence):
-                self._note_told(partition, error, now_ms)
+                self._note_raised(partition, error, now_ms)
                 return error
         return None
 
@@ -80,7 +80,7 @@ class FetchFailures:
         is_aside = self._positions.is_aside
         return [one for one in self._errors if (one in only if only else not is_aside(one))]
 
-    def _note_told(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
+    def _note_raised(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
         state = self._positions.state(partition)
         place = state.fence, state.position
         unread = self._unread.get(partition)
@@ -104,7 +104,9 @@ class FetchFailures:
             # A refusal is over. Records that could not be returned remain so.
             del self._unread[partition]
 
-    def unheard(self, partitions: Iterable[TopicPartition], since_ms: int) -> list[TopicPartition]:
+    def note_unanswered(
+        self, partitions: Iterable[TopicPartition], since_ms: int
+    ) -> list[TopicPartition]:
         """Record unanswered requests for these partitions; return those still assigned."""
         left = [one for one in partitions if self._positions.find(one) is not None]
         for partition in left:

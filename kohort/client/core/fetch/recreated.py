@@ -37,7 +37,7 @@ class TopicIds:
         return found
 
 
-def begin_anew(
+def reset_recreated(
     positions: Positions, topic: str, spec: OffsetSpec | None
 ) -> dict[TopicPartition, ConsumerError]:
     """Reset the positions in a recreated topic; without a reset policy, return errors."""

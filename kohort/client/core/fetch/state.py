@@ -18,10 +18,9 @@ Times are milliseconds: `now_ms` of a monotonic clock, `wall_ms` since the epoch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
-from kohort.client.core.backoff import Backoff
+from kohort.client.core.backoff import Backoffs
 from kohort.client.core.errors import (
     ConsumerError,
     CorruptRecordError,
@@ -37,10 +36,11 @@ from kohort.client.core.fetch.deserialisers import (
     BackgroundDeserialiser,
     Deserialisers,
 )
+from kohort.client.core.fetch.effects import Effect, Note
 from kohort.client.core.fetch.failures import FetchFailures
 from kohort.client.core.fetch.plan import FetchLimits, FetchPlan, PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.recreated import TopicIds, begin_anew
+from kohort.client.core.fetch.recreated import TopicIds, reset_recreated
 from kohort.client.core.fetch.sources import FetchSources, KnownCluster
 from kohort.client.core.fetch.wire import (
     PASSING,
@@ -57,24 +57,6 @@ from kohort.client.core.records import AnyRecord
 from kohort.client.core.topics import Leader
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import FetchResponse, PartitionData
-
-
-class Effect(Enum):
-    """An action for the shell."""
-
-    TELL = "tell"
-    """Wake those waiting for records or errors."""
-    REFRESH = "refresh"
-    """The metadata is outdated; call `next_fetches` when there is new metadata."""
-    FETCH = "fetch"
-    """There is room for more: call `next_fetches`."""
-
-
-class Note(NamedTuple):
-    """A message to log."""
-
-    text: str
-    is_warning: bool = False
 
 
 class FetchState:
@@ -98,7 +80,6 @@ class FetchState:
         self._positions = positions
         self._cluster = cluster
         self._config = config
-        self._random = random
         self.effects: Final[set[Effect]] = set()
         self.notes: Final[list[Note]] = []
         self.next_deadline_ms: int | None = None
@@ -117,20 +98,23 @@ class FetchState:
         self._buffers = FetchBuffers(
             positions,
             inflated_bytes_limit=config.prefetch_bytes_limit,
-            on_less=self._has_less,
-            on_failed=self._cannot_give_out,
+            on_less=self._on_taken,
+            on_failed=self._on_unreadable,
             background=background,
         )
         self._options = ReadOptions(
             config.check_crcs, config.inflated_bytes_limit, deserialisers, background
         )
         self._topic_ids = TopicIds()
-        self._backoffs: dict[TopicPartition, Backoff] = {}
-        self._not_given_out: set[TopicPartition] = set()
-        """Partitions that failed while being read, where no clock is available; to be postponed."""
+        self._backoffs: Backoffs[TopicPartition] = Backoffs(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random
+        )
+        self._unreadable: set[TopicPartition] = set()
+        """Partitions whose next record could not be returned. Readers have no clock, so that
+        `next_fetches` postpones them."""
         self.next_made: Final = self._buffers.next_made
-        """Fast path of `next_record` for records that are deserialised already, which has no
-        effects. Called for each record, so it is the buffers' own method."""
+        """Fast path of `next_record`: returns a record that is deserialised already, or None, and
+        has no effects. Called for each record, so it is the buffers' own method."""
 
     # Called by readers.
 
@@ -173,8 +157,7 @@ class FetchState:
         """Forget data of partitions that are no longer assigned; plan for the new ones."""
         assigned = self._positions.assigned
         self._plan.set_partitions(assigned)
-        for gone in self._backoffs.keys() - assigned:
-            del self._backoffs[gone]
+        self._backoffs.keep_only(assigned)
         self.failures.keep_only(assigned)
         self._sources.keep_only(assigned)
         self.drop_outdated()
@@ -187,7 +170,7 @@ class FetchState:
         """Check for recreated topics after new metadata: positions in them start over."""
         for topic in self._topic_ids.changed(self._cluster.topics, self._positions.assigned):
             self._warn(f"{topic} was deleted and created again; auto_offset_reset decides")
-            errors = begin_anew(self._positions, topic, self.default_reset(wall_ms))
+            errors = reset_recreated(self._positions, topic, self.default_reset(wall_ms))
             self.drop_outdated()
             for partition, error in errors.items():
                 self.report(partition, error, now_ms)
@@ -208,16 +191,16 @@ class FetchState:
         completed by `on_request_finished`.
         """
         self.effects.discard(Effect.FETCH)
-        for partition in self._not_given_out:
+        for partition in self._unreadable:
             if self._positions.find(partition) is not None:
                 self._postpone(partition, now_ms)
-        self._not_given_out.clear()
+        self._unreadable.clear()
         plan = self._plan.next(
             now_ms, lambda partition: self._sources.node(partition, now_ms), self._is_readable
         )
         wakes = [] if plan.wake_ms is None else [plan.wake_ms]
         if plan.leaderless:
-            wakes += self._unserved(plan.leaderless, now_ms, now_ms)
+            wakes += self._retry_unserved(plan.leaderless, now_ms, now_ms)
             self.effects.add(Effect.REFRESH)
         for fetch in plan.fetches:
             self._plan.sent(fetch.node_id, now_ms)
@@ -280,12 +263,13 @@ class FetchState:
             state = self._positions.find(partition)
             if state is None or state.fence != requested.fence:
                 continue
-            code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
             if self._buffers.fetch_offset(partition, state) != requested.offset:
                 # Both the old and the new leader were asked, because the leader moved.
                 continue
+            code = ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE
             if code is ErrorCode.NONE:
-                if not self._is_sent_on(partition, node_id, requested, data, now_ms):
+                is_redirected = self._follow_redirect(partition, node_id, requested, data, now_ms)
+                if data.records or not is_redirected:
                     self._store(partition, requested, data, now_ms, wall_ms)
                 continue
             if code in STALE:
@@ -299,11 +283,11 @@ class FetchState:
                 self._sources.failed(partition, node_id, now_ms)
             else:
                 self._refused(partition, requested, code, now_ms, wall_ms)
-        self._unserved(unanswered, now_ms, now_ms)
+        self._retry_unserved(unanswered, now_ms, now_ms)
 
     def on_broker_unreachable(self, fetch: PlannedFetch, since_ms: int, now_ms: int) -> None:
         """Handle a broker that could not be reached for a request due at `since_ms`."""
-        self._unserved(fetch.partitions, since_ms, now_ms)
+        self._retry_unserved(fetch.partitions, since_ms, now_ms)
         for partition in fetch.partitions:
             self._sources.failed(partition, fetch.node_id, now_ms)
         self.effects.add(Effect.REFRESH)
@@ -312,7 +296,7 @@ class FetchState:
         self, fetch: PlannedFetch, failure: BaseException, since_ms: int, now_ms: int
     ) -> None:
         """Handle another kind of error; readers raise `failure`."""
-        self._unserved(fetch.partitions, since_ms, now_ms)
+        self._retry_unserved(fetch.partitions, since_ms, now_ms)
         self.report_failure(failure)
 
     def on_request_finished(self, fetch: PlannedFetch) -> None:
@@ -328,16 +312,16 @@ class FetchState:
         """
         if self.failures.add(partition, error):
             self._postpone(partition, now_ms)
-            self.effects.add(Effect.TELL)
+            self.effects.add(Effect.WAKE_READERS)
 
     def report_failure(self, failure: BaseException) -> None:
         """Have an error raised by the next read of any partitions."""
         self.failures.add_failure(failure)
-        self.effects.add(Effect.TELL)
+        self.effects.add(Effect.WAKE_READERS)
 
     # The response for one partition.
 
-    def _is_sent_on(
+    def _follow_redirect(
         self,
         partition: TopicPartition,
         node_id: int,
@@ -345,7 +329,9 @@ class FetchState:
         data: PartitionData,
         now_ms: int,
     ) -> bool:
-        """Whether the leader has named a follower to fetch from instead."""
+        """Continue with the follower that the leader names for the consumer's rack, if any. Returns
+        whether there is one; the leader then usually sends no records.
+        """
         leader = Leader(node_id, requested.leader_epoch)
         follower = data.preferred_read_replica
         if not requested.is_leader:
@@ -357,7 +343,7 @@ class FetchState:
             # Otherwise requests would go back and forth without a pause.
             self._postpone(partition, now_ms)
             self.effects.add(Effect.REFRESH)
-        return not data.records
+        return True
 
     def _store(
         self,
@@ -367,7 +353,7 @@ class FetchState:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        self._backoffs.pop(partition, None)
+        self._backoffs.succeed(partition)
         self.failures.answered(partition, now_ms)
         self._positions.learned(
             partition,
@@ -396,7 +382,7 @@ class FetchState:
         self._plan.set_waiting(partition, self._buffers.add(partition, requested.fence, chunk))
         self._plan.served(partition)
         if self._is_readable(partition):
-            self.effects.add(Effect.TELL)
+            self.effects.add(Effect.WAKE_READERS)
 
     def _refused(
         self,
@@ -409,7 +395,7 @@ class FetchState:
         name = _name(partition)
         self._note(f"fetching {name} from offset {requested.offset}: {code.name}")
         if code in STALE or code in PASSING:
-            self._unserved([partition], now_ms, now_ms)
+            self._retry_unserved([partition], now_ms, now_ms)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, requested.offset, now_ms, wall_ms)
         elif code is ErrorCode.CORRUPT_MESSAGE:
@@ -429,7 +415,10 @@ class FetchState:
     ) -> None:
         spec = self.default_reset(wall_ms)
         name = _name(partition)
-        if self._buffers.next_offset(partition) is not None or spec is None:
+        if self._buffers.next_offset(partition) is not None:
+            # The records before it are returned first; by then the error will recur.
+            self._postpone(partition, now_ms)
+        elif spec is None:
             error = OffsetOutOfRangeError(
                 f"{name}: offset {offset} is not in the log any more, or not yet, and"
                 " auto_offset_reset is none: seek to another offset",
@@ -437,10 +426,10 @@ class FetchState:
                 offset,
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )
-            self._report_in_turn(partition, error, now_ms)
-            return
-        self._warn(f"{name}: offset {offset} is not in the log; auto_offset_reset decides")
-        self._positions.seek_to(partition, spec)
+            self.report(partition, error, now_ms)
+        else:
+            self._warn(f"{name}: offset {offset} is not in the log; auto_offset_reset decides")
+            self._positions.seek_to(partition, spec)
 
     def _report_in_turn(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
         """Report an error only after the records before it have been returned; by then it will
@@ -453,41 +442,35 @@ class FetchState:
 
     # Retries.
 
-    def unheard(self, partitions: Collection[TopicPartition], since_ms: int) -> None:
+    def note_unanswered(self, partitions: Collection[TopicPartition], since_ms: int) -> None:
         """Record that a request about these partitions, sent at `since_ms`, was not answered."""
-        self.failures.unheard(partitions, since_ms)
+        self.failures.note_unanswered(partitions, since_ms)
 
-    def _unserved(
+    def _retry_unserved(
         self, partitions: Iterable[TopicPartition], since_ms: int, now_ms: int
     ) -> list[int]:
-        """Handle partitions without an answer: their leader is unknown, unreachable, or not the
-        leader. Those still assigned are retried later; returns when.
+        """Retry partitions later that were not served: their leader is unknown, unreachable, or not
+        the leader. Returns when, for each that is still assigned.
         """
-        left = self.failures.unheard(partitions, since_ms)
+        left = self.failures.note_unanswered(partitions, since_ms)
         return [self._postpone(partition, now_ms) for partition in left]
 
     def _postpone(self, partition: TopicPartition, now_ms: int) -> int:
         """Postpone a partition with a growing backoff; returns until when."""
-        backoff = self._backoffs.get(partition)
-        if backoff is None:
-            config = self._config
-            backoff = self._backoffs[partition] = Backoff(
-                config.retry_backoff_ms, config.retry_backoff_max_ms, self._random
-            )
-        until_ms = now_ms + backoff.fail()
+        until_ms = now_ms + self._backoffs.fail(partition)
         self._plan.postpone(partition, self._sources.node(partition, now_ms), until_ms)
         return until_ms
 
     # Callbacks of the buffers.
 
-    def _has_less(self, partition: TopicPartition, byte_count: int) -> None:
+    def _on_taken(self, partition: TopicPartition, byte_count: int) -> None:
         if self._plan.set_waiting(partition, byte_count) and not self._plan.is_saturated:
             self.effects.add(Effect.FETCH)
 
-    def _cannot_give_out(self, partition: TopicPartition, error: RecordError) -> None:
+    def _on_unreadable(self, partition: TopicPartition, error: RecordError) -> None:
         if self.failures.add(partition, error):
-            self._not_given_out.add(partition)
-            self.effects.update((Effect.TELL, Effect.FETCH))
+            self._unreadable.add(partition)
+            self.effects.update((Effect.WAKE_READERS, Effect.FETCH))
 
     def _is_readable(self, partition: TopicPartition) -> bool:
         state = self._positions.find(partition)

@@ -22,9 +22,9 @@ A leader that restarts within that time does not know what it withheld.
 from collections.abc import Iterable, Mapping
 
 from kohort.client.core.group.assignors.assignor import Assignment, GroupMember
-from kohort.client.core.group.identity import NOBODY
+from kohort.client.core.group.identity import NO_MEMBER
 
-UNLED = NOBODY.generation
+UNLED = NO_MEMBER.generation
 
 
 def held_back(

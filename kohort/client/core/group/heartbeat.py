@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import is_refusal
-from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import HeartbeatStatistics
 from kohort.protocol.errors import ErrorCode
 
@@ -99,7 +99,7 @@ class HeartbeatRules:
     def __init__(self, config: HeartbeatConfig, backoff: Backoff) -> None:
         self._config = config
         self._backoff = backoff
-        self._identity = NOBODY
+        self._identity = NO_MEMBER
         self._is_coordinator_known = False
         self._sent_ms = 0
         self._next_ms = 0
@@ -125,7 +125,7 @@ class HeartbeatRules:
 
     def end(self) -> None:
         """Stop heartbeats: there is no member, or its pending JoinGroup keeps it alive."""
-        self._identity = NOBODY
+        self._identity = NO_MEMBER
 
     def polled(self, now_ms: int) -> None:
         """Record that the application polls, or is waiting in a poll."""
@@ -160,7 +160,7 @@ class HeartbeatRules:
         poll_deadline_ms = self._polled_ms + self._config.max_poll_interval_ms
         if now_ms >= poll_deadline_ms:
             self._report(FindingKind.POLL_EXPIRED, identity)
-            self._identity = NOBODY
+            self._identity = NO_MEMBER
             if self._config.is_static or not self._is_coordinator_known:
                 # A static member may return within its session; leaving would move its partitions.
                 return Wait(None)
@@ -190,7 +190,7 @@ class HeartbeatRules:
             # membership that is valid for a whole session.
             self._try_again(code, now_ms)
         elif sent == self._identity:
-            self._identity = NOBODY
+            self._identity = NO_MEMBER
             self._report(_ENDS[code], sent, code)
 
     def failed(self, now_ms: int) -> None:
@@ -202,7 +202,7 @@ class HeartbeatRules:
         self._report(
             FindingKind.LOCKED_OUT, self._identity, code or ErrorCode.SASL_AUTHENTICATION_FAILED
         )
-        self._identity = NOBODY
+        self._identity = NO_MEMBER
 
     def found_coordinator(self, code: ErrorCode, now_ms: int) -> None:
         """Process a FindCoordinator response; NETWORK_EXCEPTION if there was none."""

@@ -10,7 +10,7 @@ UNKNOWN_GENERATION = -1
 
 
 class Identity(NamedTuple):
-    """A member id and generation, or `NOBODY`."""
+    """A member id and generation, or `NO_MEMBER`."""
 
     generation: int = UNKNOWN_GENERATION
     member_id: str = ""
@@ -26,4 +26,4 @@ class Identity(NamedTuple):
         return Identity(member_id=self.member_id)
 
 
-NOBODY = Identity()
+NO_MEMBER = Identity()

@@ -20,7 +20,7 @@ from kohort.client.core.errors import (
 from kohort.client.core.group.assignors.assignor import Assignment, Assignor, RebalanceProtocol
 from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
-from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.rebalance_mode import common_mode
 from kohort.client.core.group.rejoin import Rejoin, combined
 from kohort.client.core.group.requests import (
@@ -79,7 +79,7 @@ class Membership:
         self.config = config
         self.mode = common_mode(assignors)
         self.state = MemberState.UNJOINED
-        self.identity = NOBODY
+        self.identity = NO_MEMBER
         self.is_leader = False
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._subscription = subscription
@@ -333,7 +333,7 @@ class Membership:
             elif kind is FindingKind.GENERATION_LOST:
                 self._lose(identity.without_generation(), code.name)
             else:
-                self._lose(NOBODY, code.name if code else "max.poll.interval.ms exceeded")
+                self._lose(NO_MEMBER, code.name if code else "max.poll.interval.ms exceeded")
 
     def metadata_updated(self, partition_counts: Mapping[str, int]) -> None:
         """Compare with new metadata; `partition_counts` has the topics that exist. Only leaders
@@ -383,7 +383,7 @@ class Membership:
         is_known = bool(identity.member_id) and self._is_coordinator_known
         if leaves is None:
             leaves = self.config.group_instance_id is None
-        self._lose(NOBODY, "")
+        self._lose(NO_MEMBER, "")
         self._rejoin = self._first_rejoin()
         if not leaves or not is_known:
             return None
@@ -395,7 +395,7 @@ class Membership:
         """
         if sent != self.identity:
             return False
-        self._lose(sent.without_generation() if keeps_id else NOBODY, why)
+        self._lose(sent.without_generation() if keeps_id else NO_MEMBER, why)
         return True
 
     def rebalance_noticed(self, sent: Identity) -> None:
@@ -403,7 +403,7 @@ class Membership:
         if sent == self.identity and self.state is MemberState.STABLE:
             self._want(JoinReason.GROUP_REBALANCING, "group is rebalancing")
 
-    def subscribed_anew(self) -> None:
+    def clear_errors(self) -> None:
         """Clear errors because the application has subscribed: a fenced member may try again."""
         self._fenced = self._refusal = None
 
@@ -462,7 +462,7 @@ class Membership:
         if code in _COORDINATOR_GONE:
             self._is_coordinator_known = False
         if code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
-            self._lose(NOBODY, code.name)
+            self._lose(NO_MEMBER, code.name)
         elif code is ErrorCode.ILLEGAL_GENERATION:
             self._lose(sent.without_generation(), code.name)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -478,7 +478,7 @@ class Membership:
                 self._wait_until_ms = now_ms + self._backoff.fail()
 
     def _fence(self, doing: str, code: ErrorCode) -> None:
-        self._lose(NOBODY, code.name)
+        self._lose(NO_MEMBER, code.name)
         self._fenced = self._error_for(doing, code)
 
     def _error_for(self, doing: str, code: ErrorCode) -> ConsumerError:

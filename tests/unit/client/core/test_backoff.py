@@ -1,4 +1,4 @@
-from kohort.client.core.backoff import Backoff
+from kohort.client.core.backoff import Backoff, Backoffs
 
 
 def test_waits_double_up_to_the_limit() -> None:
@@ -6,7 +6,7 @@ def test_waits_double_up_to_the_limit() -> None:
     assert [backoff.fail() for _ in range(6)] == [100, 200, 400, 800, 1000, 1000]
 
 
-def test_a_success_begins_anew() -> None:
+def test_it_starts_over_after_a_success() -> None:
     backoff = Backoff(100, 1000, lambda: 0.5)
     backoff.fail()
     backoff.succeed()
@@ -22,3 +22,13 @@ def test_failing_for_years_does_not_hurt() -> None:
     backoff = Backoff(100, 1000, lambda: 0.5)
     backoff.failure_count = 10**9
     assert backoff.fail() == 1000
+
+
+def test_of_several_each_has_its_own_backoff() -> None:
+    backoffs: Backoffs[str] = Backoffs(100, 1000, lambda: 0.5)
+    assert [backoffs.fail(key) for key in ("a", "a", "b", "a")] == [100, 200, 100, 400]
+    backoffs.succeed("a")
+    backoffs.succeed("c")
+    assert [backoffs.fail(key) for key in ("a", "b")] == [100, 200]
+    backoffs.keep_only({"b"})
+    assert [backoffs.fail(key) for key in ("a", "b")] == [100, 400]

@@ -5,7 +5,7 @@ import pytest
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import CommitError, CommitFailedError, RebalanceInProgressError
 from kohort.client.core.group.assignors import ASSIGNORS
-from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import Membership, MemberState
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
@@ -48,7 +48,7 @@ def test_a_member_that_went_on_with_its_group_may_commit_again(
 def test_a_member_that_the_group_does_not_know_has_lost_its_partitions() -> None:
     error, identity = refuse(SENT, MemberState.STABLE, ErrorCode.UNKNOWN_MEMBER_ID)
     assert isinstance(error, CommitFailedError)
-    assert identity == NOBODY
+    assert identity == NO_MEMBER
 
 
 def test_a_member_whose_generation_is_over_keeps_its_id() -> None:
@@ -58,6 +58,6 @@ def test_a_member_whose_generation_is_over_keeps_its_id() -> None:
 
 
 def test_one_that_was_lost_meanwhile_is_told_so() -> None:
-    error, identity = refuse(NOBODY, MemberState.UNJOINED, ErrorCode.ILLEGAL_GENERATION)
+    error, identity = refuse(NO_MEMBER, MemberState.UNJOINED, ErrorCode.ILLEGAL_GENERATION)
     assert isinstance(error, CommitFailedError)
-    assert identity == NOBODY
+    assert identity == NO_MEMBER

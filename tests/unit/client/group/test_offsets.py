@@ -18,7 +18,7 @@ from kohort.client.core.errors import (
     RebalanceInProgressError,
     UnexpectedResponseError,
 )
-from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
@@ -111,10 +111,10 @@ def test_attempts_end_with_the_time_and_say_what_the_last_one_came_to(call: str)
 @pytest.mark.parametrize(
     ("code", "error", "left"),
     [
-        (ErrorCode.UNKNOWN_MEMBER_ID, CommitFailedError, NOBODY),
-        (ErrorCode.GROUP_ID_NOT_FOUND, CommitFailedError, NOBODY),
+        (ErrorCode.UNKNOWN_MEMBER_ID, CommitFailedError, NO_MEMBER),
+        (ErrorCode.GROUP_ID_NOT_FOUND, CommitFailedError, NO_MEMBER),
         (ErrorCode.ILLEGAL_GENERATION, CommitFailedError, Identity(member_id="me")),
-        (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceError, NOBODY),
+        (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceError, NO_MEMBER),
         (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceInProgressError, ME),
         (ErrorCode.OFFSET_METADATA_TOO_LARGE, CommitError, ME),
         (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, CommitError, ME),
@@ -174,7 +174,7 @@ LATER = Identity(6, "me", "cooperative-sticky")
 
 
 @pytest.mark.parametrize(
-    ("now", "error"), [(LATER, RebalanceInProgressError), (NOBODY, CommitFailedError)]
+    ("now", "error"), [(LATER, RebalanceInProgressError), (NO_MEMBER, CommitFailedError)]
 )
 def test_a_commit_that_is_tried_again_is_not_sent_as_somebody_else(
     now: Identity, error: type[CommitError]
@@ -216,7 +216,7 @@ def test_a_commit_that_waits_behind_another_keeps_the_identity_of_its_call() -> 
 
 def test_a_commit_before_the_first_join_says_what_to_do() -> None:
     async def test(scene: Scene) -> None:
-        scene.membership.identity, scene.membership.state = NOBODY, MemberState.UNJOINED
+        scene.membership.identity, scene.membership.state = NO_MEMBER, MemberState.UNJOINED
         with pytest.raises(CommitFailedError, match="poll first"):
             await scene.commit()
 

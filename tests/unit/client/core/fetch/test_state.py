@@ -17,9 +17,10 @@ from kohort.client.core.errors import (
     UnexpectedResponseError,
 )
 from kohort.client.core.fetch.deserialisers import NO_DESERIALISERS, Deserialisers
+from kohort.client.core.fetch.effects import Effect, Note
 from kohort.client.core.fetch.plan import PlannedFetch
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.state import Effect, FetchState, Note
+from kohort.client.core.fetch.state import FetchState
 from kohort.client.core.fetch.wire import FIRST_BY_ID, SentFetch
 from kohort.client.core.offsets import EARLIEST
 from kohort.client.core.partitions import TopicPartition
@@ -186,7 +187,7 @@ def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_says() -> None:
 
 def test_records_are_told_of_and_read_on_from_behind_them() -> None:
     scene = Scene(1)
-    assert Effect.TELL in scene.answer(scene.send(), part(A, batch(0, 3)))
+    assert Effect.WAKE_READERS in scene.answer(scene.send(), part(A, batch(0, 3)))
     assert scene.state.has_something()
     assert scene.positions.high_watermark(A) == 100
     assert scene.positions.state(A).learned_wall_ms == WALL_MS
@@ -210,14 +211,14 @@ def test_records_of_a_partition_that_was_paused_meanwhile_wait_without_a_word() 
     scene = Scene(1)
     sent = scene.send()
     scene.positions.pause([A])
-    assert Effect.TELL not in scene.answer(sent, part(A, batch(0)))
+    assert Effect.WAKE_READERS not in scene.answer(sent, part(A, batch(0)))
     scene.positions.resume([A])
     assert scene.offsets() == {A: [0]}
 
 
 STALE = {Effect.REFRESH, Effect.FETCH}
 WAIT = {Effect.FETCH}
-TELL = {Effect.TELL, Effect.FETCH}
+TELL = {Effect.WAKE_READERS, Effect.FETCH}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import AuthorizationError, CommitFailedError
 from kohort.client.core.failing import Failing
 from kohort.client.core.group.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
-from kohort.client.core.group.identity import NOBODY, Identity
+from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import (
     NEVER,
     WINDOW_COUNT,
@@ -50,12 +50,14 @@ def test_before_anything_happened_there_is_nothing_to_measure() -> None:
 
 
 JOIN = Join(
-    NOBODY,
+    NO_MEMBER,
     JoinGroupRequest(
         group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
     ),
 )
-SYNC = Sync(NOBODY, SyncGroupRequest(group_id="g", generation_id=1, member_id="", assignments=[]))
+SYNC = Sync(
+    NO_MEMBER, SyncGroupRequest(group_id="g", generation_id=1, member_id="", assignments=[])
+)
 NONE, FAILED = ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION
 
 

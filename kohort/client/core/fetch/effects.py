@@ -1,0 +1,22 @@
+"""What the fetch state asks of its shell."""
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Effect(Enum):
+    """An action for the shell."""
+
+    WAKE_READERS = "wake readers"
+    """There are records, or an error, for readers that wait."""
+    REFRESH = "refresh"
+    """The metadata is outdated; call `next_fetches` when there is new metadata."""
+    FETCH = "fetch"
+    """There is room for more: call `next_fetches`."""
+
+
+class Note(NamedTuple):
+    """A message to log."""
+
+    text: str
+    is_warning: bool = False
