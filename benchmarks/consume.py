@@ -17,7 +17,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from benchmarks.brokers import Contender, Kohort, RunningBroker
 from benchmarks.harness import Bench, Figure, Measured, Pair, Row, figures, progress
@@ -150,8 +151,14 @@ def _measure_in_process(client: str, bootstrap: str, kind: Kind) -> Measured:
 # The clients, each in a process of its own.
 
 
+Reading: TypeAlias = Callable[[Any, Check], Coroutine[Any, Any, Measured]]
+"""Reads all records with a consumer that has its partition."""
+Client: TypeAlias = Callable[[str, Check], Coroutine[Any, Any, Measured]]
+"""Makes a consumer for these bootstrap servers, and reads."""
+
+
 class Clock:
-    """Of the time between the first poll and the last record."""
+    """The time between the first poll and the last record."""
 
     def __init__(self) -> None:
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
@@ -162,90 +169,72 @@ class Clock:
         return {"speed": count / took_s, "cpu": cpu_s / count * 1e6}
 
 
-async def _ours_by_poll(bootstrap: str, check: Check) -> Measured:
-    from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
+async def _by_poll(consumer: Any, check: Check) -> Measured:  # noqa: ANN401 - ours or aiokafka's.
+    return await _by_batches(partial(consumer.poll, 10, max_records=_POLL_RECORDS), check)
 
-    kind, offset, total = check.kind, 0, 0
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(kind.topic, 0)])
-        clock = Clock()
-        while offset < kind.records:
-            for records in (await consumer.poll(10, max_records=_POLL_RECORDS)).values():
-                for record in records:
-                    if record.offset != offset or (
-                        not offset % _PROBE_EVERY and record.value != check.value(offset)
-                    ):
-                        raise RuntimeError(f"not record {offset}: {record}")
-                    total += len(record.value)
-                    offset += 1
-        measured = clock.stop(offset)
+
+async def _by_getmany(consumer: Any, check: Check) -> Measured:  # noqa: ANN401 - as above.
+    poll = partial(consumer.getmany, timeout_ms=10_000, max_records=_POLL_RECORDS)
+    return await _by_batches(poll, check)
+
+
+async def _by_batches(
+    poll: Callable[[], Coroutine[Any, Any, dict[Any, list[Any]]]], check: Check
+) -> Measured:
+    offset = total = 0
+    clock = Clock()
+    while offset < check.kind.records:
+        for records in (await poll()).values():
+            for record in records:
+                if record.offset != offset or (
+                    not offset % _PROBE_EVERY and record.value != check.value(offset)
+                ):
+                    raise RuntimeError(f"not record {offset}: {record}")
+                total += len(record.value)
+                offset += 1
+    measured = clock.stop(offset)
     check.found(offset, total)
     return measured
 
 
-async def _ours_one_by_one(bootstrap: str, check: Check) -> Measured:
-    from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
-
-    kind, offset, total = check.kind, 0, 0
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(kind.topic, 0)])
-        clock = Clock()
-        async for record in consumer:
-            if record.offset != offset or (
-                not offset % _PROBE_EVERY and record.value != check.value(offset)
-            ):
-                raise RuntimeError(f"not record {offset}: {record}")
-            total += len(record.value)
-            offset += 1
-            if offset == kind.records:
-                break
-        measured = clock.stop(offset)
+async def _one_by_one(consumer: Any, check: Check) -> Measured:  # noqa: ANN401 - as above.
+    offset = total = 0
+    clock = Clock()
+    async for record in consumer:
+        if record.offset != offset or (
+            not offset % _PROBE_EVERY and record.value != check.value(offset)
+        ):
+            raise RuntimeError(f"not record {offset}: {record}")
+        total += len(record.value)
+        offset += 1
+        if offset == check.kind.records:
+            break
+    measured = clock.stop(offset)
     check.found(offset, total)
     return measured
 
 
-async def _aiokafka_by_getmany(bootstrap: str, check: Check) -> Measured:
-    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
+def _ours(read: Reading) -> Client:
+    async def measured(bootstrap: str, check: Check) -> Measured:
+        from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
 
-    kind, offset, total = check.kind, 0, 0
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    async with consumer:
-        consumer.assign([TopicPartition(kind.topic, 0)])
-        clock = Clock()
-        while offset < kind.records:
-            found = await consumer.getmany(timeout_ms=10_000, max_records=_POLL_RECORDS)
-            for records in found.values():
-                for record in records:
-                    if record.offset != offset or (
-                        not offset % _PROBE_EVERY and record.value != check.value(offset)
-                    ):
-                        raise RuntimeError(f"not record {offset}: {record}")
-                    total += len(record.value)
-                    offset += 1
-        measured = clock.stop(offset)
-    check.found(offset, total)
+        consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        async with consumer:
+            consumer.assign([TopicPartition(check.kind.topic, 0)])
+            return await read(consumer, check)
+
     return measured
 
 
-async def _aiokafka_one_by_one(bootstrap: str, check: Check) -> Measured:
-    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
+def _aiokafka(read: Reading) -> Client:
+    async def measured(bootstrap: str, check: Check) -> Measured:
+        from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
 
-    kind, offset, total = check.kind, 0, 0
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    async with consumer:
-        consumer.assign([TopicPartition(kind.topic, 0)])
-        clock = Clock()
-        async for record in consumer:
-            if record.offset != offset or (
-                not offset % _PROBE_EVERY and record.value != check.value(offset)
-            ):
-                raise RuntimeError(f"not record {offset}: {record}")
-            total += len(record.value)
-            offset += 1
-            if offset == kind.records:
-                break
-        measured = clock.stop(offset)
-    check.found(offset, total)
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        async with consumer:
+            consumer.assign([TopicPartition(check.kind.topic, 0)])
+            return await read(consumer, check)
+
     return measured
 
 
@@ -271,11 +260,11 @@ async def _confluent(bootstrap: str, check: Check) -> Measured:
     return measured
 
 
-CLIENTS: Final[dict[str, Callable[[str, Check], Coroutine[Any, Any, Measured]]]] = {
-    "poll": _ours_by_poll,
-    "aiokafka getmany": _aiokafka_by_getmany,
-    "async for": _ours_one_by_one,
-    "aiokafka async for": _aiokafka_one_by_one,
+CLIENTS: Final[dict[str, Client]] = {
+    "poll": _ours(_by_poll),
+    "aiokafka getmany": _aiokafka(_by_getmany),
+    "async for": _ours(_one_by_one),
+    "aiokafka async for": _aiokafka(_one_by_one),
     "confluent consume": _confluent,
 }
 
