@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -17,13 +16,13 @@ from typing import Any, Final, Self, TypeVar
 
 from kohort.broker.core.history.model import RebalanceRecord
 from kohort.client.core.records import RawRecord
+from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, When, new_fault, wait_hits
 from kohort.testing.kit.groups import Groups
 from kohort.testing.kit.machine import (
     HOST,
     DiskMachine,
-    InlineExecutor,
     MemoryMachine,
     ReservedPort,
 )
@@ -37,25 +36,6 @@ TIMEOUT_S: Final = 10.0
 
 CALL_TIMEOUT_S: Final = 60.0
 """Timeout of a call: more than any step of a broker in memory takes on a busy machine."""
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """A loop that runs the calls of `run_in_executor` inline."""
-
-    def run_in_executor(  # type: ignore[override]  # Typed by asyncio as a coroutine; it is a future.
-        self,
-        executor: Executor | None,
-        func: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - as in asyncio.
-    ) -> asyncio.Future[T]:
-        if not isinstance(executor, InlineExecutor):
-            return super().run_in_executor(executor, func, *args)
-        future: asyncio.Future[T] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it is the future's.
-            future.set_exception(error)
-        return future
 
 
 class Kafka:
@@ -343,7 +323,7 @@ class Kafka:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=_Loop) as runner:
+            with asyncio.Runner(loop_factory=InlineLoop) as runner:
                 runner.run(self._serve())
         except BaseException as error:  # noqa: BLE001 - raised in the test's thread.
             self._error = error

@@ -138,7 +138,7 @@ class KitBroker:
         """Kill it like kill -9, or like a power failure with `lose_unsynced`; then start again."""
         run = self._running
         # The next broker finds what was written until now. The old one runs on for a while, without
-        # connections and on files that nobody reads, because its tasks end only by a stop.
+        # connections and on files that are read no more, because its tasks end only by a stop.
         former = self.machine
         self.machine = former.lose(unsynced=lose_unsynced, random=self._random)
         self._run = None

@@ -8,32 +8,20 @@ from __future__ import annotations
 import shutil
 import socket
 import uuid
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from kohort.broker.environment import Environment
 from kohort.broker.runtime.clock import Clock
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 HOST: Final = "127.0.0.1"
 DATA: Final = "/data"
-
-
-class InlineExecutor(Executor):
-    """An executor that runs calls inline, because a disk in memory never blocks."""
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
-        """Return a finished future with the outcome."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is the future's.
-            future.set_exception(error)
-        return future
 
 
 class ReservedPort:

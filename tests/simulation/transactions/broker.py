@@ -38,10 +38,11 @@ from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.message import RESPONSES, schema_of
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.simulation.loop import SimulatedLoop
-from tests.support.brokers.running_topics import NODE_ID, InlineExecutor
+from tests.support.brokers.running_topics import NODE_ID
 from tests.support.groups.coordinators import group_coordinator, report
 
 T = TypeVar("T")

@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -33,18 +33,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NODE_ID = 1
-
-
-class InlineExecutor(Executor):
-    """Does the work at once, on the caller's thread: on virtual time nothing may take any."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is the future's.
-            future.set_exception(error)
-        return future
 
 
 @asynccontextmanager

@@ -27,9 +27,10 @@ from kohort.protocol.messages.init_producer_id import (
 from kohort.protocol.records.batch import read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.support.brokers.running_topics import InlineExecutor, running_topics
+from tests.support.brokers.running_topics import running_topics
 from tests.support.groups.coordinators import group_coordinator, report
 from tests.support.groups.running_groups import RunningGroups
 

@@ -20,10 +20,11 @@ from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.brokers.running_topics import InlineExecutor, running_topics
+from tests.support.brokers.running_topics import running_topics
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 PRODUCERS = (7, 8)

@@ -20,8 +20,9 @@ from kohort.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.support.brokers.running_topics import InlineExecutor, context, running_topics
+from tests.support.brokers.running_topics import context, running_topics
 from tests.support.records.storage_tools import memory_store
 
 VERSION = 13

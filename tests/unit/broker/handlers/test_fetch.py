@@ -30,7 +30,8 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.support.brokers.running_topics import InlineExecutor, append, context, running_topics
+from kohort.testing.inline_executor import InlineExecutor
+from tests.support.brokers.running_topics import append, context, running_topics
 
 P = ParamSpec("P")
 T = TypeVar("T")

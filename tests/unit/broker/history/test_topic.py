@@ -20,9 +20,10 @@ from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.brokers.running_topics import InlineExecutor, running_topics
+from tests.support.brokers.running_topics import running_topics
 from tests.support.records.storage_tools import memory_store
 from tests.unit.broker.core.history.test_json_form import AVOIDED, TRIGGER
 

@@ -17,9 +17,10 @@ from kohort.protocol.records.batch import read_header, split_batches
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record, decode_records
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.records.storage_tools import memory_store
 

@@ -12,8 +12,9 @@ from kohort.broker.storage.metadata.store import MetadataStore, TopicRecord
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.protocol.records.batch import read_header
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
-from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 from tests.support.records.storage_tools import (
     WALL_MS,
     fill,

@@ -14,9 +14,10 @@ from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.directories import PartitionDirectories
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.brokers.running_topics import InlineExecutor, append, directories, running_topics
+from tests.support.brokers.running_topics import append, directories, running_topics
 from tests.support.records.storage_tools import memory_store
 
 

@@ -32,8 +32,8 @@ from kohort.protocol.records.batch import iter_headers, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.control import ControlType
 from kohort.protocol.records.record import Record
+from kohort.testing.inline_executor import InlineExecutor
 from tests.support.brokers.running_topics import (
-    InlineExecutor,
     aborted_in,
     append,
     ask,

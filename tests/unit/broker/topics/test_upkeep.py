@@ -14,10 +14,11 @@ from kohort.broker.topics.partition import Partition
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
-from tests.support.brokers.running_topics import InlineExecutor, append, running_topics
+from tests.support.brokers.running_topics import append, running_topics
 from tests.support.records.storage_tools import memory_store
 
 
