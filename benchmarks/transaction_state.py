@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.harness import Bench, Measured, Row
 from kohort.broker.config.topic import TopicConfig
-from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.records import NEVER_MS, TransactionRecord

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.core.coordinator_partitions import partition_of
 from tests.support.processes.java_process import JavaProcess
 
 NAMES = [

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.events import Event, TriggerKind
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.model import HistoryRecord

@@ -17,7 +17,7 @@ from typing import Any
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.model import HistoryRecord
@@ -72,7 +72,7 @@ class SimulationError(AssertionError):
 
 
 class _Alarms(logging.Handler):
-    """No line may speak of a fault of ours."""
+    """Fails at any line about an internal error."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)

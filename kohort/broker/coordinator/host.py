@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog, partition_of
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.coordinator.log.rehoming import former_partition_of
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
@@ -303,7 +304,7 @@ class GroupHost:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error(
-                "%s ended by a mistake of ours", task.get_name(), exc_info=task.exception()
+                "%s ended by an internal error", task.get_name(), exc_info=task.exception()
             )
 
     async def _forget_lost_topics(self, piece: Slice) -> None:

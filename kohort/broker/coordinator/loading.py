@@ -13,14 +13,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.log.offsets_log import (
-    OffsetsLog,
-    Stored,
-    StoredRecord,
-    partition_of,
-)
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, StoredRecord
 from kohort.broker.coordinator.log.rehoming import Rehoming, Stray
 from kohort.broker.coordinator.log.settle import Settler
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.records import (
     BEGUN_HEADER,
     DurableRecord,

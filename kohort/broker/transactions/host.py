@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Never, assert_never
 
-from kohort.broker.coordinator.log.offsets_log import partition_of
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.effects import (
     Append,
@@ -384,7 +384,7 @@ class TransactionHost:
             )
 
     def _break(self, one: TransactionalId) -> None:
-        """A mistake of ours: the id is not touched again before the next start reads the log."""
+        """Set the id aside after an internal error, until the next start reads the log."""
         name = one.transactional_id
         self._broken.add(name)
         self.marking.forget(one)

@@ -33,8 +33,6 @@ from kohort.protocol.records.control import ControlType, decode_marker
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import Buffer
 
-_JAVA_INT_MIN: Final = -0x8000_0000
-
 MEMBERS_AT_ONCE: Final = 500
 """Members of a group that is encoded within a single loop iteration: two milliseconds."""
 
@@ -110,24 +108,6 @@ class OffsetsLog(Protocol):
             KafkaError: the flush may have failed.
         """
         ...
-
-
-def partition_of(group_id: str, partition_count: int) -> int:
-    """Return the partition of a group: the absolute value of Java's string hash, modulo the count.
-
-    As in Kafka, the one hash without an absolute value in 32 bits counts as 0 (`Utils.abs`).
-    """
-    hashed = java_hash(group_id)
-    return 0 if hashed == _JAVA_INT_MIN else abs(hashed) % partition_count
-
-
-def java_hash(text: str) -> int:
-    """Return the result of Java's `String.hashCode`."""
-    hashed = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
-    return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
 
 
 def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> SealedBatch:

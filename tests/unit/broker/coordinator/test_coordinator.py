@@ -7,7 +7,8 @@ import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.loading import read_group
-from kohort.broker.coordinator.log.offsets_log import Stored, partition_of
+from kohort.broker.coordinator.log.offsets_log import Stored
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import RebalanceStarted
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord

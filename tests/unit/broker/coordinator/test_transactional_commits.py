@@ -7,7 +7,8 @@ import pytest
 
 from kohort.broker.coordinator.host import CoordinatorConfig
 from kohort.broker.coordinator.loading import load_groups
-from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord, partition_of
+from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.records import (
     DurableRecord,

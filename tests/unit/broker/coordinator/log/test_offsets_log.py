@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.coordinator.log.offsets_log import (
-    OffsetsLog,
-    StoredRecord,
-    encode_as_batch,
-    partition_of,
-)
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord, encode_as_batch
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.records import (
     DurableRecord,

@@ -9,14 +9,10 @@ from typing import Final
 import pytest
 
 from kohort.broker.coordinator.loading import LoadedGroups, load_groups
-from kohort.broker.coordinator.log.offsets_log import (
-    OffsetsLog,
-    Stored,
-    StoredRecord,
-    partition_of,
-)
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, StoredRecord
 from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
@@ -28,11 +24,12 @@ from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
-from tests.support.brokers.running_topics import InlineExecutor, running_topics
+from tests.support.brokers.running_topics import running_topics
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 COUNT: Final = 3
