@@ -15,7 +15,6 @@ from benchmarks.brokers import Contender, RunningBroker
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.secured import add_listeners, ask, connect
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
@@ -26,6 +25,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import framed, request_body
 
 TITLE: Final = "TLS 1.3 with a P-256 key, one connection"
@@ -135,14 +135,4 @@ def _produce() -> bytes:
 
 
 def _fetch() -> bytes:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=0,
-        session_epoch=-1,
-        forgotten_topics_data=[],
-        topics=[FetchTopic(topic=_TOPIC, partitions=[partition])],
-    )
-    return framed(request_body(request, 11))
+    return framed(request_body(fetch_request(_TOPIC, max_wait_ms=500), 11))

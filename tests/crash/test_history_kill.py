@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.fetch import FetchResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -24,6 +24,7 @@ from kohort.protocol.messages.sync_group import (
 from kohort.protocol.records.batch import split_batches
 from kohort.protocol.records.record import decode_records
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 Generation = tuple[str, int]
@@ -127,9 +128,9 @@ class History:
                 pass
 
     def _fetch(self, client: RawClient) -> bool:
-        asked = FetchPartition(partition=0, fetch_offset=self.position, partition_max_bytes=1 << 22)
-        topic = FetchTopic(topic="__rebalance_history", partitions=[asked])
-        request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic])
+        request = fetch_request(
+            "__rebalance_history", self.position, max_wait_ms=100, max_bytes=1 << 22
+        )
         (found,) = client.call(request, 4, FetchResponse).responses[0].partitions
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return False

@@ -20,7 +20,7 @@ from kohort.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.fetch import FetchResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -37,6 +37,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from kohort.testing.memory_transport import MemoryTransport
 from tests.fuzz.frames import GROUPS, FrameFuzzer
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import framed, request_body, response_in
 
 SETTINGS = {
@@ -61,7 +62,7 @@ SETTLED_WITHIN_S = 60
 
 
 class Alarms(logging.Handler):
-    """Collects what must not be logged: any line that speaks of a fault of ours."""
+    """Collects what must not be logged: any line about an internal error."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -110,14 +111,7 @@ class Sentinel:
         produced = response_in(await self._ask(produce, 9), ProduceResponse, 9)
         ((done,),) = [topic.partition_responses for topic in produced.responses]
         assert (done.error_code, done.base_offset) == (0, self._next_offset)
-        wanted = FetchPartition(
-            partition=0, fetch_offset=self._next_offset, partition_max_bytes=10_000
-        )
-        fetch = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
-            topics=[FetchTopic(topic=SENTINEL_TOPIC, partitions=[wanted])],
-        )
+        fetch = fetch_request(SENTINEL_TOPIC, self._next_offset, max_bytes=10_000)
         fetched = response_in(await self._ask(fetch, 11), FetchResponse, 11)
         ((found,),) = [topic.partitions for topic in fetched.responses]
         assert found.records is not None

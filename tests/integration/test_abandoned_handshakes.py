@@ -50,7 +50,7 @@ class Guarded(KohortServer):
     def faults(self) -> list[str]:
         text = self.log_file.read_text()
         return [
-            line for line in text.splitlines() if "fault of ours" in line or "Traceback" in line
+            line for line in text.splitlines() if "Internal error" in line or "Traceback" in line
         ]
 
 

@@ -31,10 +31,7 @@ from kohort.protocol.messages.delete_acls import (
 )
 from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kohort.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
@@ -46,6 +43,7 @@ from tests.interop.same_answers.scenes import Topic
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.clients.model import wait_until
 from tests.support.groups.raw_members import RawMember
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 
 SETTINGS = {
@@ -315,15 +313,6 @@ def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_nobody_
 
 def history(client: RawClient) -> tuple[int, bytes]:
     """Error and records of a Fetch from the begin of the rebalance history."""
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        session_id=0,
-        session_epoch=-1,
-        forgotten_topics_data=[],
-        topics=[FetchTopic(topic=REBALANCE_HISTORY, partitions=[partition])],
-    )
+    request = fetch_request(REBALANCE_HISTORY)
     answer = client.call(request, 11, FetchResponse).responses[0].partitions[0]
     return answer.error_code, bytes(answer.records or b"")

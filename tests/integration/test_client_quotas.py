@@ -25,7 +25,7 @@ from kohort.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.fetch import FetchResponse
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
@@ -36,6 +36,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 Parts: TypeAlias = Sequence[tuple[str, str | None]]
@@ -185,17 +186,7 @@ def test_requests_that_were_sent_ahead_wait_and_are_answered(broker: BrokerThrea
 
 
 def fetch(client: RawClient, version: int = 11) -> FetchResponse:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=5_000,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=0,
-        session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=[partition])],
-        forgotten_topics_data=[],
-    )
-    return client.call(request, version, FetchResponse)
+    return client.call(fetch_request("t", max_wait_ms=5_000), version, FetchResponse)
 
 
 def test_a_consumer_over_its_limit_gets_nothing_and_may_come_again(broker: BrokerThread) -> None:

@@ -1,4 +1,4 @@
-"""Certificates that clients should not have: none lets anybody in, and none is a fault of ours."""
+"""Certificates that clients should not have: none lets anybody in, and none an internal error."""
 
 import random
 import socket

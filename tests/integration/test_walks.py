@@ -21,7 +21,7 @@ from kohort.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.fetch import FetchResponse
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -43,6 +43,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 
 SOURCES = str(Path(kohort.__file__).parent) + "/"
@@ -132,17 +133,7 @@ def produce(client: RawClient) -> None:
 
 
 def fetch(client: RawClient) -> None:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=0,
-        session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=[partition])],
-        forgotten_topics_data=[],
-    )
-    client.call(request, 11, FetchResponse)
+    client.call(fetch_request("t"), 11, FetchResponse)
 
 
 def join(client: RawClient) -> None:

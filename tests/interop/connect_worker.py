@@ -34,12 +34,7 @@ class ConnectWorker:
         settings = self._directory / "worker.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         command = [
-            java_env.java(),
-            "-Xmx256M",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
-            *("-cp", java_env.classpath("apps")),
+            *java_env.quick_jvm("apps", "-Xmx256M"),
             *("org.apache.kafka.connect.cli.ConnectDistributed", str(settings)),
         ]
         with (self._directory / "worker.log").open("ab") as log:

@@ -12,7 +12,8 @@ from typing import TypeVar
 import pytest
 
 from kohort.broker.coordinator.loading import load_groups
-from kohort.broker.coordinator.log.offsets_log import Stored, decode_stored, partition_of
+from kohort.broker.coordinator.log.offsets_log import Stored, decode_stored
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.records import OffsetRecord, PendingOffset
 from kohort.protocol.errors import ErrorCode
@@ -25,7 +26,7 @@ from kohort.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.fetch import FetchResponse
 from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -60,6 +61,7 @@ from kohort.testing.virtual_clock import VirtualClock
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Twins
 from tests.interop.same_answers.scenes import Topic
 from tests.support.clients.model import wait_until
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 
 T = TypeVar("T")
@@ -212,18 +214,7 @@ class KafkasLog(MemoryOffsetsLog):
     def _read(self, client: RawClient) -> Iterator[Stored]:
         offset = 0
         while True:
-            place = FetchPartition(
-                partition=self._partition, fetch_offset=offset, partition_max_bytes=1 << 20
-            )
-            request = FetchRequest(
-                max_wait_ms=0,
-                min_bytes=0,
-                max_bytes=1 << 20,
-                session_id=0,
-                session_epoch=-1,
-                topics=[FetchTopic(topic=OFFSETS, partitions=[place])],
-                forgotten_topics_data=[],
-            )
+            request = fetch_request(OFFSETS, offset, partition=self._partition)
             (topic,) = client.call(request, 11, FetchResponse).responses
             (answer,) = topic.partitions
             assert answer.error_code == 0

@@ -18,14 +18,12 @@ from kohort.broker.core.partition.producers import ProducerSnapshot
 from kohort.broker.storage.checkpoints.producer_snapshot import decode_snapshot
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 from kohort.protocol.records.batch import BatchHeader, iter_headers
 from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 
 pytestmark = pytest.mark.long
@@ -118,16 +116,7 @@ def write(server: KafkaServer) -> None:
 
 
 def fetched(client: RawClient, offset: int, max_bytes: int) -> Answer:
-    partition = FetchPartition(
-        partition=0, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=-1
-    )
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=1,
-        topics=[FetchTopic(topic="t", partitions=[partition])],
-    )
+    request = fetch_request("t", offset, max_bytes=max_bytes, is_committed=True)
     response = client.call(request, 11, FetchResponse)
     (data,) = response.responses[0].partitions
     return Answer(offset, data)

@@ -13,7 +13,7 @@ _SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 class BothForms:
-    """Of a module that has been imported, in the form that it was found in."""
+    """The source and the compiled form of an imported module."""
 
     def __init__(self, module: ModuleType) -> None:
         assert module.__file__ is not None

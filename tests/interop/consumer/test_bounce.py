@@ -75,7 +75,7 @@ class Bounce:
 
 @pytest.mark.parametrize(
     "restarts",
-    [5, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
+    [3, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
 )
 async def test_partitions_that_stay_are_read_on_while_one_of_four_members_is_restarted(
     restarts: int, topics: Topics, members: Members

@@ -4,7 +4,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.interop.foreign.programs import QUICK_START
 from tests.interop.trouble import SESSION_TIMEOUT_MS
 from tests.support.processes import java_env
 
@@ -24,11 +23,7 @@ class MirrorMaker:
         settings = self._directory / "mirror.properties"
         settings.write_text(self._properties)
         command = [
-            java_env.java(),
-            "-Xmx512M",
-            *QUICK_START,
-            f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
-            *("-cp", java_env.classpath("mirror")),
+            *java_env.quick_jvm("mirror", "-Xmx512M"),
             *("org.apache.kafka.connect.mirror.MirrorMaker", str(settings)),
         ]
         with (self._directory / "mirror.log").open("ab") as log:

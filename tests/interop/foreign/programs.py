@@ -14,8 +14,6 @@ from typing import Final
 from tests.support.processes import java_env
 
 HERE: Final = Path(__file__).parent
-QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""The shortest start counts, not the best code after an hour."""
 CACHE: Final = java_env.ROOT / ".cache" / "foreign"
 
 
@@ -32,7 +30,7 @@ def python_program(name: str) -> list[str]:
 def spring_program(name: str) -> list[str]:
     """The command of `tests/java/spring/NAME.java`."""
     java_env.fetch("spring")
-    return [java_env.java(), "-Xmx256M", *QUICK_START, "-cp", java_env.classpath("spring"), name]
+    return [*java_env.quick_jvm("spring", "-Xmx256M"), name]
 
 
 def go_program(name: str) -> list[str]:

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.interop.foreign.programs import CACHE, QUICK_START
+from tests.interop.foreign.programs import CACHE
 from tests.support.brokers.server_process import free_port
 from tests.support.processes import java_env
 
@@ -49,7 +49,7 @@ class SchemaRegistry:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [java_env.java(), "-Xmx512M", *QUICK_START, "-jar", str(self._program)],
+                [java_env.java(), "-Xmx512M", *java_env.QUICK_START, "-jar", str(self._program)],
                 cwd=self._program.parent,
                 env=os.environ | self._settings,
                 stdin=subprocess.DEVNULL,

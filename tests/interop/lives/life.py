@@ -177,14 +177,8 @@ def _java(seat: Seat) -> list[str]:
     if seat.instance_id is not None:
         told["group.instance.id"] = seat.instance_id
     return [
-        java_env.java(),
-        "-Xmx64M",
         # The shortest start counts, as the session waits for it.
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
-        "-cp",
-        java_env.classpath("broker"),
+        *java_env.quick_jvm("broker", "-Xmx64M"),
         "LifeMember",
         *(f"{name}={value}" for name, value in told.items()),
     ]

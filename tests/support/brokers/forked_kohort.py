@@ -18,7 +18,7 @@ from tests.support.brokers.server_process import answers_metadata
 
 
 class ForkedKohort(KohortServer):
-    """As `KohortServer`, with a start in a tenth of the time; the process that forks lives on."""
+    """A `KohortServer` with a start in a tenth of the time; the process that forks lives on."""
 
     def __init__(
         self,

@@ -9,9 +9,6 @@ from tests.support.processes import java_env
 
 _CLUSTER_ID = "a29ob3J0LXRlc3RzLTAwMQ"
 
-_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Half the work of a start; the best code after an hour does not count here."""
-
 _AFTER_A_KILL = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A controller takes a broker back when the session of the one that was killed has ended: 9 s."""
 
@@ -26,7 +23,8 @@ class KafkaServer(ServerProcess):
     clean_exit = 143  # A JVM's way to say SIGTERM.
     format_arguments: Sequence[str] = ()
     """More of them for `kafka-storage format`."""
-    java_options: Sequence[str] = ("-Xmx512M", *_QUICK_START)
+    java_options: Sequence[str] = ()
+    """The JVM's; by default those of the quickest start, in little memory."""
 
     def __init__(
         self,
@@ -62,20 +60,16 @@ class KafkaServer(ServerProcess):
         properties.write_text("".join(lines))
         if not (self.data / "meta.properties").exists():
             self._format(properties)
-        return [*self._java(*self.java_options), "kafka.Kafka", str(properties)]
+        return [*self._jvm(), "kafka.Kafka", str(properties)]
 
     def kill(self) -> None:
         super().kill()
         self.properties |= _AFTER_A_KILL
 
-    def _java(self, *options: str) -> list[str]:
-        return [
-            java_env.java(),
-            *options,
-            f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
-            "-cp",
-            java_env.classpath(self.jars),
-        ]
+    def _jvm(self) -> list[str]:
+        if self.java_options:
+            return java_env.jvm(self.jars, *self.java_options, with_ours=False)
+        return java_env.quick_jvm(self.jars, "-Xmx512M")
 
     def _format(self, properties: Path) -> None:
         """By a JVM the first time, and then as it came out."""
@@ -96,7 +90,7 @@ class KafkaServer(ServerProcess):
     def _run_format(self, properties: Path) -> None:
         subprocess.run(
             [
-                *self._java("-Xmx128M", *_QUICK_START),
+                *java_env.quick_jvm(self.jars, "-Xmx128M"),
                 "kafka.tools.StorageTool",
                 "format",
                 "--cluster-id",

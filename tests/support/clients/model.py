@@ -24,7 +24,7 @@ CONSUMED_WITHIN_S = 120.0
 """For what takes a moment; where a JVM does it for the first time, seconds."""
 
 SESSION_TIMEOUT_MS = 30_000
-"""Of every group member: longer than a real Kafka takes to start again on a busy machine."""
+"""Every group member's: longer than a real Kafka takes to start again on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Seat:
     """Under which name a member sits in its group, and how it is held there."""
 
     client_id: str | None = None
-    """None: what the library calls itself."""
+    """By default what the library calls itself."""
     instance_id: str | None = None
-    """Of a static member (KIP-345), which keeps its seat when it stops: group.instance.id."""
+    """group.instance.id of a static member (KIP-345), which keeps its seat when it stops."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     strategy: str = "range"
     """partition.assignment.strategy, by its name in the protocol; not every adapter has others."""

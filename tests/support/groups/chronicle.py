@@ -113,7 +113,7 @@ class Chronicle(Scenario):
         return members
 
     def cooperative(self, *shares: tuple[int, ...]) -> list[str]:
-        """As `eager`, of cooperative members."""
+        """The same group as `eager`, of cooperative members."""
         members = self.completing(len(shares), protocols=owning())
         self.assign(dict(zip(members, shares, strict=True)))
         return members

@@ -39,7 +39,7 @@ SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 
 
 def _through_the_wire(message: M, message_class: type[M], version: int) -> M:
-    """As the other side reads it: what the version lacks is gone."""
+    """Return the message that the other side reads: what the version lacks is gone."""
     as_bytes = codec(message_class, version).encode(message)
     decoded, end = codec(message_class, version).decode(as_bytes)
     assert end == len(as_bytes)

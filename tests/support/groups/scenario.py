@@ -460,7 +460,7 @@ class Scenario:
         return [event for event in self.events if isinstance(event, kind)]
 
     def trigger(self) -> Trigger:
-        """Of the rebalance that began last."""
+        """The trigger of the rebalance that began last."""
         return self.told(RebalanceStarted)[-1].trigger
 
     def avoided(self) -> list[Trigger]:

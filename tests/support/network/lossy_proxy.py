@@ -25,9 +25,9 @@ class _Link:
     client: socket.socket
     broker: socket.socket
     keys: deque[int] = field(default_factory=deque)
-    """Of the requests that are not answered yet: answers keep the order."""
+    """API keys of the requests that are not answered yet, in order."""
     client_id: bytes = b""
-    """As its last request named it."""
+    """The client id in its last request."""
 
 
 class LossyProxy:

@@ -99,7 +99,7 @@ class RawClient:
         return self.receive()
 
     def call(self, request: object, version: int, response: type[T]) -> T:
-        """As `ask`, decoded."""
+        """The answer of `ask`, decoded."""
         return response_in(self.ask(request, version), response, version)
 
     def is_answered(self) -> bool:

@@ -26,6 +26,9 @@ CACHE: Final = ROOT / ".cache" / "java"
 LOG_SETTINGS: Final = ROOT / "tests" / "java" / "log4j2.properties"
 """Log4j's: what a JVM of ours says goes to its standard error."""
 
+QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Half the work of a start; the best code after an hour does not count in tests."""
+
 
 def java() -> str:
     """The path of the Java launcher."""
@@ -44,14 +47,40 @@ def jar(name: str) -> Path:
     return path if path.exists() else missing(f"{path.name} was not fetched")
 
 
-def classpath(kind: Kind = "broker") -> str:
-    """Our own programs with Kafka 4.4.0 itself, or what is made of it, which is 4.3.1: its command
-    line tools, or Streams and Connect.
+def classpath(kind: Kind = "broker", *, with_ours: bool = True) -> str:
+    """Kafka 4.4.0 itself, or what is made of it, which is 4.3.1: its command line tools, or Streams
+    and Connect; and our own programs for it, unless there are to be none.
     """
     jars = CACHE / kind
     if not jars.is_dir():
         missing(f"Kafka's jars for {kind} were not fetched")
-    return f"{CACHE / 'classes' / kind}{os.pathsep}{jars}/*"
+    # The jars first: archived classes fit every class path that begins with the archive's own.
+    ours = f"{os.pathsep}{CACHE / 'classes' / kind}" if with_ours else ""
+    return f"{jars}/*{ours}"
+
+
+def archive(kind: Kind) -> Path:
+    """Where `tests.support.brokers.class_archive` leaves the classes of these jars as a JVM maps
+    them into its memory.
+    """
+    return CACHE / f"{kind}.jsa"
+
+
+def jvm(kind: Kind, *options: str, with_ours: bool = True) -> list[str]:
+    """The command of a JVM with these options, on the class path of `kind`, up to the name of the
+    main class.
+    """
+    logs = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
+    return [java(), *options, logs, "-cp", classpath(kind, with_ours=with_ours)]
+
+
+def quick_jvm(kind: Kind, *options: str) -> list[str]:
+    """The same for a JVM that starts as fast as it can, with the archived classes if there are."""
+    found = archive(kind)
+    archived = (f"-XX:SharedArchiveFile={found}",) if found.exists() else ()
+    # Warnings, as of an archive that fits no more, where they disturb no protocol.
+    words = ("-Xlog:disable", "-Xlog:all=warning:stderr")
+    return jvm(kind, *QUICK_START, *archived, *words, *options)
 
 
 def fetch(kind: Kind) -> None:

@@ -20,15 +20,7 @@ class JavaProcess(LineProcess):
     ) -> None:
         super().__init__(
             [
-                java_env.java(),
-                "-Xmx512M",
-                # The shortest start counts, not the best code after an hour.
-                "-XX:TieredStopAtLevel=1",
-                "-XX:+UseSerialGC",
-                "-Dfile.encoding=UTF-8",
-                f"-Dlog4j2.configurationFile={java_env.LOG_SETTINGS}",
-                "-cp",
-                java_env.classpath(kind),
+                *java_env.quick_jvm(kind, "-Xmx512M", "-Dfile.encoding=UTF-8"),
                 main_class,
                 *arguments,
             ],

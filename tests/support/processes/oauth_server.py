@@ -36,7 +36,7 @@ class OAuthServer:
     def __enter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True)
         command = [
-            *(java_env.java(), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *(java_env.java(), "-Xmx256M", *java_env.QUICK_START),
             *("-cp", f"{java_env.CACHE / 'oauth'}/*", _MAIN),
         ]
         settings = {

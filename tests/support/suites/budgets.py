@@ -26,8 +26,9 @@ BUDGETS_S: Final[Mapping[str, float]] = {
     "fuzz": 60,
     "pipeline": 90,
 }
-"""Of the short forms: three times what they took within a whole run on two quiet cores, or more. A
-slower machine, or a neighbour on the same core, takes half as much again of the same work."""
+"""Budgets of the short forms: three times what they took within a whole run on two quiet cores, or
+more. A slower machine, or a neighbour on the same core, takes half as much again of the same work.
+"""
 
 SLOWEST: Final = 20
 

@@ -32,7 +32,7 @@ class Watchdog:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_timeout_set_timer(self, settings: Settings) -> Generator[None, object, object]:
-        """Of each test that has a timeout, before its setup."""
+        """Called for each test that has a timeout, before its setup."""
         faulthandler.dump_traceback_later(
             settings.timeout + self._grace_s, exit=True, file=self._error_output
         )

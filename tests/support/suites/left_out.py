@@ -35,7 +35,7 @@ def judged(report: Report) -> Report:
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """As `pytest.skip` was told."""
+    """The reason that `pytest.skip` was given."""
     told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return told.removeprefix("Skipped: ")
 
@@ -45,12 +45,12 @@ class NothingLeftOut:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Of a test, its setup or its teardown."""
+        """Called for a test, its setup or its teardown."""
         return judged((yield))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Of a module that wants a package."""
+        """Called for a module, which may want a package."""
         return judged((yield))

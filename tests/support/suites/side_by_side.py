@@ -77,7 +77,7 @@ def group_of(nodeid: str) -> str:
 
 
 def rank_of(nodeid: str) -> int:
-    """Of two tests, the one with the lower rank begins first."""
+    """The test with the lower rank begins first."""
     group = group_of(nodeid)
     if group in FIRST:
         return FIRST.index(group)

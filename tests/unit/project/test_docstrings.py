@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ["accelerated", "broker", "cli", "client", "pipeline", "protocol", "wire"]
+FOLDERS = [
+    *(f"kohort/{name}" for name in ("accelerated", "broker", "cli", "client", "pipeline")),
+    *(f"kohort/{name}" for name in ("protocol", "testing", "wire")),
+    "tests/support",
+]
 
 _ELLIPSIS = re.compile(r"\s*(?:Of|That of|Those|Whom?|As|None)\b")
 """Beginnings that leave out what is spoken of."""
@@ -25,11 +29,11 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
                     yield statement.lineno, text
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_docstring_begins_with_what_it_is_about(package: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_docstring_begins_with_what_it_is_about(folder: str) -> None:
     elliptic = [
         f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0]}"
-        for path in sorted((ROOT / "kohort" / package).rglob("*.py"))
+        for path in sorted((ROOT / folder).rglob("*.py"))
         for line, text in docstrings(path)
         if _ELLIPSIS.match(text)
     ]
