@@ -398,7 +398,7 @@ class Group:
 
 
 def _refuse(_: bytes) -> None:
-    raise RuntimeError("an answer that nobody asked for")
+    raise RuntimeError("an answer to no request")
 
 
 def run(port: int, pid: int, group_id: str, size: int, heartbeat_s: float) -> Measured:

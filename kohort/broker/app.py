@@ -374,5 +374,5 @@ class Broker:
 
 
 def _report(doing: str, error: Exception) -> None:
-    """A fault of ours in a delayed operation; its client has been answered."""
-    logger.error("A fault of ours while %s", doing, exc_info=error)
+    """Log an internal error in a delayed operation; its client has been answered."""
+    logger.error("Internal error while %s", doing, exc_info=error)

@@ -1,7 +1,7 @@
 """What a job has done, for Prometheus: over HTTP, or in a file that node_exporter reads.
 
 A job that goes on is asked (`--metrics-port`); one that ends leaves a file (`--metrics-file`),
-which is written anew after each batch.
+which is rewritten after each batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LABELS: Final = ("job", "topic")
 
 
 class Metrics:
-    """The counters of one job. Where nobody wants them, they are counted and shown to nobody."""
+    """The counters of one job. If no one asks for metrics, they are counted but not written."""
 
     def __init__(self, job: str) -> None:
         self._job = job

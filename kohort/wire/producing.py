@@ -187,7 +187,7 @@ class Producer:
         self.sent_bytes += byte_count - RECORD_OVERHEAD_BYTES * count
 
     def _append(self, partition: int, data: bytes) -> None:
-        """Have the leader of a partition take a batch, whoever that is by now."""
+        """Send a batch to the current leader of its partition."""
         request = ProduceRequest(
             acks=_ALL_REPLICAS,
             timeout_ms=int(self._timeout_s * 1000),
@@ -231,7 +231,7 @@ class Producer:
         return RefusedError(answer.error_code, what, answer.error_message)
 
     def _refresh(self) -> None:
-        """Look for the leaders once more; where nobody answers they stay what they were."""
+        """Look for the leaders once more; without an answer they stay what they were."""
         try:
             self._leaders |= self._leaders_now()[0]
         except (DisconnectedError, RefusedError):

@@ -171,7 +171,7 @@ def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_it_was(
 
     assert land(topic) == 1
     told = capfd.readouterr().err
-    assert f"{topic} was deleted and created anew" in told
+    assert f"{topic} was deleted and recreated" in told
     assert "up to 0: 100" in told
     assert land.rows(topic) == former
 
@@ -179,7 +179,7 @@ def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_it_was(
     assert land.rows(topic) == in_order(former + topics.read(topic))
     ((name, partition, first, behind, reason),) = land.gaps()
     assert (name, partition, first, behind) == (topic, 0, 100, None)
-    assert "created anew" in reason
+    assert "recreated" in reason
     # From now on it is the topic that is landed.
     assert land(topic) == 0
 

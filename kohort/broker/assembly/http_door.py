@@ -68,7 +68,7 @@ class HttpDoor:
             server.guard_by(guard, ways)
 
     def _names(self) -> set[str]:
-        """What this machine may be called in a Host header, beyond names that nobody can own."""
+        """Names of this machine in a Host header, beyond names that no one can register."""
         config = self._loaded.config
         return {
             config.kohort_metrics_host,

@@ -74,7 +74,7 @@ async def open_web_ports(
     except PortError as error:
         if console.is_given:
             raise
-        # Nobody asked for it: clients are served all the same.
+        # No setting asked for it, so the broker serves its clients without it.
         logger.warning("There is no console: %s", error)
     return ports
 

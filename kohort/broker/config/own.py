@@ -95,7 +95,7 @@ class KohortSettings(Settings):
         100_000,
         at_least=1,
         doc="Member ids of one group that were assigned and are not used yet; beyond this "
-        "limit the oldest is dropped, and its owner has to join anew.",
+        "limit the oldest is dropped, and its owner has to join again.",
     )
     kohort_group_inbox_max: Int = setting(
         100_000,

@@ -12,10 +12,10 @@ an error, and the group goes on. If it failed because something in it cannot be 
 large, each write is appended again on its own (`Outbox.append_singly`), so that only the one that
 is to blame fails.
 
-What peers send cannot make a step raise. If one does, the mistake is ours and nothing in memory is
-believed any more: the group is rebuilt from the log. The command whose step raised is answered
-UNKNOWN_SERVER_ERROR, all others that wait COORDINATOR_NOT_AVAILABLE. If what raised comes after the
-steps (records are made, or appended), no single command is to blame, and all are answered
+What peers send cannot make a step raise. If a step does raise, the broker has a bug, and the state
+in memory is no longer trusted: the group is rebuilt from the log. The command whose step raised is
+answered UNKNOWN_SERVER_ERROR, all others that wait COORDINATOR_NOT_AVAILABLE. If what raised comes
+after the steps (records are made, or appended), no single command is to blame, and all are answered
 COORDINATOR_NOT_AVAILABLE.
 """
 
@@ -31,8 +31,8 @@ from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
 from kohort.broker.coordinator.group_timers import GroupTimers
 from kohort.broker.coordinator.inbox import Batch, Inbox
-from kohort.broker.coordinator.log.offsets_log import partition_of
 from kohort.broker.coordinator.paused_commands import PausedCommands, is_paced
+from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.effects import (
     Append,
     Cancel,
@@ -138,7 +138,7 @@ class GroupActor:
 
     def begin(self) -> None:
         """Carry out what making the group has asked for."""
-        self._run_batch_or_start_task(_NOTHING)
+        self._run_batch_now(_NOTHING)
 
     def submit(self, command: Command) -> None:
         """Take a command; the first of these that holds:
@@ -162,7 +162,7 @@ class GroupActor:
             ):
                 return
             if phase is _Phase.IDLE and not command.is_gathered:
-                self._run_batch_or_start_task(Batch((), (command,)))
+                self._run_batch_now(Batch((), (command,)))
                 return
             if command.ticket is None or len(self._inbox) < self._host.inbox_max:
                 self._inbox.append(command)
@@ -208,9 +208,9 @@ class GroupActor:
 
     # Batches.
 
-    def _run_batch_or_start_task(self, batch: Batch) -> None:
-        """Run a batch, and start a task for what is left to do if an append or more steps of a
-        command have to be waited for.
+    def _run_batch_now(self, batch: Batch) -> None:
+        """Run a batch in the caller's turn. A task is started if an append has to be waited for, or
+        more steps of a command are left.
         """
         pending = self._run_batch(batch)
         if pending is not None or self._unfinished is not None:
@@ -224,7 +224,7 @@ class GroupActor:
         """
         self._phase = _Phase.IDLE
         if not self._inbox.is_empty:
-            self._run_batch_or_start_task(self._inbox.take_batch())
+            self._run_batch_now(self._inbox.take_batch())
         if not self._inbox.is_empty and self._is_idle():
             self._start_task(None)
 
@@ -313,9 +313,9 @@ class GroupActor:
             try:
                 outcome.result()
             except KafkaError as error:
-                self._tell_outcome(error, now)
+                self._report_outcome(error, now)
             else:
-                self._tell_outcome(None, now)
+                self._report_outcome(None, now)
             return self._apply_effects_and_append(now)
         except Exception:
             logger.exception("A write of group %r failed", self.group.group_id)
@@ -333,7 +333,7 @@ class GroupActor:
             try:
                 pending = log.append(self._partition, append.records, wall_ms=now.wall_ms)
             except KafkaError as error:
-                self._tell_outcome(error, now)
+                self._report_outcome(error, now)
                 continue
             records = append.records
             # Nearly every append is one offset: that is seen here, without a call.
@@ -347,7 +347,7 @@ class GroupActor:
             self.group.on_appended(now)
         return None
 
-    def _tell_outcome(self, error: KafkaError | None, now: Now) -> None:
+    def _report_outcome(self, error: KafkaError | None, now: Now) -> None:
         if error is None:
             self.group.on_appended(now)
         else:
@@ -420,7 +420,7 @@ class GroupActor:
         """Step the group with deadlines that have come: now, or after what waits already."""
         del now_ms
         if self._phase is _Phase.IDLE:
-            self._run_batch_or_start_task(Batch(keys, ()))
+            self._run_batch_now(Batch(keys, ()))
         else:
             self._inbox.put_due(keys)
 

@@ -84,7 +84,7 @@ class Inbox(list[Command]):
         self._before_due = 0
 
     def fail_requests(self, error: KafkaError) -> None:
-        """Answer those who wait; what nobody waits for stays."""
+        """Answer those who wait; commands without a waiter stay."""
         for command in self.take_all():
             if command.ticket is None:
                 self.append(command)

@@ -110,7 +110,7 @@ def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
     settings.on_change(look)
     if settings.config.kohort_access_loss_confirmed != loss:
         logger.error(
-            "Access rules may have been lost with the metadata: nobody but super users may do"
+            "Access rules may have been lost with the metadata: only super users may do"
             " anything. When the rules are as they should be, set kohort.access.loss.confirmed=%s",
             loss,
         )

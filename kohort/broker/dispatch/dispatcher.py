@@ -240,7 +240,7 @@ class Dispatcher:
             text = "The answer to %s cannot be written: %s"
             self._log.fault("unwritable", text, name, error)
         else:
-            text = "A fault of ours fails %s"
+            text = "Internal error in %s"
             self._log.fault("fault", text, name, error=error)
 
     def _answer_unserved(self, header: RequestHeader) -> Answer:

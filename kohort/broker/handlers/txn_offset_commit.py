@@ -21,8 +21,8 @@ from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.offset_commit import look_up
 from kohort.broker.handlers.shared.transactional_producer import (
+    ClientError,
     Flow,
-    Told,
     TransactionalProducer,
 )
 from kohort.broker.topics.names import CONSUMER_OFFSETS
@@ -40,17 +40,17 @@ ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
 
-_NOT_IN_IT: Final = (
-    Told(ErrorCode.TRANSACTION_ABORTABLE, since=ABORTABLE_SINCE),
-    Told(ErrorCode.INVALID_TXN_STATE),
+_NOT_IN_TRANSACTION: Final = (
+    ClientError(ErrorCode.TRANSACTION_ABORTABLE, since=ABORTABLE_SINCE),
+    ClientError(ErrorCode.INVALID_TXN_STATE),
 )
 
 FLOW: Final = Flow(
     ADDS_SINCE,
     {
-        ErrorCode.INVALID_TXN_STATE: _NOT_IN_IT,
-        ErrorCode.TRANSACTION_ABORTABLE: _NOT_IN_IT,
-        ErrorCode.PRODUCER_FENCED: (Told(ErrorCode.INVALID_PRODUCER_EPOCH),),
+        ErrorCode.INVALID_TXN_STATE: _NOT_IN_TRANSACTION,
+        ErrorCode.TRANSACTION_ABORTABLE: _NOT_IN_TRANSACTION,
+        ErrorCode.PRODUCER_FENCED: (ClientError(ErrorCode.INVALID_PRODUCER_EPOCH),),
     },
 )
 """How this API uses transactions, and the errors that it returns."""
@@ -136,7 +136,7 @@ async def _put_into_transaction(
         if adding is not None:
             await adding
     except KafkaError as error:
-        raise producer.told(error.code) from None
+        raise producer.client_error(error.code) from None
 
 
 def _respond(
@@ -144,8 +144,9 @@ def _respond(
     refusals: Sequence[ErrorCode],
     decided: Sequence[ErrorCode] = (),
 ) -> TxnOffsetCommitResponse:
-    """Create the response in Kafka's order: first what was refused here; partitions of a topic that
-    is listed several times are merged. Topics without partitions are omitted.
+    """Create the response as Kafka does: partitions that were refused here come first, and then a
+    topic that the request lists several times has one entry. If none was refused, it has as many
+    entries as in the request. Topics without partitions are omitted.
 
     Args:
         refusals: one error for each partition; NONE for those that the group decided on.
@@ -157,9 +158,9 @@ def _respond(
     by_topic = list(_split(request, refusals))
     for asked, errors in by_topic:
         _add(answer, known, asked, [(index, error) for index, error in errors if error])
-    merges = any(refusals)
+    is_merged = any(refusals)
     for asked, errors in by_topic:
-        if not merges:
+        if not is_merged:
             known.clear()
         of_group = [(index, next(left)) for index, error in errors if not error]
         _add(answer, known, asked, of_group)

@@ -163,7 +163,7 @@ class RebalanceHistory:
             fold.observe(event, now)
         except Exception:
             # An error in the history must not disturb the group, in whose step this runs.
-            logger.exception("The history of group %r starts anew", group_id)
+            logger.exception("The history of group %r starts over", group_id)
             self._under_way.pop(group_id, None)
             self._folds[group_id] = GroupFold(fold.sequence)
             return

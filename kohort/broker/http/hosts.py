@@ -14,7 +14,7 @@ _NOBODYS: Final = (".localhost", ".local", ".internal", ".svc", ".test")
 
 
 def may_be_called(host: str, known: Collection[str]) -> bool:
-    """Whether a Host header is accepted: an address, a name without a dot, one that nobody can
+    """Whether a Host header is accepted: an address, a name without a dot, one that no one can
     register, or one of `known`. A request without one is not from a browser.
     """
     name = host.strip().lower()

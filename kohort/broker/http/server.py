@@ -62,7 +62,7 @@ class HttpServer:
         hosts: Collection[str] = (),
         tls: "ssl.SSLContext | None" = None,
     ) -> None:
-        """`hosts` are accepted host names, beside those that nobody can register; see `hosts`. With
+        """`hosts` are accepted host names, beside those that no one can register; see `hosts`. With
         `tls`, only TLS connections are accepted.
         """
         self._pages = dict(pages)

@@ -11,7 +11,7 @@ from kohort.broker.metrics.metric_info import MetricInfo
 from kohort.broker.metrics.tally import HistogramTally
 
 Rows = Callable[[], "Iterable[tuple[Labels, float]]"]
-"""Yields (labels, value) of each sample, anew on each call."""
+"""Yields (labels, value) of each sample, computed at each call."""
 
 
 class Labels(dict[str, str]):

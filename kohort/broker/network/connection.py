@@ -273,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.output.write(error.answer, _byte_count(error.answer))
             self._close(error.reason, error if error.is_told else None)
         else:
-            logger.error("A fault of ours ends the connection of %s", self.ip, exc_info=error)
+            logger.error("Internal error; the connection of %s is closed", self.ip, exc_info=error)
             self.abort_because(CloseReason.FAULT)
 
     def abort_because(self, reason: CloseReason) -> None:

@@ -3,7 +3,7 @@ files is sent by the kernel, from there.
 
 Promises: bytes go out in the order in which they were given; `is_held` while the client does not
 take them, so that nothing is executed for it; an error of any kind is its connection's end, and is
-raised to nobody else.
+raised nowhere else.
 """
 
 import asyncio

@@ -170,7 +170,7 @@ class Later(Generic[T]):
                 later.cancel()
             elif (error := ended.exception()) is not None:
                 if later.is_done:
-                    logger.info("%s failed when nobody waited for it: %r", name, error)
+                    logger.info("%s failed after its waiter had gone: %r", name, error)
                 later.fail(error)
             else:
                 later.give(ended.result())

@@ -147,7 +147,7 @@ class RoundRobin:
                 is_more = work(piece)
             except Exception:
                 # It expects another turn, and would never be added again without one.
-                logger.exception("A fault of ours in work over several turns")
+                logger.exception("Internal error in work over several turns")
                 is_more = True
             if is_more:
                 self._waiting.append(work)

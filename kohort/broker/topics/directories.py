@@ -305,7 +305,7 @@ class PartitionDirectories:
         try:
             return read_offsets(self.files, str(self.root), name)
         except CorruptFileError as error:
-            logger.warning("%s; it is made anew", error)
+            logger.warning("%s; a new one is created", error)
             return {} if copy is None else self._read_checkpoint(copy)
 
     def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _Found:

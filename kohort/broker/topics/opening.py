@@ -123,7 +123,7 @@ class Opener:
         except StorageError:
             raise
         except Exception as error:
-            logger.exception("a fault of ours while opening %s-%d", topic.name, index)
+            logger.exception("Internal error while opening %s-%d", topic.name, index)
             raise StorageError(str(error)) from error
 
     def _partition(self, topic: Topic, index: int, log: PartitionLog) -> Partition:

@@ -112,7 +112,7 @@ class Partition:
     def check_online(self) -> None:
         """Raise `failure` if the partition is offline or deleted."""
         if self.failure is not None:
-            raise _anew(self.failure)
+            raise _copied(self.failure)
 
     @property
     def last_stable_offset(self) -> int:
@@ -390,7 +390,7 @@ class Partition:
             if done.done():
                 continue
             if self.failure is not None:
-                done.set_exception(_anew(self.failure))
+                done.set_exception(_copied(self.failure))
             elif next_offset <= self.high_watermark:
                 done.set_result(None)
 
@@ -407,7 +407,7 @@ class Partition:
             logger.warning(what, self, error)
 
 
-def _anew(failure: KafkaError) -> KafkaError:
+def _copied(failure: KafkaError) -> KafkaError:
     """Return a copy of the error, to be raised again.
 
     An exception keeps the frames it was raised in, and their local variables; raising the same one

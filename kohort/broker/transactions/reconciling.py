@@ -118,7 +118,7 @@ class Reconciler:
             await self._host.wait_settled(owner)
 
     def check(self, found: Iterable[OpenInPartition]) -> None:
-        """Log what is open in a partition and still unknown to the coordinator: a fault of ours."""
+        """Log as internal errors what is open in partitions but unknown to the coordinator."""
         by_producer = self._by_producer()
         for one in found:
             owner = by_producer.get(one.producer_id)

@@ -1,7 +1,7 @@
 """``kohort acl check``: may somebody do something, and which rule says so.
 
-The rules are asked for and decided here, as the broker decides them, so that nobody has to try. The
-broker's settings are not told to clients: super users are those that `--super-users` names.
+The rules are fetched from the broker and evaluated here, by the broker's code. Clients do not get
+the broker's settings: super users are those that `--super-users` names.
 """
 
 import argparse

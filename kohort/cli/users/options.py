@@ -114,7 +114,7 @@ def _from_descriptor(descriptor: int) -> str:
 def place_of(options: argparse.Namespace) -> Iterator[Place]:
     """Where the users are. Raises UsageError, UnavailableError."""
     if options.data is not None:
-        # What reads a data directory is needed by nobody who asks a broker.
+        # Only needed to read a data directory, not to ask a broker.
         from kohort.cli.users.stopped import stopped_broker  # noqa: PLC0415
 
         with stopped_broker(options.data) as place:

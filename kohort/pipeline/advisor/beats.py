@@ -76,7 +76,7 @@ def look_ms(seen: Iterable[tuple[int, Sequence[int]]], interval_ms: int) -> int:
 
 
 def _spread_ms(told: Sequence[int], interval_ms: int) -> float:
-    """Standard deviation of moments of an interval that begins anew at its end."""
+    """Standard deviation of moments of an interval that starts again at its end."""
     angles = [2 * pi * moment / interval_ms for moment in told]
     mean = abs(fsum(cos(one) for one in angles) + 1j * fsum(sin(one) for one in angles))
     strength = min(max(mean / len(told), 1e-9), 1.0)

@@ -255,7 +255,7 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--recompute",
         action="store_true",
-        help="make all findings anew, as after a change of these",
+        help="recompute all findings, as after a change of these",
     )
 
 

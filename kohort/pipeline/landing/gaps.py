@@ -10,7 +10,7 @@ from typing import Final
 
 RETENTION: Final = "deleted before it was read (retention, or DeleteRecords)"
 TRUNCATED: Final = "the log ends before what was read already"
-CREATED_ANEW: Final = "the topic was deleted and created anew"
+RECREATED: Final = "the topic was deleted and recreated"
 
 SHOWN: Final = 10
 """Gaps that an error names one by one."""
@@ -65,7 +65,7 @@ def missing(present: Iterable[tuple[int, int]], first: int, end: int) -> list[tu
     return holes
 
 
-def told(topic: str, gaps: list[Gap]) -> str:
+def sentence(topic: str, gaps: list[Gap]) -> str:
     """The gaps in one sentence."""
     shown = "; ".join(str(gap) for gap in gaps[:SHOWN])
     more = f"; and {len(gaps) - SHOWN} more" if len(gaps) > SHOWN else ""

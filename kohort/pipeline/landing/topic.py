@@ -200,9 +200,9 @@ class TopicLander:
             former = Checkpoint(files, f"{place}/{topic_id}")
             begin = former.begin_of_any()
             position = begin | (former.ends(former.last_done()) or {})
-            found = [Gap(index, at, None, gaps.CREATED_ANEW) for index, at in position.items()]
+            found = [Gap(index, at, None, gaps.RECREATED) for index, at in position.items()]
             reason = (
-                f"{self.name} was deleted and created anew: its id was {topic_id} and is "
+                f"{self.name} was deleted and recreated: its id was {topic_id} and is "
                 f"{self.query.topic.topic_id}. Landed of the former one: up to {_shown(position)}"
             )
             self._report(reason, Topic(self.name, topic_id, ()), found)
@@ -232,7 +232,7 @@ class TopicLander:
         topic, admin = self.query.topic, self.query.admin
         found = gaps.lost(position, admin.starts(topic), admin.ends(topic))
         if found:
-            self._report(gaps.told(self.name, found), topic, found)
+            self._report(gaps.sentence(self.name, found), topic, found)
 
     def _note_losses(self, begin: Offsets, end: Offsets) -> None:
         """Looks which of a batch's records were gone before the batch could read them."""
@@ -244,7 +244,7 @@ class TopicLander:
             for first, behind in self._holes(gap, end.get(gap.partition, 0))
         ]
         if found:
-            self._report(gaps.told(self.name, found), self.query.topic, found)
+            self._report(gaps.sentence(self.name, found), self.query.topic, found)
 
     def _holes(self, gap: Gap, batch_end: int) -> list[tuple[int, int]]:
         """Ranges of records that are gone now and were not read in time."""

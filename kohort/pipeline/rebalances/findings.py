@@ -174,7 +174,7 @@ class Findings:
                     writers[name].add(rows)
         for number, table in enumerate(FINDINGS, 1):
             self._tell(f"{table.name}, table {number} of {len(FINDINGS)}")
-            with self._told_conflicts(), explained(self._lake.called(table.name)):
+            with self._reworded_conflicts(), explained(self._lake.called(table.name)):
                 writers[table.name].commit(SCHEMAS[table.name])
 
     def _found(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
@@ -223,12 +223,12 @@ class Findings:
         with explained(self._lake.called(name)):
             return self._lake.begin(name).read(schema, groups, sequences)
 
-    def _told_conflicts(self) -> AbstractContextManager[None]:
-        return _Told(f"the findings of {self._lake.root}: another run renewed them meanwhile")
+    def _reworded_conflicts(self) -> AbstractContextManager[None]:
+        return _Reworded(f"the findings of {self._lake.root}: another run renewed them meanwhile")
 
 
-class _Told(AbstractContextManager[None]):
-    """Conflicts in other words."""
+class _Reworded(AbstractContextManager[None]):
+    """Rewords conflicts, with what they mean to the caller."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -16,7 +16,7 @@ WHO_FIRST: Final = 3
 STORMS_LEAST: Final = 0.2
 """Share of the rebalances that is in storms, from which on it is said."""
 WAITED_LEAST: Final = 0.02
-"""Share of the longest wait, below which waiting for a member is nobody's concern."""
+"""Share of the longest wait, below which waiting for a member is not mentioned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The plot of who owned which partition when, and when nobody did."""
+"""The plot of who owned which partition when, and when it had no owner."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class TopicQuery:
         now = self.admin.topic(self.name)
         if now.topic_id != self.topic.topic_id:
             raise TopicReplacedError(
-                f"{self.name} was deleted and created anew while it was read: its id was "
+                f"{self.name} was deleted and recreated while it was read: its id was "
                 f"{self.topic.topic_id} and is {now.topic_id}. The next run is about the new one."
             )
         self.topic = now

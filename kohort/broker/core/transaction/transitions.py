@@ -69,16 +69,16 @@ def initialized(
         last_epoch = record.producer_epoch if is_sent else NO_PRODUCER_EPOCH
         if verdict is Verdict.ROTATE:
             producer = new_producer_id(), 0
-    return Transition(_begun_anew(record, producer, request.timeout_ms, wall_ms), last_epoch)
+    return Transition(_reset(record, producer, request.timeout_ms, wall_ms), last_epoch)
 
 
 def fenced(record: TransactionRecord, epoch: int, wall_ms: int) -> Transition:
     """Fence all epochs below this one."""
     producer = record.producer_id, min(epoch, EXHAUSTED_EPOCH)
-    return Transition(_begun_anew(record, producer, record.timeout_ms, wall_ms))
+    return Transition(_reset(record, producer, record.timeout_ms, wall_ms))
 
 
-def _begun_anew(
+def _reset(
     record: TransactionRecord, producer: tuple[int, int], timeout_ms: int, wall_ms: int
 ) -> TransactionRecord:
     return record._replace(

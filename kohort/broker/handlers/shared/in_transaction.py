@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from kohort.broker.core.partition.verdict import ValidBatch
 from kohort.broker.core.transaction.requests import Client, TopicPartition
 from kohort.broker.handlers.shared.transactional_producer import (
+    ClientError,
     Flow,
-    Told,
     TransactionalProducer,
 )
 from kohort.broker.runtime.later import Later
@@ -27,10 +27,10 @@ ABORTABLE_SINCE: Final = 11
 ADDS_SINCE: Final = 12
 
 
-def _told_to_retry(error: ErrorCode) -> Told:
+def _retriable(error: ErrorCode) -> ClientError:
     """An error that older producers retry; they would give up after the original one."""
     message = f"the transaction cannot go on yet: {error.name}"
-    return Told(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+    return ClientError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
 
 _NOT_ADDED: Final = "Partition was not added to the transaction"
@@ -39,20 +39,20 @@ FLOW: Final = Flow(
     ADDS_SINCE,
     {
         ErrorCode.TRANSACTION_ABORTABLE: (
-            Told(ErrorCode.TRANSACTION_ABORTABLE, _NOT_ADDED, since=ABORTABLE_SINCE),
-            Told(ErrorCode.INVALID_TXN_STATE, _NOT_ADDED),
+            ClientError(ErrorCode.TRANSACTION_ABORTABLE, _NOT_ADDED, since=ABORTABLE_SINCE),
+            ClientError(ErrorCode.INVALID_TXN_STATE, _NOT_ADDED),
         ),
         ErrorCode.PRODUCER_FENCED: (
-            Told(
+            ClientError(
                 ErrorCode.INVALID_PRODUCER_EPOCH, "another instance of the producer has taken over"
             ),
         ),
         ErrorCode.CONCURRENT_TRANSACTIONS: (
-            Told(ErrorCode.CONCURRENT_TRANSACTIONS, since=ADDS_SINCE),
-            _told_to_retry(ErrorCode.CONCURRENT_TRANSACTIONS),
+            ClientError(ErrorCode.CONCURRENT_TRANSACTIONS, since=ADDS_SINCE),
+            _retriable(ErrorCode.CONCURRENT_TRANSACTIONS),
         ),
         **{
-            error: (_told_to_retry(error),)
+            error: (_retriable(error),)
             for error in (
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -130,7 +130,7 @@ def _append_of_producer(
                 adding.result()
         except KafkaError as error:
             for one in admitted:
-                one.refuse(producer.told(error.code))
+                one.refuse(producer.client_error(error.code))
             return
         if adding is not None:
             # Meanwhile the transaction may have timed out, or another instance taken over.

@@ -16,7 +16,7 @@ from kohort.broker.transactions.transactions import Transactions
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 
-class Told(NamedTuple):
+class ClientError(NamedTuple):
     """The error that clients get in place of an internal one."""
 
     code: ErrorCode
@@ -30,7 +30,7 @@ class Flow(NamedTuple):
 
     adds_since: int
     """The version from which its requests add partitions themselves."""
-    told: Mapping[ErrorCode, Sequence[Told]]
+    client_errors: Mapping[ErrorCode, Sequence[ClientError]]
     """Errors that are replaced, newest versions first; others are returned as they are."""
 
 
@@ -60,27 +60,27 @@ class TransactionalProducer(NamedTuple):
         or the error for the client.
         """
         error = self._verify(places, adds=adds)
-        return error and self.told(error).code
+        return error and self.client_error(error).code
 
     def check(self, places: Sequence[TopicPartition], *, adds: bool) -> None:
         """Verify, and raise the error for the client as a KafkaError."""
         error = self._verify(places, adds=adds)
         if error:
-            raise self.told(error)
+            raise self.client_error(error)
 
     def add(self, places: Sequence[TopicPartition]) -> Later[None] | None:
         """Add partitions to the transaction, as `Transactions.add`;
-        pass its errors through `told`.
+        pass its errors through `client_error`.
         """
         return self.transactions.add(
             self.transactional_id, self.producer_id, self.producer_epoch, places, self.client
         )
 
-    def told(self, error: ErrorCode) -> KafkaError:
+    def client_error(self, error: ErrorCode) -> KafkaError:
         """Return an error of the transactions as clients of this version know it."""
-        for told in self.flow.told.get(error, ()):
-            if self.version >= told.since:
-                return KafkaError(told.code, told.message)
+        for one in self.flow.client_errors.get(error, ()):
+            if self.version >= one.since:
+                return KafkaError(one.code, one.message)
         return KafkaError(error)
 
     def _verify(self, places: Sequence[TopicPartition], *, adds: bool) -> ErrorCode:

@@ -104,13 +104,13 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     if content.segments:
         _find_end(opened, files, directory, content, terms, proven)
     else:
-        _begin_anew(opened, files, directory, terms, proven)
+        _begin_empty(opened, files, directory, terms, proven)
     report(directory, opened.lost, content.orphans)
     _remove_stray_snapshots(files, directory, content, opened.end_offset)
     return opened
 
 
-def _begin_anew(
+def _begin_empty(
     opened: OpenedLog, files: FileSystem, directory: str, terms: OpeningTerms, proven: int
 ) -> None:
     """Start over, because there are no batches, or none are left."""

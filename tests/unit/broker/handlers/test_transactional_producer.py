@@ -37,7 +37,7 @@ def producer(flow: Flow, version: int) -> TransactionalProducer:
     ],
 )
 def test_errors_are_told_as_the_version_knows_them(flow: Flow, said: E, told: dict[int, E]) -> None:
-    assert {version: producer(flow, version).told(said).code for version in told} == told
+    assert {version: producer(flow, version).client_error(said).code for version in told} == told
 
 
 @pytest.mark.parametrize(("flow", "since"), [(PRODUCE, 12), (OFFSETS, 5)])

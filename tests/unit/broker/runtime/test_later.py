@@ -239,4 +239,4 @@ async def test_a_coroutine_that_raises_fails_even_where_nobody_waits_any_more(
         stubborn.cancel()
         await asyncio.wait(list(tasks))
         await asyncio.sleep(0)
-    assert "stubborn failed when nobody waited for it: RuntimeError('too late')" in caplog.text
+    assert "stubborn failed after its waiter had gone: RuntimeError('too late')" in caplog.text

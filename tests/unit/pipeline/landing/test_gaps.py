@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.pipeline.landing.gaps import RETENTION, TRUNCATED, Gap, lost, missing, told
+from kohort.pipeline.landing.gaps import RETENTION, TRUNCATED, Gap, lost, missing, sentence
 
 
 def test_what_is_before_the_start_of_a_log_is_lost_as_far_as_it_was_wanted() -> None:
@@ -38,7 +38,7 @@ def test_holes_are_what_lies_between_stretches(
 
 def test_a_few_gaps_are_named_and_many_are_counted() -> None:
     gaps = [Gap(partition, 0, 3, RETENTION) for partition in range(12)]
-    text = told("orders", gaps)
+    text = sentence("orders", gaps)
     assert "orders" in text
     assert "partition 9 offsets 0 to 2" in text
     assert "partition 10" not in text

@@ -1,4 +1,4 @@
-"""Tokens of SCRAM that were changed: none lets anybody in, and none is a fault of ours."""
+"""Tokens of SCRAM that were changed: none lets anybody in, and none an internal error."""
 
 import base64
 import hmac
