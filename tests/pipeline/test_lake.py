@@ -256,6 +256,50 @@ def test_many_small_files_are_put_together_on_the_occasion(lake: DeltaLake) -> N
     assert len(files_of(lake, "numbers")) == 1
 
 
+def test_small_files_that_were_added_are_put_together_and_are_no_news(
+    spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kohort.pipeline.delta.transaction.APPENDED_FILES_MAX", 3)
+    replace(lake, groups=None, table=NUMBERS)
+    added = [(f"g{7 - number}", number) for number in range(7)]
+    counts = []
+    for one in added:
+        append(lake, one)
+        counts.append(len(files_of(lake, "numbers")))
+    # Four are put together by the fifth that comes.
+    assert counts == [1, 2, 3, 4, 2, 3, 4]
+    assert read(lake) == rows(lake, "numbers") == sorted(("c", *one) for one in added)
+    assert read(lake, "g6") == [("c", "g6", 1)]
+    # Who follows the table sees each row once, and no row that was changed.
+    path = lake.path("numbers")
+    query = (
+        spark.readStream.format("delta")
+        .option("startingVersion", 1)
+        .load(path)
+        .writeStream.format("memory")
+        .queryName("numbers_followed")
+        .option("checkpointLocation", f"{lake.root}/_checkpoints/numbers")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    followed = spark.sql("SELECT `group`, number FROM numbers_followed").collect()
+    assert sorted(map(tuple, followed)) == sorted(added)
+
+
+def test_columns_that_are_not_known_here_stay_when_rows_are_added(
+    spark: SparkSession, lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kohort.pipeline.delta.transaction.APPENDED_FILES_MAX", 1)
+    other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
+    lake.create("numbers", other.schema)
+    theirs = spark.createDataFrame([("c", "a", 1, "one")], other.schema)
+    lake.merge_new(theirs, "numbers", on=NUMBERS.key)
+    for number in range(2, 5):
+        append(lake, ("a", number))
+    assert {row[-1] for row in rows(lake, "numbers")} == {"one", None}
+
+
 def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -> None:
     other = replace_fields(NUMBERS, columns=(*NUMBERS.columns, Column("name", TEXT, "")))
     replace(lake, ("a", 1), groups=None, table=NUMBERS)

@@ -33,6 +33,14 @@ FILE_ROWS: Final = 20_000
 SMALL_FILES_MAX: Final = 8
 """If there are more files that are not half full, they are put together on the occasion."""
 
+SMALL_BYTES_MAX: Final = 4 << 20
+"""A file of half as many rows as one may have is small as long as it has no more bytes."""
+
+APPENDED_FILES_MAX: Final = 32
+"""If there are more small ones when rows are added, they are put together on the occasion: a job
+that goes on for weeks adds some a minute, and each is opened for each batch.
+"""
+
 HELD_ROWS_MAX: Final = 10 * FILE_ROWS
 """Rows that are kept in memory before they are written."""
 
@@ -110,11 +118,34 @@ class Transaction:
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
         """Add rows whose `key` the table did not have when the transaction began."""
         del key  # That nobody has added them since is what the commit makes sure of.
-        self.commit([self.write(rows)], [], mode="Append")
+        small = self._small(rows)
+        added = [self.write(rows), *self._together(small, rows.schema)]
+        self.commit(added, small, mode="Append", is_change=False)
 
     def write(self, rows: pa.Table) -> dict[str, Any]:
         """A file with these rows; returns what adds it to the table."""
         return arrow_files.write(self._storage, self.root, rows, INDEXED, self._now_ms)
+
+    def _small(self, rows: pa.Table) -> list[DataFile]:
+        """Files that `rows` are the last of many to be added beside; nothing if they are few."""
+        # A column that is not known here would be lost.
+        if self.names != set(rows.column_names):
+            return []
+        small = [
+            file
+            for file in self.files
+            if file.stats.get("numRecords", FILE_ROWS) < FILE_ROWS // 2
+            and file.action.get("size", 0) <= SMALL_BYTES_MAX
+        ]
+        return small if len(small) > APPENDED_FILES_MAX else []
+
+    def _together(self, files: Sequence[DataFile], schema: pa.Schema) -> list[dict[str, Any]]:
+        """Their rows in few files, which are no news to those who follow the table."""
+        if not files:
+            return []
+        rows = in_order(self.rows_of(files, schema))
+        parts = [rows.slice(at, FILE_ROWS) for at in range(0, rows.num_rows, FILE_ROWS)]
+        return [self.write(part) | {"dataChange": False} for part in parts]
 
     def rows_of(self, files: Sequence[DataFile], schema: pa.Schema) -> pa.Table:
         """All rows of these files."""
@@ -148,14 +179,23 @@ class Transaction:
             self._transaction.updateMetadata(action, False)
 
     def commit(
-        self, added: Sequence[dict[str, Any]], removed: Sequence[DataFile], *, mode: str
+        self,
+        added: Sequence[dict[str, Any]],
+        removed: Sequence[DataFile],
+        *,
+        mode: str,
+        is_change: bool = True,
     ) -> None:
-        """Let the table have the one and not the other any more: all of it, or nothing."""
+        """Let the table have the one and not the other any more: all of it, or nothing.
+
+        Without `is_change`, the rows that are removed are among those that are added.
+        """
         actions = self._java.java.util.ArrayList()
         for one in added:
             actions.add(self._action({"add": one}))
         for file in removed:
-            actions.add(self._action({"remove": file.removal(self._now_ms)}))
+            removal = file.removal(self._now_ms) | {"dataChange": is_change}
+            actions.add(self._action({"remove": removal}))
         converters = self._java.scala.jdk.javaapi.CollectionConverters
         self._transaction.commit(converters.asScala(actions).toSeq(), self._operation(mode))
 

@@ -225,7 +225,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of the broker's clock, for logs that do not say: Europe/Berlin (UTC)",
     )
-    common.add_stream(parser, group=GROUP, interval_s=60.0)
+    common.add_stream(parser, group=GROUP, interval_s=10.0)
     parser.add_argument(
         "--max-offsets-per-trigger",
         type=common.positive,
