@@ -30,6 +30,9 @@ JARS = Path(__file__).parents[2] / ".cache" / "jars"
 JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {LOGGING}"
 """For minutes of many small jobs: the second compiler would work longer than it saves."""
 
+KILLS_MANY = 10
+"""Of fewer drivers, the archive of classes takes longer than it saves."""
+
 CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
@@ -70,6 +73,17 @@ def spark_jars() -> Path:
         if not (JARS / jar.file_name).exists():
             java_env.missing(f"{jar.file_name} was not fetched")
     return JARS
+
+
+@pytest.fixture(scope="session")
+def shared_classes(
+    spark_jars: Path, pipeline_kills: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """For tests that start very many drivers, which start sooner then."""
+    from tests.pipeline.driver import share_classes  # noqa: PLC0415 - it takes settings from here.
+
+    if pipeline_kills > KILLS_MANY:
+        share_classes(spark_jars, tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture(scope="session")

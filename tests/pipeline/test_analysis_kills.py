@@ -32,7 +32,11 @@ BAD = b"{"
 HASTY = ("--timeout", "3", "--kafka", "default.api.timeout.ms=3000")
 """Clients wait for a minute, three times, before they say that nobody answers."""
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(7_200)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(7_200),
+    pytest.mark.usefixtures("shared_classes"),
+]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

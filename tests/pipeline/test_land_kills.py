@@ -25,7 +25,7 @@ BATCH = 200
 BATCHES = 6
 """How many batches there are to be done in a run at least, before it may be killed."""
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(7_200), pytest.mark.usefixtures("shared_classes")]
 
 
 @pytest.mark.parametrize(
