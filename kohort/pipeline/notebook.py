@@ -17,6 +17,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.types import StructField, StructType
+
+from kohort.pipeline.advising import Advising
+from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.analysis.found import Thresholds
 from kohort.pipeline.analysis.in_arrow import tables_of
 from kohort.pipeline.analysis.rows import histories_of
@@ -25,7 +29,8 @@ from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.events.reading import Read, read, typed
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
-from kohort.pipeline.transformations import advice as steps
+from kohort.pipeline.schemas.advice import ADVICE
+from kohort.pipeline.schemas.columns import TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Thresholds", "advise", "findings", "history"]
 
-TASKS_PER_CORE: Final = 4
+EVENTS: Final = StructType(
+    [StructField("cluster_id", TEXT), StructField("group", TEXT), StructField("event", TEXT)]
+)
+"""The columns of a history."""
 
 
 def history(
@@ -58,8 +66,8 @@ def history(
     """
     if lake is not None:
         kept = DeltaLake(spark, lake)
-        rebalances = kept.read(REBALANCES.name).select(*steps.EVENTS.names)
-        return rebalances.unionByName(kept.read(AVOIDED.name).select(*steps.EVENTS.names))
+        rebalances = kept.read(REBALANCES.name).select(*EVENTS.names)
+        return rebalances.unionByName(kept.read(AVOIDED.name).select(*EVENTS.names))
     if not paths:
         raise PipelineError("a history is in files or in a lake: name one of both")
     said = [
@@ -74,7 +82,7 @@ def history(
         if one.event.get("outcome") != "running":
             first.setdefault(one.key, one)
     rows = [(*key[:2], one.text) for key, one in first.items()]
-    return spark.createDataFrame(rows, steps.EVENTS)
+    return spark.createDataFrame(rows, EVENTS)
 
 
 def findings(
@@ -110,9 +118,11 @@ def advise(
     Replayed on the executors, which need Kohort (`kohort pipeline py-files`). `known` are settings
     that the groups are known to have been run under, such as ``{"session_timeout_ms": 45_000}``.
     """
-    found = steps.traces(events, days=days, known=known or {})
-    tasks = max(spark.sparkContext.defaultParallelism * TASKS_PER_CORE, 1)
-    return steps.advice(found, steps.outcomes(found, tasks=tasks))
+    by_group: dict[Key, list[str]] = {}
+    for row in events.select("cluster_id", "group", "event").toLocalIterator():
+        by_group.setdefault((row["cluster_id"], row["group"]), []).append(row["event"])
+    rows = Advising(spark, days=days, known=known or {}).rows(by_group)
+    return spark.createDataFrame(rows, ADVICE.schema)
 
 
 def _collected(events: DataFrame) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from kohort.pipeline.advising import Advising, in_lake
+from kohort.pipeline.advisor import pieces
+from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.advisor.setting import grid
 from kohort.pipeline.advisor.working_out import work_out
 from kohort.pipeline.delta.lake import DeltaLake
@@ -22,6 +26,7 @@ from kohort.pipeline.schemas import REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as steps
 from tests.pipeline.conftest import Pipeline
+from tests.pipeline.lakes import lake_of
 from tests.support.brokers.kohort_server import KohortServer
 
 S = 1_000
@@ -55,33 +60,34 @@ def deploy(group: str, members: int) -> list[Json]:
     return records
 
 
-def frame(spark: SparkSession, records: list[Json]) -> DataFrame:
-    rows = [("c", record["group"], json.dumps(record)) for record in records]
-    return spark.createDataFrame(rows, steps.EVENTS)
+def by_group(records: list[Json]) -> dict[Key, list[str]]:
+    events: dict[Key, list[str]] = {}
+    for record in records:
+        events.setdefault(("c", record["group"]), []).append(json.dumps(record))
+    return events
 
 
-def worked_out(events: DataFrame, *, tasks: int = 2) -> list[Row]:
-    found = steps.traces(events, days=35, known={})
-    rows = steps.advice(found, steps.outcomes(found, tasks=tasks))
-    assert rows.columns == ADVICE.names
-    return rows.orderBy("cluster_id", "group", "ordinal").collect()
+def worked_out(spark: SparkSession, *given: list[Json], days: int = 35) -> list[Json]:
+    advising = Advising(spark, days=days, known={})
+    rows = [advising.rows(by_group(records)) for records in given]
+    assert all(one.column_names == ADVICE.names for one in rows)
+    found: list[Json] = pa.concat_tables(rows).to_pylist()
+    return sorted(found, key=lambda row: (row["group"], row["ordinal"]))
 
 
 @pytest.fixture(scope="module")
-def advised(spark: SparkSession) -> DataFrame:
+def advised(spark: SparkSession) -> pa.Table:
     """Advice for the groups a and b, worked out once: a replay of all settings costs seconds."""
-    events = frame(spark, deploy("a", 2) + deploy("b", 3)).repartition(1)
-    found = steps.traces(events, days=35, known={})
-    return steps.advice(found, steps.outcomes(found, tasks=1)).localCheckpoint()
+    advising = Advising(spark, days=35, known={})
+    return advising.rows(by_group(deploy("a", 2) + deploy("b", 3)))
 
 
 def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
-    spark: SparkSession, advised: DataFrame
+    spark: SparkSession, advised: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert advised.columns == ADVICE.names
-    events = frame(spark, deploy("a", 2) + deploy("b", 3))
-    rows = worked_out(events.repartition(5), tasks=7)
-    assert rows == advised.orderBy("cluster_id", "group", "ordinal").collect()
+    monkeypatch.setattr(pieces, "SETTINGS_PER_PIECE", 5)
+    rows = worked_out(spark, deploy("b", 3), deploy("a", 2)[::-1])
+    assert rows == advised.to_pylist()
     told = work_out("a", deploy("a", 2))
     assert told is not None
     ours = [row for row in rows if row["group"] == "a"]
@@ -99,15 +105,15 @@ def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
 def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSession) -> None:
     broken = [{"group": "x", "kind": "rebalance", "sequence": 1, "trigger": "?"}]
     only_avoided = [{"group": "y", "kind": "avoided", "sequence": 1, "at_ms": 0}]
-    events = frame(spark, deploy("a", 2) + broken + only_avoided)
+    told: list[str] = []
+    advising = Advising(spark, days=35, known={}, tell=told.append)
 
-    found = {row["group"]: row for row in steps.traces(events, days=35, known={}).collect()}
+    rows = advising.rows(by_group(deploy("a", 2) + broken + only_avoided))
 
-    assert found["a"]["error"] is None
-    assert found["x"]["trace"] is None
-    assert "not a history" in found["x"]["error"]
-    assert found["y"]["error"] == "no rebalance in it"
-    assert {row["group"] for row in worked_out(events)} == {"a"}
+    assert told[0].startswith("group x: not a history")
+    assert told[1] == "group y: no rebalance in it"
+    assert advising.groups == 1
+    assert set(rows["group"].to_pylist()) == {"a"}
 
 
 @pytest.mark.long
@@ -123,18 +129,18 @@ def test_what_is_older_than_the_days_asked_for_is_left_out(spark: SparkSession) 
         }
         for record in old
     ]
-    found = steps.traces(frame(spark, old + new), days=7, known={})
-    rows = steps.advice(found, steps.outcomes(found, tasks=2)).collect()
+    rows = worked_out(spark, old + new, days=7)
     assert {row["history_rebalances"] for row in rows} == {len(new)}
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_advice_is_renewed_for_its_groups_and_stays_for_others(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
-    lake = DeltaLake(spark, str(tmp_path / "lake"))
+    lake = lake_of(spark, tmp_path / "lake", kind)
     for records in (deploy("a", 2), deploy("b", 2), deploy("b", 2)):
-        job.advise(lake, frame(spark, records), days=35, known={})
+        job.advise(lake, [by_group(records)], days=35, known={})
 
     counts = {
         row["group"]: row["count"] for row in lake.read("advice").groupBy("group").count().collect()
@@ -144,14 +150,33 @@ def test_advice_is_renewed_for_its_groups_and_stays_for_others(
 
 
 @pytest.mark.long
+def test_events_of_a_lake_come_so_many_groups_at_a_time_as_fit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = DeltaLake(spark, str(tmp_path / "lake"))
+    given = {name: deploy(name, 2) for name in "cab"}
+    lines = [json.dumps(record).encode() for of in given.values() for record in of]
+    Ingest(lake).take(Piece("history", list(enumerate(lines))).records("c"))
+    monkeypatch.setattr("kohort.pipeline.advising.EVENTS_AT_ONCE", 2 * len(given["a"]))
+
+    parts = list(in_lake(lake))
+
+    assert [list(part) for part in parts] == [[("c", "a"), ("c", "b")], [("c", "c")]]
+    told = [json.loads(text) for text in parts[1]["c", "c"]]
+    assert [one["sequence"] for one in told] == [one["sequence"] for one in given["c"]]
+    assert list(in_lake(lake, groups=["b"])) == [{("c", "b"): parts[0]["c", "b"]}]
+    assert not list(in_lake(lake, cluster_id="d"))
+
+
+@pytest.mark.long
 def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
-    job.advise(lake, frame(spark, deploy("a", 2)), days=35, known={})
+    job.advise(lake, [by_group(deploy("a", 2))], days=35, known={})
     lake.overwrite(lake.read("advice").drop("stopped_spread_ms"), "advice")
     assert "stopped_spread_ms" not in lake.read("advice").columns
-    job.advise(lake, frame(spark, deploy("b", 2)), days=35, known={})
+    job.advise(lake, [by_group(deploy("b", 2))], days=35, known={})
 
     table = lake.read("advice")
     assert set(table.columns) == set(ADVICE.names)
@@ -162,9 +187,9 @@ def test_advice_of_an_earlier_version_stays_beside_what_has_a_column_more(
 
 
 def test_a_message_for_a_topic_has_a_key_and_an_id_that_repetitions_share(
-    advised: DataFrame,
+    spark: SparkSession, advised: pa.Table
 ) -> None:
-    rows = advised.where("`group` = 'a'")
+    rows = spark.createDataFrame(advised, ADVICE.schema).where("`group` = 'a'")
 
     (first,), (second,) = (steps.messages(rows.repartition(n)).collect() for n in (1, 3))
 
@@ -219,13 +244,13 @@ def test_without_a_history_it_says_which_table_is_missing(
 
 
 def test_the_report_of_a_lake_is_one_page(
-    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: DataFrame
+    pipeline: Pipeline, spark: SparkSession, tmp_path: Path, advised: pa.Table
 ) -> None:
     lake = DeltaLake(spark, str(tmp_path / "lake"))
     raw = Piece("history", [(n, json.dumps(r).encode()) for n, r in enumerate(deploy("a", 2))])
     Ingest(lake).take(raw.records("c"))
     Findings(lake, Thresholds()).renew()
-    lake.overwrite(advised, ADVICE.name)
+    lake.overwrite(spark.createDataFrame(advised, ADVICE.schema), ADVICE.name)
 
     output = tmp_path / "page.html"
     assert pipeline("report", "--lake", tmp_path / "lake", "--output", output) == 0

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC
-from functools import reduce
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame
 
 from kohort.pipeline import options as common
+from kohort.pipeline.advising import FAILED_TOLD, Advising, Events, in_lake, in_lines, in_parts
+from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.advisor.setting import known_settings
+from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explained
@@ -29,7 +30,7 @@ from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
-from kohort.pipeline.schemas import AVOIDED, REBALANCES
+from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas.advice import ADVICE
 from kohort.pipeline.transformations import advice as steps
 from kohort.pipeline.transformations.common import GROUP
@@ -38,7 +39,10 @@ NAME: Final = "kohort-advise"
 TOPIC: Final = "__rebalance_advice"
 SHOWN: Final = 20
 """Groups on the terminal: those that stood still for longest."""
-TASKS_PER_CORE: Final = 4
+SCHEMA: Final = schema_of(ADVICE)
+
+Row = dict[str, Any]
+"""A row of the table, by the names of its columns."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,10 +106,13 @@ def run(options: argparse.Namespace) -> int:
         kafka.check_reachable()
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
-    events = from_files(spark, options) if options.files else from_lake(lake, options)
+    if options.files:
+        events = from_files(options)
+    else:
+        events = in_lake(lake, cluster_id=options.cluster_id, groups=options.group)
     rows = advise(lake, events, days=options.days, known=known)
     if topic:
-        publish(rows, kafka, topic)
+        publish(spark.createDataFrame(rows, ADVICE.schema), kafka, topic)
     show(rows)
     return 0
 
@@ -118,40 +125,23 @@ def parse_known(given: Iterable[str]) -> dict[str, Any]:
         raise UsageError(f"--known {error}") from error
 
 
-def from_lake(lake: Lake, options: argparse.Namespace) -> DataFrame:
-    """The events of the tables that `kohort pipeline rebalances` has made."""
-    events = lake.read(REBALANCES.name).select(*steps.EVENTS.names)
-    if lake.exists(AVOIDED.name):
-        events = events.unionByName(lake.read(AVOIDED.name).select(*steps.EVENTS.names))
-    if options.cluster_id:
-        events = events.where(f.col("cluster_id") == options.cluster_id)
-    return _of_groups(events, options.group)
-
-
-def from_files(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+def from_files(options: argparse.Namespace) -> Iterator[Events]:
     """The events of files; lines that are none are counted and left out."""
-    frames = [
-        _frame(spark, options.cluster_id, piece)
-        for piece in files.pieces(options.files, options.timezone)
-    ]
-    if not frames:
+    found: dict[Key, list[str]] = {}
+    bad = count = 0
+    for piece in files.pieces(options.files, options.timezone):
+        lines = [line for _, line in piece.lines]
+        count += len(lines)
+        some, none = in_lines(options.cluster_id, lines)
+        bad += none
+        for key, texts in some.items():
+            if not options.group or key[1] in options.group:
+                found.setdefault(key, []).extend(texts)
+    if not count:
         raise UsageError("nothing is in the files of --from")
-    text = f.col("event")
-    events = reduce(DataFrame.unionAll, frames).select(
-        "cluster_id", f.get_json_object(text, "$.group").alias("group"), text
-    )
-    with explained("reading the files of --from"):
-        bad = events.where(f.col("group").isNull()).count()
     if bad:
         announce(f"{bad:,} lines are not events of a history; left out")
-    return _of_groups(events.where(f.col("group").isNotNull()), options.group)
-
-
-def _frame(spark: SparkSession, cluster_id: str, piece: files.Piece) -> DataFrame:
-    lines = [line.decode(errors="replace") for _, line in piece.lines]
-    return spark.createDataFrame(
-        pa.table({"cluster_id": [cluster_id] * len(lines), "event": lines})
-    )
+    yield from in_parts(found)
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -161,48 +151,34 @@ def _zone(name: str) -> ZoneInfo:
         raise argparse.ArgumentTypeError(f"no time zone is called {name!r}") from error
 
 
-def _of_groups(events: DataFrame, groups: list[str]) -> DataFrame:
-    return events.where(f.col("group").isin(groups)) if groups else events
-
-
-def advise(lake: Lake, events: DataFrame, *, days: int, known: dict[str, Any]) -> DataFrame:
+def advise(lake: Lake, events: Iterable[Events], *, days: int, known: dict[str, Any]) -> pa.Table:
     """Work it out and write the table; returns its rows of these groups.
 
     Raises:
         PipelineError: there is no group with a rebalance.
     """
     begun_s = time.monotonic()
-    spark = events.sparkSession
-    found = steps.traces(events, days=days, known=known).persist()
-    try:
-        with explained("reading the history"):
-            counted = found.agg(f.count("trace"), f.sum("settings")).first()
-            failed = found.where(f.col("error").isNotNull()).limit(SHOWN).collect()
-        for row in failed:
-            announce(f"group {row['group']}: {row['error']}")
-        assert counted is not None
-        groups, pairs = int(counted[0]), int(counted[1] or 0)
-        if not groups:
-            raise PipelineError("there is no group with a rebalance in the history")
-        announce(f"{groups:,} groups, {pairs:,} pairs of a group and a setting to replay")
-        tasks = max(spark.sparkContext.defaultParallelism * TASKS_PER_CORE, 1)
-        rows = steps.advice(found, steps.outcomes(found, tasks=tasks)).persist()
-        with explained("replaying"), pulse(spark):
-            rows.count()
-        announce(f"done in {time.monotonic() - begun_s:.1f} s")
-        _write(lake, rows)
-        return rows
-    finally:
-        found.unpersist()
+    advising = Advising(lake.spark, days=days, known=known, tell=announce)
+    with pulse(lake.spark):
+        rows = pa.concat_tables([SCHEMA.empty_table(), *map(advising.rows, events)])
+    if advising.failed > FAILED_TOLD:
+        announce(f"{advising.failed - FAILED_TOLD:,} more groups have no advice")
+    if not advising.groups:
+        raise PipelineError("there is no group with a rebalance in the history")
+    announce(f"done in {time.monotonic() - begun_s:.1f} s")
+    again_on_conflict(lambda: _write(lake, rows))
+    return rows
 
 
-def _write(lake: Lake, rows: DataFrame) -> None:
-    """Rows of these groups replace what there was of them, in one transaction."""
+def _write(lake: Lake, rows: pa.Table) -> None:
+    """Rows of these groups replace what there was of them, in one commit."""
     lake.create(ADVICE.name, ADVICE.schema)
-    groups = f.broadcast(rows.select(*GROUP).distinct())
-    others = lake.read(ADVICE.name).join(groups, list(GROUP), "left_anti")
-    # Columns are added as time goes by: rows of before have nothing in them.
-    lake.overwrite(others.unionByName(rows, allowMissingColumns=True), ADVICE.name)
+    keys = rows.group_by(list(GROUP)).aggregate([]).select(list(GROUP))
+    groups = sorted(zip(*map(values_of, keys.columns), strict=True))
+    with explained(lake.called(ADVICE.name)):
+        writer = lake.begin(ADVICE.name).replacing(groups)
+        writer.add(rows)
+        writer.commit(SCHEMA)
 
 
 def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
@@ -218,19 +194,23 @@ def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
     announce(f"sent to the topic {topic}")
 
 
-def show(rows: DataFrame) -> None:
+def show(rows: pa.Table) -> None:
     """In words, the groups that stood still for longest first."""
-    longest = (
-        rows.where("is_recorded").orderBy(f.desc("stopped_ms"), "group").limit(SHOWN).collect()
+    recorded = (
+        rows.filter(rows["is_recorded"])
+        .select(["cluster_id", "group", "stopped_ms", "text", "unranked", "unknown"])
+        .to_pylist()
     )
-    names = [row["group"] for row in longest]
-    told = rows.where(f.col("is_on_front") & f.col("group").isin(names)).orderBy("ordinal")
-    choices: dict[tuple[str, str], list[Row]] = {}
-    for row in told.collect():
+    recorded.sort(key=lambda row: (-row["stopped_ms"], row["group"]))
+    told = rows.filter(rows["is_on_front"]).select(
+        ["cluster_id", "group", "ordinal", "notice_ms", "is_best", "text"]
+    )
+    choices: dict[Key, list[Row]] = {}
+    for row in told.to_pylist():
         choices.setdefault((row["cluster_id"], row["group"]), []).append(row)
-    for row in longest:
+    for row in recorded[:SHOWN]:
         print("\n".join(_lines(row, choices.get((row["cluster_id"], row["group"]), []))))  # noqa: T201 - its output.
-    left_out = rows.where("is_recorded").count() - len(longest)
+    left_out = len(recorded) - SHOWN
     if left_out > 0:
         print(f"{left_out:,} more groups are in the table {ADVICE.name}")  # noqa: T201 - as above.
 

@@ -1,0 +1,170 @@
+"""What the advisor makes of the groups of a history, worked out on all cores of a session.
+
+Events are read by Arrow, and rows are written so: queries of Spark over a few hundred rows would
+take longer than the replays. Spark spreads the work, and is asked three times for as many groups as
+fit into the driver's memory.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kohort.pipeline.advisor import pieces
+from kohort.pipeline.advisor.pieces import Found, Key
+from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.faults import explained
+from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
+from kohort.pipeline.schemas.advice import ADVICE
+from kohort.pipeline.spread import spread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.pipeline.lake import Lake
+
+Events = Mapping[Key, list[str]]
+"""Events of groups, as the broker wrote them: JSON."""
+
+EVENTS_AT_ONCE: Final = 20_000
+"""So many are in memory together, or those of one group if it has more."""
+
+FAILED_TOLD: Final = 20
+
+
+def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -> Iterator[Events]:
+    """The events of the tables that `kohort pipeline rebalances` has made, so many groups at a time
+    as fit into memory, in the order of their names.
+
+    Args:
+        cluster_id: only groups of this one; empty for all.
+        groups: only these; empty for all.
+
+    Raises:
+        PipelineError: there is no such table, or it cannot be read.
+    """
+    counts: dict[Key, int] = {}
+    for name in (REBALANCES.name, AVOIDED.name):
+        table = REBALANCES if name == REBALANCES.name else AVOIDED
+        with explained(lake.called(name)):
+            change = lake.begin(name)
+            if change.is_new and table is REBALANCES:
+                raise PipelineError(
+                    f"the lake {lake.root} has no table {name}; has the job run that makes it?"
+                )
+            rows = change.read(schema_of(table, EVENT_KEY[:2]))
+        for key in zip(*map(values_of, rows.columns), strict=True):
+            counts[key] = counts.get(key, 0) + 1
+    wanted = {
+        key: count
+        for key, count in sorted(counts.items())
+        if cluster_id in {"", key[0]} and (not groups or key[1] in groups)
+    }
+    for some in _together(wanted):
+        found: dict[Key, list[str]] = {key: [] for key in some}
+        for table in (REBALANCES, AVOIDED):
+            with explained(lake.called(table.name)):
+                rows = lake.begin(table.name).read(
+                    schema_of(table, [*EVENT_KEY[:2], "event"]), some
+                )
+            for cluster, group, text in zip(*map(values_of, rows.columns), strict=True):
+                found[cluster, group].append(text)
+        yield found
+
+
+def in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, list[str]], int]:
+    """The events of a file's lines, and how many lines are none."""
+    found: dict[Key, list[str]] = {}
+    bad = 0
+    for line in lines:
+        text = line.decode(errors="replace")
+        try:
+            group = json.loads(text)["group"]
+        except (ValueError, KeyError, TypeError):
+            group = None
+        if isinstance(group, str):
+            found.setdefault((cluster_id, group), []).append(text)
+        else:
+            bad += 1
+    return found, bad
+
+
+def in_parts(events: Events) -> Iterator[Events]:
+    """The same, so many groups at a time as are worked out together, in order of their names."""
+    for some in _together({key: len(events[key]) for key in sorted(events)}):
+        yield {key: events[key] for key in some}
+
+
+class Advising:
+    """Works out the rows of the table ADVICE."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        days: int,
+        known: Mapping[str, Any],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`known` are fields of `Setting` that groups are known to have been run under; `tell` is
+        told of groups that have no advice, and how much there is to be done.
+        """
+        self._spark, self._days, self._known, self._tell = spark, days, dict(known), tell
+        self.groups = self.failed = 0
+        """How many have advice, and how many none; it is told of FAILED_TOLD why."""
+
+    def rows(self, events: Events) -> pa.Table:
+        """The rows of these groups, in the order of their names.
+
+        Raises:
+            PipelineError
+        """
+        with explained("reading the history"):
+            read = spread(
+                self._spark,
+                pieces.read,
+                [
+                    pieces.to_read(key, texts, self._days, self._known)
+                    for key, texts in sorted(events.items())
+                    if texts
+                ],
+            )
+        found: list[Found] = [pickle.loads(one) for one in read]  # noqa: S301 - made by `pieces.read`.
+        failed = [one for one in found if one.error]
+        for one in failed[: max(FAILED_TOLD - self.failed, 0)]:
+            self._tell(f"group {one.key[1]}: {one.error}")
+        self.failed += len(failed)
+        found = [one for one in found if one.trace is not None]
+        self.groups += len(found)
+        count = sum(one.settings for one in found)
+        self._tell(f"{len(found):,} groups, {count:,} pairs of a group and a setting to replay")
+        parts = [pieces.to_replay(one) for one in found]
+        with explained("replaying"):
+            replayed = iter(spread(self._spark, pieces.replay, [one for of in parts for one in of]))
+            weighed = spread(
+                self._spark,
+                pieces.weigh,
+                [
+                    pieces.to_weigh(one, [next(replayed) for _ in of])
+                    for one, of in zip(found, parts, strict=True)
+                ],
+            )
+        return from_rows(ADVICE, (row for one in weighed for row in pickle.loads(one)))  # noqa: S301 - as above.
+
+
+def _together(counts: Mapping[Key, int]) -> Iterator[list[Key]]:
+    held: list[Key] = []
+    total = 0
+    for key, count in counts.items():
+        if held and total + count > EVENTS_AT_ONCE:
+            yield held
+            held, total = [], 0
+        held.append(key)
+        total += count
+    if held:
+        yield held
