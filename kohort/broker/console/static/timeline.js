@@ -53,7 +53,7 @@ function view(data, context) {
   return [
     h("h1", { class: "id" }, data.group),
     data.state === null ? h("p", null, "The group is gone; this is what is left of its history.") : groupTabs(data.group, "Timeline"),
-    h("p", { class: "muted" }, `${counted(data.total_rebalances, "rebalance")} and ${count(data.total_avoided)} avoided are known to have been; ${count(data.records.length)} are shown.`),
+    h("p", { class: "muted" }, `In the history: ${counted(data.total_rebalances, "rebalance")}, and ${count(data.total_avoided)} that were avoided. ${count(data.records.length)} are shown.`),
     data.records.length > 0 && [spans(context), axis(data, context)],
     params[1] && memory.missing && h("p", { class: "failure" }, `Rebalance ${params[1]} is not kept any more.`),
     record && h("section", { class: "record", "aria-labelledby": "record" }, h("h2", { id: "record" }, `Rebalance ${record.sequence}`), waterfall(record)),
