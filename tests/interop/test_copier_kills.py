@@ -31,6 +31,8 @@ class Copy:
 
     def __init__(self, server: ServerProcess, stack: ExitStack) -> None:
         self.server = server
+        self.original: list[str] = []
+        """What has been written to be copied, in the order of its partitions."""
         self._stack = stack
         self.process = self._start()
 
@@ -58,6 +60,18 @@ class Copy:
         )
         return process
 
+    def write_more(self) -> None:
+        """Records for twice as many transactions as `wait_progress` waits for: on a busy machine a
+        broker takes longer to start than a copier takes for all that was there.
+        """
+        begin = len(self.original) // PARTITIONS
+        numbers = range(begin, begin + RECORDS_OF_A_TRANSACTION * PROGRESS)
+        values = [f"{partition}/{number}" for partition in range(PARTITIONS) for number in numbers]
+        records = [Record(value.encode(), partition=int(value[0])) for value in values]
+        ConfluentClient(self.server.bootstrap).produce("original", records, idempotent=True)
+        self.original += values
+        self.original.sort(key=lambda value: value[0])
+
     def ended(self) -> int:
         """Transactions of the copier that runs now."""
         state = self.process.call(op="copied")
@@ -84,16 +98,12 @@ class Copy:
 
 
 @pytest.fixture
-def copy(
-    tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer], kills: int
-) -> Iterator[Copy]:
+def copy(tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]) -> Iterator[Copy]:
     with scene(tmp_path, own_broker_kind) as stage, ExitStack() as stack:
         admin = admin_client(stage.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("original", "copy")]
         for created in admin.create_topics(topics).values():
             created.result(30)
-        records = [Record(value.encode(), partition=int(value[0])) for value in original(kills)]
-        ConfluentClient(stage.bootstrap).produce("original", records)
         yield Copy(stage.server, stack)
 
 
@@ -102,19 +112,15 @@ def kills(*, long_form: bool) -> int:
     return 20 if long_form else 3
 
 
-def original(kills: int) -> list[str]:
-    """Enough to be at it still when the last kill is over."""
-    count = RECORDS_OF_A_TRANSACTION * PROGRESS * (kills + 2)
-    return [f"{partition}/{number}" for partition in range(PARTITIONS) for number in range(count)]
-
-
 def test_a_copy_is_the_original_whoever_is_killed_meanwhile(copy: Copy, kills: int) -> None:
-    expected = original(kills)
+    copy.write_more()
     for kill in islice(cycle((copy.kill_broker, copy.kill_copier, copy.kill_broker)), kills):
+        copy.write_more()
         copy.wait_progress()
         kill()
 
-    wait_until(lambda: len(copy.read("read_committed")) >= len(expected), copy.state)
-    assert copy.read("read_committed") == expected
+    copy.write_more()
+    wait_until(lambda: len(copy.read("read_committed")) >= len(copy.original), copy.state)
+    assert copy.read("read_committed") == copy.original
     # What was aborted, by the copier and by who followed it, is there for others.
-    assert len(copy.read("read_uncommitted")) > len(expected)
+    assert len(copy.read("read_uncommitted")) > len(copy.original)
