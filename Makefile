@@ -38,6 +38,9 @@ COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             $(wildcard kohort/accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
 SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash histories fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
+PREPARED := $(addprefix $(STAMPS)/,test java archive jars)
+# Downloads, compilers and checkers wait for different things.
+SIDE_BY_SIDE := --no-print-directory --jobs=4
 
 .PHONY: help run test test-long lint types imports format unit property simulation simulate integration \
         interop crash fuzz pipeline pipeline-demo bench docs site dist pictures check ci clean setup
@@ -49,14 +52,15 @@ run: $(STAMPS)/core ## start the broker on localhost:9092, data under ./data (PO
 	exec $(BIN)/kohort serve --override listeners=PLAINTEXT://localhost:$(PORT) \
 	    --override log.dirs=$(DATA) $(ARGS)
 
-test: lint types imports $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## everything: static checks, then every suite in its short form (WORKERS= processes)
+test: ## everything: static checks, then every suite in its short form (WORKERS= processes)
+	@$(MAKE) $(SIDE_BY_SIDE) lint types imports $(PREPARED)
 	$(PYTEST) $(if $(filter-out 1,$(WORKERS)),-n $(WORKERS) --dist loadgroup --no-loadscope-reorder) $(SUITES)
 
 # Each suite on its own, so that one that fails or hangs leaves the others their turn and their report.
 # pytest ends with 5 where ARGS="-k ..." leaves nothing to run.
 LONG := $(PYTEST) --long --asyncio-debug --timeout=3600 --verbose --durations=20
 
-test-long: $(STAMPS)/long $(STAMPS)/java $(STAMPS)/jars ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
+test-long: $(STAMPS)/long $(PREPARED) ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
 	@failed=; number=0; \
 	for suite in $(SUITES); do \
 	    number=$$((number + 1)); \
@@ -97,7 +101,7 @@ simulate: $(STAMPS)/test ## go on with groups, whole brokers and lives of many c
 integration: $(STAMPS)/test ## real sockets and files, one process
 	$(PYTEST) tests/integration
 
-interop: $(STAMPS)/test $(STAMPS)/java ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
+interop: $(STAMPS)/archive ## real clients against Kohort, or any broker (BOOTSTRAP=host:port)
 	BOOTSTRAP=$(BOOTSTRAP) $(PYTEST) tests/interop --long
 
 crash: $(STAMPS)/test ## kill -9 under load, restart, read everything back (N= times in each test)
@@ -150,7 +154,8 @@ clean: ## remove everything that can be rebuilt; ./data stays
 install-extra = $(BIN)/python -m scripts.extra_requirements $(1) | \
     $(PIP) install --constraint constraints.txt --requirement /dev/stdin
 
-setup: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## install what the tests need, without running them
+setup: ## install what the tests need, without running them
+	@$(MAKE) $(SIDE_BY_SIDE) $(PREPARED)
 
 # These take most of the minute before the first start, and pip would say nothing meanwhile.
 $(BIN)/python:
@@ -165,10 +170,12 @@ $(STAMPS)/core: pyproject.toml constraints.txt kohort/accelerated/build_hook.py 
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/core
-	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev python3-dev || \
+	@command -v cc >/dev/null || \
+	    { scripts/apt-install gcc libc6-dev python3-dev && \
+	        $(PIP) install --constraint constraints.txt --no-deps --editable .; } || \
 	    echo "no C compiler: what would be compiled runs as Python, and is tested so" >&2
-	@echo "Installing what the tests need, and compiling once more: some minutes if Spark has to be fetched"
-	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@echo "Installing what the tests need: some minutes if Spark has to be fetched"
+	@$(call install-extra,dev)
 	@touch $@
 
 $(STAMPS)/long: $(STAMPS)/test
@@ -197,4 +204,9 @@ $(STAMPS)/jars: kohort/pipeline/jars.lock $(STAMPS)/test $(STAMPS)/system
 
 $(STAMPS)/java: tests/java/pom.xml $(wildcard tests/java/*.java tests/java/*/*.java) scripts/fetch-jars $(STAMPS)/system
 	scripts/fetch-jars $(CACHE)/java
+	@touch $@
+
+# Without Java there is nothing to archive, and a Kafka would start without it, in twice the time.
+$(STAMPS)/archive: $(STAMPS)/java $(STAMPS)/test tests/support/brokers/class_archive.py
+	@! test -d $(CACHE)/java/broker || $(BIN)/python -m tests.support.brokers.class_archive
 	@touch $@
