@@ -17,7 +17,9 @@ import pytest
 
 from kohort.pipeline import jars
 from tests.pipeline.conftest import JARS, JAVA_OPTIONS
+from tests.pipeline.driver import LANDED, Driver, as_in_topic
 from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.topics import Topics
 from tests.support.brokers.server_process import free_port
 from tests.support.processes import java_env
 
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kohort.broker.core.history.model import HistoryRecord
+    from tests.support.brokers.kohort_server import KohortServer
 
 BUCKET = "lake"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 ROOT = Path(__file__).parents[2]
 
 EVENTS: list[HistoryRecord] = [
@@ -66,17 +70,35 @@ def has_bucket(endpoint: str) -> bool:
         return False
 
 
+def hadoops_settings(store: str) -> dict[str, str]:
+    """What Spark has to know of the store, beside credentials."""
+    return {
+        "spark.hadoop.fs.s3a.endpoint": store,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+    }
+
+
+def catalogs_settings(store: str, directory: Path) -> dict[str, str]:
+    """What PyIceberg has to know, for a catalog of SQL's."""
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{directory}/catalog.db",
+        "warehouse": f"s3://{BUCKET}/warehouse",
+        "s3.endpoint": store,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": "key",
+        "s3.secret-access-key": "secret",
+    }
+
+
 @pytest.mark.timeout(1_200)
 @pytest.mark.long
 def test_a_lake_on_s3_takes_a_history_and_one_event_more(
     spark_jars: Path, store: str, tmp_path: Path
 ) -> None:
     assert spark_jars == JARS
-    environment = os.environ | {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-    settings = {
-        "spark.hadoop.fs.s3a.endpoint": store,
-        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
+    settings = hadoops_settings(store) | {
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
@@ -89,7 +111,12 @@ def test_a_lake_on_s3_takes_a_history_and_one_event_more(
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=ROOT,
+            env=os.environ | CREDENTIALS,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stderr
@@ -119,15 +146,7 @@ def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
-    settings = {
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": f"s3://{BUCKET}/warehouse",
-        "s3.endpoint": store,
-        "s3.region": "us-east-1",
-        "s3.access-key-id": "key",
-        "s3.secret-access-key": "secret",
-    }
+    settings = catalogs_settings(store, tmp_path)
     real = catalogs.load_catalog
     monkeypatch.setattr(
         "kohort.pipeline.iceberg.catalogs.load_catalog", lambda name: real(name, **settings)
@@ -145,6 +164,58 @@ def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     table = real("prod", **settings).load_table(("kafka", "groups"))
     assert table.location().startswith(f"s3://{BUCKET}/warehouse/")
     assert [row["event_count"] for row in table.scan().to_arrow().to_pylist()] == [3]
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.long
+def test_a_topic_lands_once_in_icebergs_tables_on_s3(
+    spark_jars: Path, store: str, kohort: KohortServer, topics: Topics, tmp_path: Path
+) -> None:
+    """Spark writes the files by Hadoop's client, PyIceberg commits them by its own; the driver is
+    killed amid its batches.
+    """
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra.
+
+    topic, log = topics.create(3), tmp_path / "driver.log"
+    topics.produce(topic, 900, partitions=3)
+    settings = catalogs_settings(store, tmp_path)
+    environment = CREDENTIALS | {
+        f"PYICEBERG_CATALOG__PROD__{name.upper().replace('.', '__').replace('-', '_')}": value
+        for name, value in settings.items()
+    }
+    catalog = catalogs.load_catalog("prod", **settings)
+    name = ("kafka", f"land_{topic.replace('-', '_')}")
+
+    def start() -> Driver:
+        options = [topic, "--format", "iceberg", "--catalog", "prod.kafka", "--partition-by-day"]
+        options += ["--available-now", "--max-offsets-per-trigger", "150"]
+        for setting in hadoops_settings(store).items():
+            options += ["--conf", "=".join(setting)]
+        lake = f"s3a://{BUCKET}/kohort"
+        return Driver(spark_jars, kohort.bootstrap, lake, log, *options, environment=environment)
+
+    def batches() -> int:
+        try:
+            return len(catalog.load_table(name).snapshots())
+        except NoSuchTableError:
+            return 0
+
+    with start() as driver:
+        driver.wait_until(lambda: batches() >= 2, "two batches")
+        driver.kill()
+    assert batches() < 6
+    with start() as driver:
+        assert driver.wait() == 0, log.read_text()[-3000:]
+    topics.produce(topic, 60, partitions=3, first=900)
+    with start() as driver:
+        assert driver.wait() == 0, log.read_text()[-3000:]
+
+    table = catalog.load_table(name)
+    assert table.location().startswith(f"s3://{BUCKET}/warehouse/")
+    rows = table.scan(selected_fields=tuple(LANDED)).to_arrow().to_pylist()
+    assert as_in_topic(rows) == topics.read(topic)
+    assert len(rows) == 960
 
 
 def test_the_jars_for_s3_fit_the_hadoop_that_spark_brings() -> None:
