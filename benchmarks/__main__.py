@@ -15,6 +15,7 @@ from benchmarks import (
     connections,
     console,
     consume,
+    following,
     groups,
     landing,
     latency,
@@ -69,6 +70,7 @@ SUBJECTS: dict[str, Subject] = {
     "landing": landing,
     "advise": advise,
     "analysis": analysis,
+    "following": following,
 }
 """In the order of the table."""
 

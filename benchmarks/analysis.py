@@ -36,13 +36,13 @@ _MEMBERS: Final = 8
 _PARTITIONS: Final = 24
 _BEGIN_MS: Final = 1_767_362_400_000
 _PAUSE_MS: Final = 864_000
-_JARS: Final = ROOT / ".cache" / "jars"
+JARS: Final = ROOT / ".cache" / "jars"
 _TAKEN: Final = re.compile(r"rebalances: ([\d,]+) rebalances, .*; [\d.]+ s")
 _FOUND: Final = re.compile(r"findings of ([\d,]+) groups made again; ")
 
 
 def measure(bench: Bench) -> Iterable[Row]:
-    if not _JARS.is_dir():
+    if not JARS.is_dir():
         progress("")
         return
     for groups in _GROUPS:
@@ -53,13 +53,13 @@ def _measure(bench: Bench, groups: int) -> Iterable[Row]:
     events = groups * _REBALANCES
     path, more = bench.directory / f"history-{events}.jsonl", bench.directory / "one-more.jsonl"
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(event) + "\n" for event in _history(groups))
+        file.writelines(json.dumps(event) + "\n" for event in history(groups))
     one = _rebalance("group-0", _REBALANCES + 1, random.Random(2))
     more.write_text(json.dumps(one) + "\n", encoding="utf-8")
     times = 1 if groups >= _ONCE else bench.runs
     lakes = [bench.directory / f"analysis-{events}-{number}" for number in range(times)]
-    runs = [_run(path, lake, events, groups) for lake in lakes]
-    later = [_run(more, lake, 1, 1) for lake in lakes]
+    runs = [run(path, lake, events, groups) for lake in lakes]
+    later = [run(more, lake, 1, 1) for lake in lakes]
 
     def figure(of: list[_Use], name: str) -> Pair:
         return Pair(Figure(tuple(float(getattr(one, name)) for one in of)))
@@ -83,9 +83,10 @@ class _Use:
     written_mb: float
 
 
-def _run(path: Path, lake: Path, events: int, groups: int) -> _Use:
+def run(path: Path, lake: Path, events: int, groups: int) -> _Use:
+    """Take a file of so many events into a lake; groups are those that it has something new of."""
     command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances", "--from", str(path)]
-    command += ["--lake", str(lake), "--jars", str(_JARS)]
+    command += ["--lake", str(lake), "--jars", str(JARS)]
     command += ["--conf", "spark.ui.enabled=false"]
     before = _size(lake)
     begun = time.perf_counter()
@@ -121,7 +122,8 @@ def _number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def _history(groups: int) -> Iterator[dict[str, Any]]:
+def history(groups: int) -> Iterator[dict[str, Any]]:
+    """The events of a day, as a broker writes them."""
     chance = random.Random(1)
     for number in range(1, _REBALANCES + 1):
         for group in range(groups):

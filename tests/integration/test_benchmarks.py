@@ -11,6 +11,7 @@ from benchmarks import (
     compaction,
     connections,
     console,
+    following,
     groups,
     latency,
     parked,
@@ -48,6 +49,7 @@ from benchmarks.table import render
         pytest.param(security, 15, marks=pytest.mark.long),
         pytest.param(compaction, 7, marks=pytest.mark.long),
         pytest.param(testing, 6, marks=pytest.mark.long),
+        pytest.param(following, 4, marks=pytest.mark.long),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
