@@ -9,6 +9,7 @@ tests are dealt out by their ids alone, by a scheduler of our own; and a fixture
 start is refused where its test is not in the group that shares it.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -49,7 +50,7 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/integration/": "integration",
     r"tests/interop/consumer/.*\[kafka\b": "consumer kafka",
     r"tests/interop/consumer/.*\[kohort\b": "consumer kohort",
-    r"tests/interop/test_same_(groups|answers|transactions)": "twins",
+    r"tests/interop/test_same_(answers|groups|transactions|users)": "twins",
     r"tests/interop/test_(blocked_loop|consumer_errors|fetcher|java_transactions)\.py": "twins",
     r"tests/interop/test_(pending_offsets|transactions_tool)\.py": "twins",
     r"tests/interop/test_(cluster|console|group|topic)_tools\.py": "bootstrap",
@@ -93,6 +94,8 @@ class Order:
             for fixture in SHARED.keys() & getattr(item, "fixturenames", ()):
                 if group_of(item.nodeid) not in SHARED[fixture]:
                     message = f"{item.nodeid} takes `{fixture}`: name its module in {__file__}"
+                    # pytest-xdist does not tell why a worker has ended.
+                    os.write(2, f"ERROR: {message}\n".encode())
                     raise pytest.UsageError(message)
         items.sort(key=lambda item: rank_of(item.nodeid))
 

@@ -73,6 +73,10 @@ class Certificate(NamedTuple):
     reload_failures: int
 
 
+class UsersFile(NamedTuple):
+    reload_failures: int
+
+
 MakePage = Callable[..., MetricsPage]
 
 
@@ -90,6 +94,7 @@ async def make_page() -> AsyncIterator[MakePage]:
         metrics.edge.connection_closed("client")
         metrics.edge.connection_refused("max.connections")
         metrics.edge.certificates = [Certificate("SSL", 2e9, 0)]
+        metrics.edge.users_file = UsersFile(0)
         metrics.edge.authentication("SASL_SSL", "PLAIN", "succeeded")
         metrics.edge.denied["Fetch", "Topic"] = 1
         for event in EVENTS:
