@@ -1,1 +1,1 @@
-"""Keys, certificates and users while the broker runs, and who is let in by them."""
+"""Authentication while the broker runs: keys, certificates, users, limits and access rules."""

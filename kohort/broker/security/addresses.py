@@ -1,16 +1,16 @@
-"""What the address of a peer or of a listener says: whether it is this machine, and whose it is."""
+"""Classifies addresses of peers and listeners: whether one is this machine, and who owns it."""
 
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 _PREFIX_BITS: Final = 64
-"""What one customer of a provider has at least of IPv6 (RFC 6177): a /64 is no more than one."""
+"""The smallest IPv6 network that a provider gives a customer (RFC 6177): a /64 is one owner."""
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a listener at such a host.
 
-    Of names that is true of ``localhost`` alone (RFC 6761), whatever others look like.
+    The only name for which this is true is ``localhost`` (RFC 6761).
     """
     if host.lower() == "localhost":
         return True
@@ -24,8 +24,8 @@ def is_loopback(host: str) -> bool:
 
 
 def owner_of(ip: str) -> str:
-    """The owner of an address, where each is to have a share: IPv6 has its networks, as
-    somebody who has one address has 2**64.
+    """The owner of an address, for sharing work fairly. For IPv6 it is the /64 network, because
+    a host that has one of its addresses can use all 2**64.
     """
     try:
         address = ip_address(ip)

@@ -1,6 +1,6 @@
 """Limits on clients while the broker runs: kept in the metadata store, and charged by request.
 
-A change is stored before it holds and before it is answered.
+A change is stored before it takes effect and before it is answered.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore
 
 CLIENT_QUOTA: Final = "client_quota:"
-"""Begins the names of properties that are the limits of an entity."""
+"""Prefix of the names of properties that hold the limits of an entity."""
 ENTITIES_MAX: Final = 100_000
 
 
 class TooManyEntitiesError(Exception):
-    """A change that would go beyond a bound, and was not made."""
+    """A change that would exceed a bound, and was not made."""
 
 
 class LimitChange(NamedTuple):
-    """A limit to be set, or with None removed."""
+    """A limit to set, or to remove if the value is None."""
 
     key: str
     value: float | None
 
 
 class ClientQuotas:
-    """See the module. For the loop's thread."""
+    """See the module. Used on the event loop's thread only."""
 
     def __init__(self, quotas: Quotas, store: MetadataStore, disk: Disk) -> None:
         self.quotas = quotas
@@ -41,12 +41,12 @@ class ClientQuotas:
         for key, text in store.properties(CLIENT_QUOTA).items():
             quotas.set(entity_in(key), json.loads(text))
         self.is_limiting = self._limits_clients()
-        """Whether some client has a limit; requests are not looked at where there is none."""
+        """Whether any client has a limit; if none has, requests are not charged."""
 
     async def alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
     ) -> None:
-        """Set and remove limits of entities, all or none. What is not there may be removed.
+        """Set and remove limits of entities, all or none. A limit that is not set may be removed.
 
         Raises QuotaError, TooManyEntitiesError or StorageError.
         """
@@ -91,5 +91,5 @@ def property_of(entity: Entity) -> str:
 
 
 def entity_in(name: str) -> Entity:
-    """Whose limits a property of that name holds."""
+    """The entity whose limits the property of that name holds."""
     return entity_of([(kind, part) for kind, part in json.loads(name.removeprefix(CLIENT_QUOTA))])

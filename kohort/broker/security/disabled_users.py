@@ -1,6 +1,6 @@
-"""The users that are disabled, as the settings say now: nobody is let in by such a name.
+"""The users that the current settings disable: a client with such a name is not let in.
 
-Connections that are open stay, unless the user is to be disconnected, too.
+Open connections stay, unless the settings say that the user is disconnected as well.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from kohort.broker.core.security.session import ANONYMOUS, USER, Session
 
 
 class DisabledUsers:
-    """See the module. Names are compared letter by letter."""
+    """See the module. Names are compared exactly."""
 
     def __init__(self, settings: CurrentConfig) -> None:
         self._settings = settings
@@ -25,13 +25,13 @@ class DisabledUsers:
         return user in self._names
 
     def on_disconnect(self, disconnect: Callable[[Callable[[Session], bool]], None]) -> None:
-        """Call `disconnect` from now on with what tells whose connections have to end."""
+        """Call `disconnect` from now on, with a predicate of the sessions that have to end."""
         self._disconnect = disconnect
 
     def _on_change(self) -> None:
         config = self._settings.config
         before = self._disconnected
-        # A name is an item of a list, and its commas are written as %2C.
+        # A name is an item of a list; commas in it are written as %2C.
         self._names = frozenset(map(unquote, config.kohort_users_disabled))
         self._disconnected = self._names & {*map(unquote, config.kohort_users_disconnected)}
         ending = self._disconnected - before
@@ -40,6 +40,6 @@ class DisabledUsers:
 
 
 def _is_of(session: Session, users: frozenset[str]) -> bool:
-    """Whether somebody who has said who it is is one of the users."""
+    """Whether an authenticated client is one of the users."""
     principal = session.principal
     return principal != ANONYMOUS and principal.type == USER and principal.name in users

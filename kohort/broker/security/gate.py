@@ -1,9 +1,9 @@
 """The first service of a connection with SASL: it lets only authentication pass.
 
 A connection of a listener with SASL begins with a `Gate` in place of the dispatcher and has the
-dispatcher afterwards, so that later requests pay nothing; only where sessions end does the gate
-stay and look at the time. Which requests may come when is KIP-43's and KIP-152's. Failures are told
-late, and how late does not depend on the work, so that passwords cannot be tried fast.
+dispatcher afterwards, so that later requests pay nothing; the gate stays, to check the time, only
+where sessions end. The permitted order of requests follows KIP-43 and KIP-152. Failures are
+answered late, by a delay that does not depend on the work, so that passwords cannot be tried fast.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ SASL_AUTHENTICATE: Final = 36
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
 TOKENS_MAX: Final = 4
-"""Tokens of one attempt; SCRAM has two."""
+"""Bound on the tokens of one attempt; SCRAM has two."""
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000
-"""The least time between two authentications of a connection."""
+"""The shortest time between two authentications of a connection."""
 NAME_CHARS_SHOWN: Final = 100
 REFUSED_BYTES_MAX: Final = 4_096
-"""Requests of more bytes are not looked at before their clients are in."""
+"""Larger requests are not parsed before their clients are authenticated."""
 
 _HEADER_BYTES: Final = 8
 _ERROR_AT: Final = slice(8, 10)
-"""Where the answer to ApiVersions has its error, behind size and correlation id."""
+"""Position of the error in the answer to ApiVersions, after size and correlation id."""
 
 
 T = TypeVar("T")
@@ -61,36 +61,36 @@ class Exchange(Protocol):
     """The claimed name, once it is known."""
 
     def step(self, token: bytes) -> Outcome:
-        """Answer a token. Raises SaslFailure; a `Later` fails with it."""
+        """Answer a token. Raises SaslFailure; a returned `Later` fails with it."""
         ...
 
 
 class Dispatcher(Service, Protocol):
-    """Serves all requests once a client is in."""
+    """Serves all requests once a client is authenticated."""
 
     def refuse(self, frame: Buffer, code: ErrorCode) -> Answer:
-        """The answer that says so of a request that is not served, None where it asks for none.
+        """The error answer to a request that is not served; None if the request asks for no answer.
 
-        Raises CloseConnection where there is no such answer.
+        Raises CloseConnection if the request has no such answer.
         """
         ...
 
 
 class FailureDelays(Protocol):
-    """How long a failure is kept back, by the address that fails."""
+    """How long the answer to a failure is delayed, by the address that fails."""
 
     def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int: ...
 
 
 @dataclass(slots=True, eq=False)
 class GateKeeper:
-    """What all gates of one listener share."""
+    """State that all gates of one listener share."""
 
     listener: str
     exchanges: Mapping[str, Callable[[str], Exchange]]
-    """How an attempt of a client at an address begins, by mechanism."""
+    """By mechanism, the function that begins an attempt of a client at an address."""
     config: Callable[[str], BrokerConfig]
-    """The settings that hold for a mechanism of the listener."""
+    """The settings that apply to a mechanism of the listener."""
     dispatcher: Dispatcher
     clock: Clock
     log: PeerLog
@@ -98,7 +98,7 @@ class GateKeeper:
     count: Callable[[str, str, str], None]
     """Called with listener, mechanism and result of each attempt."""
     is_disabled: Callable[[str], bool]
-    """Whether a user is not let in, whatever it shows."""
+    """Whether a user is refused even with valid credentials."""
 
     def new_gate(self, connection: NewConnection) -> "Gate":
         """The service of a new connection."""
@@ -106,22 +106,22 @@ class GateKeeper:
 
 
 class State(Enum):
-    """What a gate waits for."""
+    """The state of a gate: what it waits for."""
 
     START = auto()
     """ApiVersions or SaslHandshake."""
     REQUESTS = auto()
     """A token in a SaslAuthenticate."""
     BARE_TOKENS = auto()
-    """A token that is the frame."""
+    """A token that is the whole frame."""
     OPEN = auto()
-    """Any request: the client is in."""
+    """Any request: the client is authenticated."""
     SHUT = auto()
     """Nothing: the connection is being closed."""
 
 
 class Gate:
-    """The service of one connection until its client is in, and longer where sessions end."""
+    """The service of one connection until its client is authenticated, or longer if sessions end."""
 
     def __init__(self, keeper: GateKeeper, connection: NewConnection) -> None:
         self._keeper = keeper
@@ -131,15 +131,15 @@ class Gate:
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._outcome: Later[Any] | None = None
-        """What the exchange is at work on, or was."""
+        """The result that the exchange is working on, or worked on last."""
         self._timer: asyncio.TimerHandle | None = None
-        """Tells what is kept back."""
+        """Sends the delayed answer."""
         self._token_count = 0
         self._authenticated_ms = 0
         self._is_again = False
         """Whether this is not the first authentication of the connection."""
         self._is_told_late = False
-        """Whether the answer to the request in hand is kept back as a failure is."""
+        """Whether the answer to the current request is delayed like a failure."""
         connection.info.authentication = self
 
     # The service.
@@ -162,7 +162,7 @@ class Gate:
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._state = State.SHUT
         if self._outcome is not None:
-            # Others wait for their turn.
+            # Other frames wait for their turn.
             self._outcome.cancel()
             self._outcome = None
         if self._timer is not None:
@@ -213,7 +213,7 @@ class Gate:
         )
         return _flattened(judged)
 
-    # Within.
+    # Internal.
 
     def _serve_open(
         self, connection: ConnectionInfo, key: int, frame: Buffer
@@ -221,7 +221,7 @@ class Gate:
         self._check_session(key)
         answer = self._keeper.dispatcher.serve(connection, frame)
         if self._is_told_late and not isinstance(answer, Later):
-            # Another authentication was begun, by a mechanism that there is not.
+            # Another authentication was begun, by a mechanism that is not supported.
             return self._kept_back(answer)
         return answer
 
@@ -243,10 +243,10 @@ class Gate:
     def _judge_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
         self._outcome = None
         if later.is_cancelled:
-            # The client is gone, and there is nobody to tell.
+            # The client is gone; there is nothing to answer.
             return Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED)
         if isinstance(later.error, SaslFailure):
-            # It is not raised: its traceback would have what has it.
+            # It is not raised: its traceback would refer to what refers to it.
             return self._refuse(later.error, arrived_ms)
         return self._judge(later.result(), arrived_ms)
 
@@ -254,7 +254,7 @@ class Gate:
         if isinstance(outcome, Challenge):
             return Verdict(token=outcome.token)
         if self._keeper.is_disabled(outcome.user):
-            # In the words for a wrong password, so that it tells nobody that this one is right.
+            # With the text for a wrong password, so that a client does not learn that it is right.
             told = WRONG if self._mechanism == "PLAIN" else None
             return self._refuse(SaslFailure("the user is disabled", told), arrived_ms)
         principal = Principal(USER, outcome.user)
@@ -279,12 +279,12 @@ class Gate:
             mechanism=self._mechanism,
             expires_ms=now_ms + lifetime_ms if lifetime_ms else None,
         )
-        # A session that ends is looked at before each request; others need no gate.
+        # A session that ends is checked before each request; others need no gate.
         self._connection.let_in(session, self if lifetime_ms else None)
         return Verdict(token=outcome.token, lifetime_ms=lifetime_ms)
 
     def _refuse(self, failure: SaslFailure, arrived_ms: int) -> Later[Verdict]:
-        """Shut the gate, and say so when it is time."""
+        """Shut the gate, and answer once the delay is over."""
         keeper, connection = self._keeper, self._connection
         claimed = self._exchange.user if self._exchange is not None else ""
         self._state, self._exchange = State.SHUT, None
@@ -296,7 +296,7 @@ class Gate:
             connection.ip,
             self._mechanism,
             keeper.listener,
-            # Not itself: who keeps what is logged would keep all that its traceback has.
+            # Not the exception: a kept log record would keep all that its traceback refers to.
             str(failure),
         )
         told = failure.told or (
@@ -321,7 +321,7 @@ class Gate:
         return self._kept_back(answer)
 
     def _kept_back(self, answer: Answer) -> Later[Answer]:
-        """An answer that says no, when it is time."""
+        """A refusal that is sent once the delay is over."""
         later = self._given_after(self._delay_ms(""), answer)
         return later.settle(lambda done: self._after(done.result()))
 
@@ -349,7 +349,7 @@ class Gate:
             raise self._turned_away("the session is over, and the client has not come again")
 
     def _after(self, answer: Answer) -> Answer:
-        """Close the connection behind an answer that says no."""
+        """Close the connection after an answer that refuses."""
         if self._state is State.SHUT:
             raise CloseConnection(
                 "not authenticated",
@@ -365,14 +365,14 @@ class Gate:
 
 
 def _bare(verdict: Verdict) -> Answer:
-    """A token without a request around it; failures have none."""
+    """The answer as a token without a request around it; failures have no token."""
     if verdict.error is not ErrorCode.NONE:
         return None
     return [len(verdict.token).to_bytes(4, "big") + verdict.token]
 
 
 def _flattened(later: Later[Verdict | Later[Verdict]]) -> Later[Verdict]:
-    """A value that may itself be given later, as one."""
+    """A value that may itself arrive later, flattened to one `Later`."""
     flat: Later[Verdict] = Later()
 
     def pass_on(done: Later[Verdict]) -> None:

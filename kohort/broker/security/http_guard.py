@@ -1,7 +1,7 @@
 """Authenticates requests to the HTTP port, by the users' passwords or by tokens.
 
-Failures are kept back as on the other listeners, by how often an address has failed of late, so
-that passwords can be tried no faster here.
+Answers to failures are delayed as on the other listeners, by how often an address has failed
+recently, so that passwords cannot be tried faster here.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from kohort.broker.security.gate import FailureDelays
 
 LISTENER: Final = "HTTP"
 MECHANISMS: Final = {"basic": "BASIC", "bearer": "BEARER"}
-"""Schemes of the Authorization header, and what the metrics call them."""
+"""Schemes of the Authorization header, and their names in the metrics."""
 
 
 @dataclass(slots=True, eq=False)
 class HttpGuard:
-    """Lets requests to the HTTP port in."""
+    """Authenticates requests to the HTTP port."""
 
     ways: tuple[str, ...]
-    """What `kohort.http.authentication` allows."""
+    """The ways that `kohort.http.authentication` allows."""
     check_password: Callable[[PlainLogin, str], Done | Later[Done]]
     check_token: Callable[[str], Done | Later[Done]] | None
     clock: Clock
     delays: FailureDelays
     delay_ms: int
-    """How long a failure is kept back at least."""
+    """The shortest delay of the answer to a failure."""
     count: Callable[[str, str, str], None]
     is_disabled: Callable[[str], bool]
-    """Whether a user is not let in, whatever it shows."""
+    """Whether a user is refused even with valid credentials."""
 
     async def admit(self, authorization: str, ip: str) -> Session | None:
         """The session of the client that sends this Authorization header; None if it is not let in.
 
-        After a failed attempt that takes as long as failures do on the other listeners.
+        After a failed attempt this takes as long as a failure does on the other listeners.
         """
         scheme, _, credentials = authorization.partition(" ")
         way = scheme.lower()
@@ -70,7 +70,7 @@ class HttpGuard:
             raise SaslFailure("the user is disabled")
 
     def _check(self, way: str, credentials: str, ip: str) -> Done | Later[Done]:
-        """Raises SaslFailure, at once or later."""
+        """Check credentials. Raises SaslFailure, at once or later."""
         if way == "basic":
             return self.check_password(_login(credentials), ip)
         if self.check_token is None or len(credentials) > TOKEN_CHARACTERS_MAX:
@@ -101,5 +101,5 @@ class HttpVisitor:
         return self.may_do(self.session, operation, kind, name)
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether it may be shown this, which its request does not name; nothing is logged."""
+        """Whether the client may see this, which its request does not name; nothing is logged."""
         return self.sees_of(self.session, operation, kind, name)

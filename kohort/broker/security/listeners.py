@@ -1,4 +1,4 @@
-"""The broker's listeners with what each asks of its clients, as the settings say now."""
+"""The broker's listeners, with what each requires of its clients under the current settings."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
-"""Any other Java class stops the start."""
+"""The accepted classes in a JAAS setting; any other makes the start fail."""
 NONCE_BYTES: Final = 24
 
 LOOK_INTERVAL_S: Final = 60
-"""How often files of keys, certificates and users are looked at."""
+"""How often files of keys, certificates and users are checked for changes."""
 
 
 class SecureListeners:
@@ -58,7 +58,7 @@ class SecureListeners:
         clock: Clock,
         count: Callable[[str, str, str], None],
     ) -> None:
-        """`count` is told listener, mechanism and result of each attempt to authenticate."""
+        """`count` is called with listener, mechanism and result of each authentication attempt."""
         self.tls: dict[str, TlsListener] = {}
         """TLS of those listeners that use it, by name."""
         self.tokens: list[Tokens] = []
@@ -72,11 +72,11 @@ class SecureListeners:
         self._count = count
         self.disabled = DisabledUsers(settings)
         self.passwords = Passwords(users, clock, is_disabled=self.disabled.__contains__)
-        """Checks those of PLAIN, and of the HTTP port."""
+        """Checks passwords of PLAIN and of the HTTP port."""
         self._delays = FailureDelays(owner_of)
         self._given: dict[str, Mapping[str, str]] = {}
-        """Passwords that the settings have themselves, by listener with PLAIN."""
-        # As of the last change, to see which listeners the next one concerns.
+        """Passwords given in the settings themselves, by listener with PLAIN."""
+        # The settings after the last change, to see which listeners the next one concerns.
         self._own = dict(settings.own)
         self._client_auth = settings.config.ssl_client_auth
         self._looking: asyncio.Task[None] | None = None
@@ -85,12 +85,12 @@ class SecureListeners:
     def start(
         self, dispatcher: Dispatcher, log: PeerLog, http: TlsListener | None = None
     ) -> dict[str, Listener]:
-        """All listeners by name; from now on their certificates are renewed, and that of the HTTP
-        port if it has one. Reads files.
+        """Return all listeners by name, and begin to renew their certificates, and that of the
+        HTTP port if it has one. Reads files.
 
         Raises:
-            StoreError: a key store or trust store cannot be used, or the mapping rules; or users
-                are disabled by what is given at the start.
+            StoreError: a key store, a trust store or the mapping rules cannot be used; or users
+                are disabled by settings given at the start.
             UsersFileError: the file of users cannot be used.
         """
         self._dispatcher, self._log = dispatcher, log
@@ -103,7 +103,7 @@ class SecureListeners:
             one.listener: config.protocol_of(one.listener) for one in config.listener_endpoints
         }
         if any(protocol.startswith("SASL_") for protocol in protocols.values()):
-            # Only where it is needed: it is written to disk at the first start.
+            # Only if a listener needs it: it is written to disk at the first start.
             self._users.load_secret()
         made = {name: self._listener(name, protocol) for name, protocol in protocols.items()}
         if http is not None:
@@ -115,8 +115,8 @@ class SecureListeners:
         return made
 
     def _check_disabled(self) -> None:
-        """Raise StoreError if users are disabled otherwise than at run time: the first that is
-        disabled there would let those in again.
+        """Raise StoreError if users are disabled by settings of the start: the first user that is
+        disabled at run time would replace that list and let those users in again.
         """
         given = self._settings.loaded.config
         if given.kohort_users_disabled or given.kohort_users_disconnected:
@@ -126,7 +126,7 @@ class SecureListeners:
             )
 
     def _warn(self) -> None:
-        """Log a warning for each listener that anybody can reach without authentication."""
+        """Log a warning for each listener that is reachable without authentication."""
         config = self._settings.config
         for one in config.listener_endpoints:
             protocol = config.protocol_of(one.listener)
@@ -139,11 +139,11 @@ class SecureListeners:
 
     @property
     def settings(self) -> CurrentConfig:
-        """The settings that count now."""
+        """The settings in force."""
         return self._settings
 
     def http_guard(self, ways: tuple[str, ...]) -> HttpGuard:
-        """Finds out who asks the HTTP port, by users and keys for tokens. Reads files.
+        """The guard of the HTTP port, which checks passwords and tokens. Reads files.
 
         Raises StoreError.
         """
@@ -164,7 +164,7 @@ class SecureListeners:
         )
 
     def _tokens(self, listener: str, config: BrokerConfig) -> Tokens:
-        # Imported with the first listener that takes tokens, because it imports much.
+        # Imported with the first listener that accepts tokens, because it imports much.
         from kohort.broker.security.tokens import Tokens  # noqa: PLC0415
 
         tokens = Tokens(listener, config, clock=self._clock, executor=self._executor)
@@ -172,7 +172,7 @@ class SecureListeners:
         return tokens
 
     def close(self) -> None:
-        """Look at no files any more, and check no passwords."""
+        """Stop checking files and passwords."""
         self.passwords.close()
         for task in (self._looking, self._reloading):
             if task is not None:
@@ -227,7 +227,7 @@ class SecureListeners:
         )
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
-        """How an attempt by one mechanism begins, of a client at an address."""
+        """The function that begins an attempt of a client at an address, for one mechanism."""
         if mechanism == "PLAIN":
             self._given[listener] = _given_passwords(
                 self._settings.of_listener(listener, mechanism), listener
@@ -256,13 +256,13 @@ class SecureListeners:
         changed = self._changed(config, own)
         self._own, self._client_auth = dict(own), config.ssl_client_auth
         for name in changed:
-            # At once: the client that changed it may connect again next.
+            # At once: the client that changed it may reconnect next.
             self.tls[name].reload()
         for name in self._given:
             self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"), name)
 
     def _changed(self, config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
-        """Listeners with TLS of which a setting was given a new value since the last change."""
+        """Listeners with TLS that have a setting with a new value since the last change."""
         if config.ssl_client_auth != self._client_auth:
             return list(self.tls)
         names = {name for name in {*own, *self._own} if own.get(name) != self._own.get(name)}
@@ -280,7 +280,7 @@ class SecureListeners:
 
 
 def _given_passwords(config: BrokerConfig, listener: str) -> dict[str, str]:
-    """Users of PLAIN that the settings have themselves."""
+    """Users of PLAIN that the settings themselves give, with their passwords."""
     if not config.sasl_jaas_config:
         return {}
     try:

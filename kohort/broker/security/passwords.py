@@ -1,8 +1,8 @@
 """Checks the passwords of PLAIN, which takes milliseconds each, on threads of their own.
 
-Two at a time, so that a crowd that logs in leaves the loop its processor; a success is remembered
-for a minute, so that a crowd that comes back need not wait. Addresses take turns, so that whoever
-floods a broker with passwords waits behind himself.
+Two run at a time, so that many clients that log in at once leave the event loop its processor. A
+success is remembered for a minute, so that many clients that reconnect do not wait. Addresses take
+turns, so that a client that floods the broker with passwords delays only itself.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from kohort.protocol.scram import HASHES, keys_of, salted_password
 
 THREADS: Final = 2
 NICER: Final = 5
-"""By how much their priority is below that of the loop."""
+"""How much lower the priority of these threads is than that of the loop."""
 WAITING_MAX: Final = 256
-"""Checks of all addresses together; see `FairQueue` for whose is given up beyond that."""
+"""Bound on the waiting checks of all addresses; `FairQueue` says whose is dropped beyond it."""
 REMEMBERED_MS: Final = 60_000
 REMEMBERED_MAX: Final = 10_000
 
 _NO_MARK: Final = bytes(32)
-"""Nobody's."""
+"""The mark that belongs to no password."""
 
 
 class Crew(Protocol):
-    """Does the work of a check while the loop goes on."""
+    """Does the work of a check while the loop continues."""
 
     def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]: ...
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no more work."""
         ...
 
 
@@ -54,14 +54,14 @@ class _Check:
 
     login: PlainLogin
     owner: str
-    """Whose turn it takes."""
+    """The owner whose turn it takes."""
     wrong_because: str
-    """Why it is known to be wrong; empty if that is to be found out."""
+    """Why it is known to be wrong; empty if that is not known yet."""
     later: Later[Done]
 
 
 class Passwords:
-    """Checks users' passwords, and remembers the ones that were right."""
+    """Checks users' passwords, and remembers those that were right."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class Passwords:
         *,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`crew` is two threads where none is given. Passwords of users that are disabled are
-        wrong, and as much work as others that are.
+        """`crew` defaults to two threads. Passwords of disabled users are wrong, and cost as much
+        work as other wrong passwords.
         """
         self.is_disabled = is_disabled
         self._users = users
@@ -88,7 +88,7 @@ class Passwords:
 
     @property
     def waiting_count(self) -> int:
-        """How many passwords wait for their turn."""
+        """The number of passwords that wait for their turn."""
         return len(self._waiting)
 
     def close(self) -> None:
@@ -97,12 +97,12 @@ class Passwords:
         self._crew.close()
 
     def check(self, login: PlainLogin, ip: str) -> Done | Later[Done]:
-        """Let a user at an address in, or fail with SaslFailure; at once only where it is
-        remembered, or where too much waits.
+        """Let a user at an address in, or fail with SaslFailure; at once only if the password is
+        remembered, or if too many checks wait.
         """
         if self.is_disabled(login.user):
             return self.refuse(login, ip, "the user is disabled")
-        # For everybody, so that the time it takes tells nobody who was here.
+        # For every user, so that the time taken does not reveal who has logged in before.
         mark, marked_ms = self._remembered.get(login.user, (_NO_MARK, 0))
         is_same = hmac.compare_digest(mark, self._mark(login))
         if is_same and self._clock.monotonic_ms() - marked_ms < REMEMBERED_MS:
@@ -111,7 +111,7 @@ class Passwords:
         return self._check_slowly(login, ip)
 
     def refuse(self, login: PlainLogin, ip: str, because: str) -> Later[Done]:
-        """Fail with SaslFailure after the work of a check, for who is known to be wrong."""
+        """Fail with SaslFailure after the work of a check, for a login known to be wrong."""
         self._mark(login)
         return self._check_slowly(login, ip, because)
 
@@ -122,16 +122,16 @@ class Passwords:
             raise _too_many()
         if given_up is not None:
             given_up.later.fail(_too_many())
-        # Who is gone by its turn is not worth the work, nor a place.
+        # A client that is gone by its turn is not worth the work or the place.
         check.later.on_done(lambda _: self._waiting.remove(check.owner, check))
         self._begin_next()
         return check.later
 
     def _begin_next(self) -> None:
-        """Have as many checked at a time as there are threads."""
+        """Begin checks until every thread has one."""
         while self._at_work < THREADS and len(self._waiting) and not self._is_closed:
             check = self._waiting.take()
-            # As it is now: a password that was changed while it waited is no longer right.
+            # Against current credentials: a password changed while it waited is no longer right.
             to_do = self._users.work_for(check.login.user)
             self._at_work += 1
             work = self._crew.begin(partial(_is_right, to_do, check.login.password))
@@ -162,7 +162,7 @@ class Passwords:
             later.fail(SaslFailure(wrong_because, WRONG))
             return
         if credential in {one for _, one in self._users.credentials_of(login.user)}:
-            # Not if it was changed while it was checked: `_forget` has come already.
+            # Not if it was changed while it was checked: `_forget` has been called already.
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[login.user] = (self._mark(login), self._clock.monotonic_ms())
@@ -181,8 +181,8 @@ class Passwords:
 
 
 class PlainExchange:
-    """One attempt by PLAIN of a client at an address. `given` are passwords that the settings have
-    themselves.
+    """One attempt of a client at an address to log in by PLAIN. `given` are the passwords in the
+    settings themselves.
     """
 
     def __init__(self, passwords: Passwords, given: Mapping[str, str], ip: str) -> None:
@@ -192,7 +192,7 @@ class PlainExchange:
         self._ip = ip
 
     def step(self, token: bytes) -> Done | Later[Done]:
-        """Answer the one token. Raises SaslFailure."""
+        """Answer the only token. Raises SaslFailure."""
         login = read_plain(token)
         self.user = login.user
         given = self._given.get(login.user)
@@ -200,14 +200,14 @@ class PlainExchange:
         if given is None or self._passwords.is_disabled(login.user):
             return self._passwords.check(login, self._ip)
         if not is_given:
-            # At once it would tell that the name is one of the settings.
+            # An immediate answer would tell that the name is in the settings.
             return self._passwords.refuse(login, self._ip, "wrong password")
         login.check_authzid()
         return Done(b"", login.user)
 
 
 class _Threads:
-    """Two of them, made when they are needed first."""
+    """Two threads, started on first use."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
@@ -229,9 +229,9 @@ def _too_many() -> SaslFailure:
 
 
 def _give_way() -> None:
-    """Let other threads of the process, the loop's first of all, have the processor before this."""
+    """Lower this thread's priority below other threads of the process, the loop's above all."""
     if sys.platform == "linux":
-        # Where threads have priorities of their own.
+        # On systems where threads have priorities of their own.
         thread = threading.get_native_id()
         wanted = os.getpriority(os.PRIO_PROCESS, thread) + NICER
         os.setpriority(os.PRIO_PROCESS, thread, wanted)

@@ -1,7 +1,7 @@
 """The access rules while the broker runs: kept in the metadata store, asked by handlers.
 
-A change is stored, in both copies and forced to disk, before the authorizer knows it and before it
-is answered; so what was acknowledged is there after a crash, and holds for the next request of any
+A change is stored, in both copies and forced to disk, before the authorizer applies it and before
+it is answered; so an acknowledged change survives a crash, and applies to the next request of any
 connection.
 """
 
@@ -19,26 +19,26 @@ from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.metadata.store import MetadataStore
 
 ACCESS_RULE: Final = "access_rule:"
-"""Begins the names of properties that are rules."""
+"""Prefix of the names of properties that are rules."""
 RULES_MAX: Final = 100_000
 RULES_BYTES_MAX: Final = 64 << 20
-"""Bound on the texts of all rules together; one name may have 32 kB."""
+"""Bound on the total size of the texts of all rules; one name may have 32 kB."""
 CHANGES_MAX: Final = 10_000
-"""Rules that one request may make or remove, as in Kafka."""
+"""Bound on the rules that one request may create or remove, as in Kafka."""
 
 
 class TooManyRulesError(Exception):
-    """A change that would go beyond a bound, and was not made; the text says which."""
+    """A change that would exceed a bound, and was not made; the text says which bound."""
 
 
 class Disk(Protocol):
-    """Runs what blocks on another thread."""
+    """Runs blocking calls on another thread."""
 
     async def run(self, work: Callable[..., None], *args: object) -> None: ...
 
 
 class AccessRules:
-    """See the module. For the loop's thread."""
+    """See the module. Used on the event loop's thread only."""
 
     def __init__(
         self, authorizer: Authorizer, store: MetadataStore, disk: Disk, clock: Clock
@@ -53,7 +53,7 @@ class AccessRules:
         self._bytes = sum(_size(rule) for rule in rules)
 
     async def find(self, wanted: RuleFilter) -> list[Rule]:
-        """The rules that a filter finds, oldest first; over several turns, as there may be many."""
+        """The rules that a filter finds, oldest first. Takes several turns of the loop if many."""
         found, piece = [], Slice(self._clock)
         for rule in self.authorizer.rules():
             await piece.pause()
@@ -62,13 +62,13 @@ class AccessRules:
         return found
 
     async def create(self, rules: Iterable[Rule]) -> None:
-        """Add rules; those that are there already stay. Raises TooManyRulesError, StorageError."""
+        """Add rules; existing ones stay. Raises TooManyRulesError, StorageError."""
         await asyncio.shield(self._create(list(dict.fromkeys(rules))))
 
     async def delete(self, filters: Sequence[RuleFilter]) -> list[list[Rule]]:
-        """Remove what any of the filters finds, all together; what each has found.
+        """Remove the rules that the filters find, all or none; return what each filter found.
 
-        Raises TooManyRulesError or StorageError, and has then removed nothing.
+        Raises TooManyRulesError or StorageError; nothing is removed then.
         """
         return await asyncio.shield(self._delete(filters))
 
@@ -103,13 +103,13 @@ class AccessRules:
 
 
 def property_of(rule: Rule) -> str:
-    """The name under which a rule is kept; there is nothing else to it."""
+    """The name of the property that a rule is kept as; the property has no other content."""
     return ACCESS_RULE + json.dumps(rule)
 
 
 def rules_in(keys: Iterable[str]) -> list[Rule]:
-    """The rules that properties of these names are."""
-    # At once: to parse each text by itself takes twice as long.
+    """The rules that properties of these names stand for."""
+    # All at once: parsing each text by itself takes twice as long.
     texts = ",".join(key.removeprefix(ACCESS_RULE) for key in keys)
     return [rule_of(*parts) for parts in json.loads(f"[{texts}]")]
 

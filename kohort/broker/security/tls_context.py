@@ -1,7 +1,7 @@
-"""From the settings of a listener to what OpenSSL begins its connections with.
+"""Makes the OpenSSL context for new connections from the settings of a listener.
 
-Keys that are written into settings pass through a file that only this process has and that is on
-no disk, because `ssl` reads keys from files alone.
+Keys that are written in settings pass through a file that only this process can open and that is
+not on a disk, because `ssl` reads keys only from files.
 """
 
 import os
@@ -32,7 +32,7 @@ class StoreError(Exception):
 
 
 class KeyStore(NamedTuple):
-    """What is known of a listener's own certificate."""
+    """Facts about a listener's own certificate."""
 
     subject: str
     fields: CertificateFields
@@ -46,7 +46,7 @@ class Loaded(NamedTuple):
 
 
 def load_tls(config: BrokerConfig, listener: str) -> Loaded:
-    """Read the stores of a listener; `config` is what holds for it. Blocks on files.
+    """Read the stores of a listener; `config` is its effective settings. Blocks on files.
 
     Raises:
         StoreError: they cannot be used.
@@ -80,7 +80,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...], listener: str)
 
 
 def _openssl_name(name: str) -> str:
-    """What OpenSSL calls a cipher suite of TLS 1.2 that has this IANA name."""
+    """OpenSSL's name of the TLS 1.2 cipher suite with this IANA name."""
     exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
     cipher = (
         cipher.replace("AES_", "AES").replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
@@ -91,7 +91,7 @@ def _openssl_name(name: str) -> str:
 
 @contextmanager
 def _key_store(config: BrokerConfig, listener: str) -> Iterator[tuple[str, str]]:
-    """A file with key and certificates, and the certificates as text."""
+    """Yield the path of a file with key and certificates, and the certificates as text."""
     if config.ssl_keystore_location is None:
         key, chain = config.ssl_keystore_key or "", config.ssl_keystore_certificate_chain or ""
         with _in_memory(f"{_lines(key)}\n{_lines(chain)}\n".encode()) as path:
@@ -110,7 +110,7 @@ def _load_key(context: ssl.SSLContext, path: str, config: BrokerConfig, listener
     def password() -> str:
         nonlocal asked
         asked = True
-        # Never asked for at the terminal, which OpenSSL would do by itself.
+        # Never asked for at the terminal, which is OpenSSL's default.
         return config.ssl_key_password or ""
 
     store = f"listener {listener}: the key store"
@@ -157,7 +157,7 @@ def _certificates(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> str:
-    """PEM with its lines, which a properties file may have written as spaces, as Kafka takes it."""
+    """PEM with line breaks restored where a properties file has spaces, as Kafka does."""
     if "\n" in text.strip():
         return text
     parts = text.replace("-----BEGIN ", "\n-----BEGIN ").replace("-----END ", "\n-----END ")
@@ -193,9 +193,9 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 
 def _unpacked(data: bytes, password: str | None, listener: str) -> bytes:
-    """PKCS12 as PEM."""
+    """The content of a PKCS12 store as PEM."""
     try:
-        # An optional package of 16 MiB, for who has such stores.
+        # An optional package of 16 MiB, needed for such stores only.
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
     except ImportError:

@@ -1,8 +1,8 @@
-"""TLS of one listener while the broker runs: its certificate, renewed without a restart, and whom
-a client's certificate makes it.
+"""TLS of one listener while the broker runs: its certificate, renewed without a restart, and the
+principal that a client's certificate stands for.
 
-A renewed store gives a new context, never more authorities to the old one: an authority that was
-taken away would stay trusted.
+A renewed store makes a new context and never adds authorities to the old one: an authority that was
+removed would stay trusted.
 """
 
 import logging
@@ -34,11 +34,11 @@ class TlsListener:
         lets_in: bool,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Reads the stores. `config` gives what holds for the listener now; `lets_in` says that a
-        client's certificate decides who it is, which with SASL it does not; `is_disabled`, whether
-        a user is not let in, whatever its certificate.
+        """Read the stores. `config` returns the listener's current settings; `lets_in` says that a
+        client's certificate decides its principal, which it does not with SASL; `is_disabled` says
+        whether a user is refused even with a valid certificate.
 
-        Raises StoreError; RulesError of the mapping rules.
+        Raises StoreError, or RulesError for wrong mapping rules.
         """
         self.listener = listener
         self.reload_failures = 0
@@ -59,15 +59,15 @@ class TlsListener:
 
     @property
     def expires_s(self) -> float:
-        """The same in seconds since 1970."""
+        """End of the certificate's validity in seconds since 1970."""
         moment = datetime.strptime(self.not_after, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
         return moment.timestamp()
 
     def established(self, connection: NewConnection, pump: TlsPump) -> None:
-        """Make the client whom its certificate names, where that is for the certificate to say.
+        """Set the client's principal from its certificate, if the certificate decides that.
 
         Raises:
-            TlsError: no principal follows from the certificate, or that of a disabled user.
+            TlsError: the certificate gives no principal, or that of a disabled user.
         """
         if not self._lets_in:
             return
@@ -87,10 +87,10 @@ class TlsListener:
         connection.let_in(session)
 
     def check(self, config: BrokerConfig) -> Loaded:
-        """Read stores that are to take the place of those there are. Reads files.
+        """Check stores that are to replace the current ones. Reads files.
 
         Raises:
-            StoreError: they cannot be used, or are somebody else's.
+            StoreError: they cannot be used, or belong to another identity.
         """
         loaded = load_tls(config, self.listener)
         if not config.ssl_allow_dn_changes and loaded.own.subject != self._own.subject:
@@ -107,7 +107,7 @@ class TlsListener:
         return loaded
 
     def reload(self) -> None:
-        """Take what the settings name now. Reads files; a failure keeps what there was."""
+        """Load the stores that the settings name now. Reads files; on failure the old ones stay."""
         self._seen = self._files()
         try:
             loaded = self.check(self._config())

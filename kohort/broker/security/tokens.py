@@ -1,8 +1,8 @@
 """Checks the tokens of OAUTHBEARER against the keys of their issuer.
 
-Keys come from one place that the settings name, never from where a token says. A token's algorithm
-must be one of those here and fit the key: what the token asks for decides nothing. Keys that cannot
-be fetched again go on serving for a day.
+Keys come from the one place that the settings name, never from one that a token names. A token's
+algorithm must be one of those below and fit the key: the token's own choice decides nothing. If
+keys cannot be fetched again, the old ones stay in use for a day.
 """
 
 import asyncio
@@ -35,29 +35,29 @@ ALGORITHMS: Final = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Type and curve of the key that each algorithm needs."""
+"""The key type and curve that each algorithm needs."""
 
 KEYS_BYTES_MAX: Final = 1 << 20
 FETCH_TIMEOUT_S: Final = 5
 FETCH_AGAIN_MS: Final = 10_000
-"""Keys are fetched at most this often, however many tokens come whose key is not known."""
+"""The shortest time between two fetches of keys, however many tokens have an unknown key."""
 STALE_MS: Final = 86_400_000
-"""How long keys go on serving when they cannot be fetched again."""
+"""How long keys stay in use when they cannot be fetched again."""
 
 _PARTS: Final = 3
 _UNCHECKED: Final = dict.fromkeys(
     ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub"), False
 )
-"""PyJWT checks the signature alone; `checked_subject` checks claims by Kafka's rules."""
+"""Options for PyJWT to check only the signature; `checked_subject` applies Kafka's rules."""
 
 
 class Tokens:
-    """The keys of one listener, and what its tokens must say."""
+    """The keys of one listener, and the requirements on its tokens."""
 
     def __init__(
         self, listener: str, config: BrokerConfig, *, clock: Clock, executor: Executor
     ) -> None:
-        """Fetches the keys.
+        """Fetch the keys.
 
         Raises:
             StoreError: a setting is wrong, PyJWT is missing, or a file with keys cannot be used.
@@ -87,7 +87,7 @@ class Tokens:
             logger.warning("Listener %s has no keys for tokens yet: %s", listener, error)
 
     def check(self, token: str) -> Done | Later[Done]:
-        """Let the subject of a token in, or fail with SaslFailure; waits only for keys."""
+        """Let the subject of a token in, or fail with SaslFailure. Waits only for keys."""
         header = self._header(token)
         is_known = header.get("kid") in self._keys
         now_ms = self._clock.monotonic_ms()
@@ -150,7 +150,7 @@ class Tokens:
         work.add_done_callback(tell)
 
     def _take(self, data: bytes) -> None:
-        """Replace the keys by those of a JWK set. Raises ValueError: none of it can be used."""
+        """Replace the keys by those of a JWK set. Raises ValueError if no key in it can be used."""
         found: dict[str | None, Any] = {}
         listed = json.loads(data)
         keys = listed.get("keys") if isinstance(listed, dict) else None
@@ -177,7 +177,7 @@ class OAuthExchange:
         self._refused: SaslFailure | None = None
 
     def step(self, token: bytes) -> "Challenge | Done | Later[Challenge | Done]":
-        """Answer a token; to refuse one takes two rounds (RFC 7628). Raises SaslFailure."""
+        """Answer a token; refusing one takes two rounds (RFC 7628). Raises SaslFailure."""
         if self._refused is not None:
             raise SaslFailure(str(self._refused), REFUSAL.decode())
         claimed = read_message(token)
@@ -213,7 +213,7 @@ class OAuthExchange:
 
 
 def checked_url(config: BrokerConfig, listener: str) -> str:
-    """Where the keys are. Raises StoreError."""
+    """The URL of the keys, checked. Raises StoreError."""
     url = config.sasl_oauthbearer_jwks_endpoint_url
     setting = f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url"
     if not url:
@@ -238,17 +238,17 @@ def _rules(config: BrokerConfig, listener: str) -> TokenRules:
 
 
 def _fetch(url: str) -> bytes:
-    """The keys' JSON; blocks. Raises OSError or ValueError."""
+    """Fetch the keys' JSON; blocks. Raises OSError or ValueError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - as urllib has it, a text.
             data = file.read(KEYS_BYTES_MAX + 1)
     else:
-        # Imported when keys are not in a file, or every start would pay for it.
+        # Imported only if keys are not in a file, so that other starts do not pay for it.
         from urllib.request import HTTPRedirectHandler, build_opener  # noqa: PLC0415
 
         class NoRedirect(HTTPRedirectHandler):
-            """Keys are fetched from where the settings say, and from nowhere else."""
+            """Refuses redirects: keys are fetched only from the URL in the settings."""
 
             def redirect_request(self, *_: object, **__: object) -> None:
                 return None
@@ -261,7 +261,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
-    """What `make` returns once `waited` is given; cancelling it does not cancel `waited`."""
+    """The result of `make` once `waited` is done; cancelling this does not cancel `waited`."""
     made: Later[Done] = Later()
 
     def tell(_: Later[None]) -> None:

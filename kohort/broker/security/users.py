@@ -1,8 +1,8 @@
 """The users of this broker and their SCRAM credentials, in memory and in the metadata store.
 
-The one place where they change: what is stored is stored first. PLAIN is checked against the same
-credentials. A file may give users besides; a user with anything stored has nothing of the file's:
-the password of before a change could still be good for a mechanism.
+All changes of users go through here, and are stored before they take effect. PLAIN is checked
+against the same credentials. A file may give more users; a user with any stored credential has none
+of the file's: otherwise an old password could stay valid for another mechanism.
 """
 
 import base64
@@ -20,27 +20,27 @@ from kohort.protocol.scram import HASHES, ITERATIONS_MIN, Keys
 
 USERS_MAX: Final = 100_000
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""By their numbers in the protocol."""
+"""Mechanisms by their numbers in the protocol."""
 
-_SECRET: Final = "installation_secret"  # noqa: S105 - the name of one.
+_SECRET: Final = "installation_secret"  # noqa: S105 - a name, not a secret.
 USER: Final = "user:"
-"""Begins the names of properties that are credentials."""
+"""Prefix of the names of properties that are credentials."""
 _SECRET_BYTES: Final = 32
 
 
 class CredentialKey(NamedTuple):
-    """Which credential."""
+    """Identifies a credential."""
 
     user: str
     mechanism: str
 
 
 Change = tuple[CredentialKey, Credential | None]
-"""A credential that takes the place of what there is; None takes it away."""
+"""A credential that replaces the current one; None removes it."""
 
 
 class Users:
-    """See the module. Changes block on the disk, and take turns with the store's others."""
+    """See the module. Changes block on the disk, and take turns with other writers of the store."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -48,15 +48,15 @@ class Users:
             key_of(name): read_credential(text) for name, text in store.properties(USER).items()
         }
         self._given: dict[CredentialKey, Credential] = {}
-        """Credentials of the file."""
+        """Credentials that the file gives."""
         self._credentials = dict(self._stored)
-        """Credentials that count."""
+        """Credentials in force."""
         self._listeners: list[Callable[[str], None]] = []
         self._secret = b""
         self._looks: dict[str, Counter[Look]] = {mechanism: Counter() for mechanism in HASHES}
-        """What stored credentials look like, and how many do."""
+        """By mechanism, the looks of stored credentials and how many have each."""
         self._first: dict[str, str] = {}
-        """The mechanism of each user's first credential, which decides on passwords."""
+        """By user, the mechanism of the first credential, which decides on passwords."""
         for user in {key.user for key in self._credentials}:
             self._note_first(user)
         self._usual: _Usual | None = None
@@ -64,13 +64,13 @@ class Users:
             self._looks[key.mechanism][one.look] += 1
 
     def load_secret(self) -> None:
-        """Have what credentials of unknown users are made up from: what is stored, or a new one.
-        `find` and `work_for` need it. Blocks on the disk.
+        """Load or create the secret that credentials of unknown users are derived from. `find` and
+        `work_for` need it. Blocks on the disk.
         """
         secret = self._store.properties(_SECRET).get(_SECRET)
         if secret is None:
             secret = os.urandom(_SECRET_BYTES).hex()
-            # A broker starts on a full disk; it keeps one for this run, and stores the next one's.
+            # A broker starts on a full disk: this one serves for this run; the next start stores one.
             with suppress(StorageError):
                 self._store.set_properties({_SECRET: secret})
         self._secret = bytes.fromhex(secret)
@@ -83,36 +83,36 @@ class Users:
         return len(self._first)
 
     def names(self) -> list[str]:
-        """All users, by name."""
+        """The names of all users, sorted."""
         return sorted(self._first)
 
     def credentials_of(self, user: str) -> Iterator[tuple[int, Credential]]:
-        """Each with the number of its mechanism."""
+        """Yield each credential of a user with the number of its mechanism."""
         for number, mechanism in MECHANISMS.items():
             found = self._credentials.get(CredentialKey(user, mechanism))
             if found is not None:
                 yield number, found
 
     def get(self, user: str, mechanism: str) -> Credential | None:
-        """What counts, stored or given; None if there is nothing."""
+        """The credential in force, stored or from the file; None if there is none."""
         return self._credentials.get(CredentialKey(user, mechanism))
 
     def is_stored(self, key: CredentialKey) -> bool:
-        """Whether there is such a credential in the store, and could be taken out of it."""
+        """Whether the store has such a credential, so that it can be removed."""
         return key in self._stored
 
     def find(self, mechanism: str, user: str) -> Credential:
-        """What a client that claims to be `user` is answered from, made up if there is none."""
+        """The credential for answering a client that claims to be `user`; made up if unknown."""
         assert self._secret, "loaded before clients come"
-        # For everybody, so that the time it takes tells nobody who there is.
+        # For every name, so that the time taken does not reveal which users exist.
         made = made_up(mechanism, user, self._secret, self._found_usual().looks[mechanism])
         return self._credentials.get(CredentialKey(user, mechanism), made)
 
     def work_for(self, user: str) -> "list[PasswordWork]":
-        """What a password that is said as it is has to be hashed with.
+        """The hashes to compute for a password that was sent in plain text.
 
-        The user's first credential decides. All the work is the same for everybody, whichever
-        mechanisms and iterations somebody has, so that the time it takes tells nobody who there is.
+        The user's first credential decides. The total work is the same for every user, whichever
+        mechanisms and iterations it has, so that the time taken does not reveal which users exist.
         """
         decides = self._first.get(user)
         found = []
@@ -124,15 +124,15 @@ class Users:
         return found
 
     def store_changes(self, changes: Iterable[Change]) -> None:
-        """Make changes durable; `apply` follows, on the loop. Raises StorageError."""
+        """Make changes durable; the caller then calls `apply` on the loop. Raises StorageError."""
         self._store.set_properties({property_of(key): credential_text(new) for key, new in changes})
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Let what was stored count from now on."""
+        """Put stored changes into effect."""
         self._apply(self._stored, changes)
 
     def apply_given(self, changes: Iterable[Change]) -> None:
-        """Let what a file gives, or gives no more, count from now on."""
+        """Put changes of the users in the file into effect."""
         self._apply(self._given, changes)
 
     def _apply(self, source: dict[CredentialKey, Credential], changes: Iterable[Change]) -> None:
@@ -148,7 +148,7 @@ class Users:
         self._usual = None
 
     def _settle(self, user: str) -> None:
-        """Find out what counts of a user; whoever listens is told if it is something else."""
+        """Determine a user's credentials in force; listeners are called if they changed."""
         keys = [CredentialKey(user, mechanism) for mechanism in HASHES]
         source = self._stored if any(key in self._stored for key in keys) else self._given
         is_other = False
@@ -169,7 +169,7 @@ class Users:
                 listener(user)
 
     def _found_usual(self) -> "_Usual":
-        """What most credentials are, found once after each change."""
+        """The properties of most credentials, computed once after each change."""
         if self._usual is None:
             looks = {
                 mechanism: max(found, key=found.__getitem__, default=USUAL_LOOK)
@@ -192,23 +192,21 @@ class Users:
 
 
 class PasswordWork(NamedTuple):
-    """One time that a password is hashed; only with a credential that is not made up may it be
-    right.
-    """
+    """One hashing of a password. It can be right only with a credential that is not made up."""
 
     mechanism: str
     credential: Credential
     rounds: int
-    """How many are done in any case: no credential of the mechanism has more iterations."""
+    """Iterations that are always done: no credential of the mechanism has more."""
 
 
 class _Usual(NamedTuple):
-    """What strangers are made up from."""
+    """The basis of credentials that are made up for unknown users."""
 
     looks: Mapping[str, Look]
-    """By mechanism."""
+    """The usual look of a credential, by mechanism."""
     rounds: Mapping[str, int]
-    """The most iterations there are, by the mechanisms that decide on somebody's password."""
+    """The most iterations of any credential, by mechanism that decides on a user's password."""
 
 
 def property_of(key: CredentialKey) -> str:
@@ -217,13 +215,13 @@ def property_of(key: CredentialKey) -> str:
 
 
 def key_of(name: str) -> CredentialKey:
-    """Whose credential a property of that name is."""
+    """The key of the credential that the property of that name holds."""
     mechanism, _, user = name.removeprefix(USER).partition(":")
     return CredentialKey(user, mechanism)
 
 
 def credential_text(credential: Credential | None) -> str | None:
-    """The value of the property; None for one that is to be taken away."""
+    """The value of the property; None for a credential to remove."""
     if credential is None:
         return None
     return json.dumps(

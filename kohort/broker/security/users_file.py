@@ -2,8 +2,8 @@
 
 One line for each user and mechanism, as `kohort users hash` prints it, the last three in base64:
 ``name:SCRAM-SHA-256$<iterations>$<salt>$<stored key>$<server key>``. Empty lines, and lines that
-begin with #, are passed over. The file is read at the start and whenever it has changed, as a whole
-or not at all, and never written.
+begin with #, are skipped. The file is read at the start and after each change, as a whole or not at
+all, and never written.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from kohort.protocol.scram import (
 logger = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
-"""Enough for 100,000 users with both mechanisms."""
+"""Bound on the file; enough for 100,000 users with both mechanisms."""
 
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,9}")
 _PARTS: Final = 5
@@ -40,11 +40,11 @@ Given = dict[CredentialKey, Credential]
 
 
 class UsersFileError(Exception):
-    """A file of users that cannot be used; the text names the line, and repeats nothing of it."""
+    """A file of users that cannot be used; the text names the line but repeats nothing of it."""
 
 
 class UsersFile:
-    """The file at a path, and what was read of it last."""
+    """The file at a path, and what was last read from it."""
 
     def __init__(self, path: Path, users: Users) -> None:
         self.reload_failures = 0
@@ -55,7 +55,7 @@ class UsersFile:
         self._lock = asyncio.Lock()
 
     def load(self) -> None:
-        """Give the users of the file, at the start. Blocks on the disk. Raises UsersFileError."""
+        """Load the users of the file, at the start. Blocks on the disk. Raises UsersFileError."""
         self._users.apply_given(self._read())
         if self._path.stat().st_mode & _READ_BY_OTHERS:
             logger.warning(
@@ -71,7 +71,7 @@ class UsersFile:
             await self.reload(executor)
 
     async def reload(self, executor: Executor) -> None:
-        """Give the users that the file has now. A failure keeps those it had, and is logged."""
+        """Load the users that the file has now. On failure the old ones stay, and it is logged."""
         loop = asyncio.get_running_loop()
         async with self._lock:
             try:
@@ -88,7 +88,7 @@ class UsersFile:
 
     def _read(self) -> list[Change]:
         """Read the file, and return how it differs from what was read before."""
-        # Before it is read: what is written meanwhile is found by the next look.
+        # Taken before the read: a write during the read is found by the next check.
         self._seen = self._identity()
         before = self._given
         try:
@@ -104,7 +104,7 @@ class UsersFile:
         return _differences(before, now)
 
     def _identity(self) -> tuple[int, int, int] | None:
-        """What changes with the file; None if there is none."""
+        """Values that change with the file; None if there is no file."""
         try:
             status = self._path.stat()
         except OSError:
@@ -119,7 +119,7 @@ def read_users(data: bytes) -> Given:
     found: Given = {}
     lines: dict[CredentialKey, int] = {}
     names: set[str] = set()
-    # Not splitlines: a name may have characters that it takes for ends of lines.
+    # Not splitlines: a name may have characters that it treats as line ends.
     for number, ended in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         line = ended.removesuffix(b"\r")
         if not line.strip() or line.startswith(b"#"):
@@ -140,7 +140,7 @@ def read_users(data: bytes) -> Given:
 
 
 def credential_line(user: str, mechanism: str, credential: Credential) -> str:
-    """The line of one credential. Raises ValueError if no line can have such a name."""
+    """The line of one credential. Raises ValueError if a line cannot hold such a name."""
     parts = [
         mechanism,
         str(credential.iterations),
@@ -153,12 +153,12 @@ def credential_line(user: str, mechanism: str, credential: Credential) -> str:
 
 
 def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
-    """Raises ValueError, whose text has nothing of the line: it may be a password by mistake."""
+    """Parse a line. Raises ValueError, without the line's text: it may be a password by mistake."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    # The last colon: names may have some, what follows has none.
+    # The last colon: names may contain colons, what follows does not.
     user, colon, rest = text.rpartition(":")
     parts = rest.split("$")
     if not colon or len(parts) != _PARTS:
