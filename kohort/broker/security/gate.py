@@ -121,7 +121,7 @@ class State(Enum):
 
 
 class Gate:
-    """The service of one connection until its client is authenticated, or longer if sessions end."""
+    """The service of a connection until its client is authenticated, or longer if sessions end."""
 
     def __init__(self, keeper: GateKeeper, connection: NewConnection) -> None:
         self._keeper = keeper

@@ -70,7 +70,7 @@ class Users:
         secret = self._store.properties(_SECRET).get(_SECRET)
         if secret is None:
             secret = os.urandom(_SECRET_BYTES).hex()
-            # A broker starts on a full disk: this one serves for this run; the next start stores one.
+            # A broker starts on a full disk: it keeps this one for this run only.
             with suppress(StorageError):
                 self._store.set_properties({_SECRET: secret})
         self._secret = bytes.fromhex(secret)

@@ -1,6 +1,6 @@
-"""Access rules, as clients write and list them: what a rule is, what filters find.
+"""Access rules as clients write and list them: their parts, and the filters that find them.
 
-A rule (Kafka: ACL binding) lets or forbids a principal, from a host, an operation on the resources
+A rule (Kafka: ACL binding) allows or denies a principal, from a host, an operation on the resources
 of a type that a pattern names. Numbers are those of the protocol (KIP-11, KIP-290).
 """
 
@@ -11,15 +11,15 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""The literal name of all resources of a type; as a host, every host."""
+"""The literal name that stands for all resources of a type; as a host, for every host."""
 EVERYBODY: Final = "User:*"
-"""The principal of rules for everybody, clients without a name included."""
+"""The principal of rules for every client, including clients without a name."""
 CLUSTER_NAME: Final = "kafka-cluster"
-"""Name of the one resource of type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 
 class ResourceType(IntEnum):
-    """Kinds of what may be protected."""
+    """Types of resources that rules protect."""
 
     TOPIC = 2
     GROUP = 3
@@ -60,7 +60,7 @@ class Operation(IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    # That of Enum is a function in Python, and this is in the key of every question.
+    # The hash of Enum is a function in Python, and this is in the key of every question.
     __hash__ = int.__hash__
 
 
@@ -99,8 +99,8 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""Operations that are asked about for a type, besides ALL. A rule for any other is kept, as Kafka
-keeps it, and never applies."""
+"""Operations that requests need on each type, besides ALL. A rule for any other operation is kept,
+as in Kafka, and never applies."""
 
 
 class Permission(IntEnum):
@@ -114,20 +114,20 @@ class Permission(IntEnum):
 
 
 class Rule(NamedTuple):
-    """One rule. Equal ones are one."""
+    """One rule. Equal rules are the same rule."""
 
     resource_type: ResourceType
     resource_name: str
     pattern: PatternType
     principal: str
-    """The text ``User:alice``, compared letter by letter; `EVERYBODY` for all."""
+    """The text ``User:alice``, compared exactly; `EVERYBODY` for all."""
     host: str
     """A numeric address, compared as text, or ``*``."""
     operation: Operation
     permission: Permission
 
     def __str__(self) -> str:
-        """One line for people: ``ALLOW User:a READ on prefixed TOPIC "in-" from *``."""
+        """The rule in a readable line: ``ALLOW User:a READ on prefixed TOPIC "in-" from *``."""
         return (
             f"{self.permission.name} {self.principal} {self.operation.name} on "
             f'{self.pattern.name.lower()} {self.resource_type.name} "{self.resource_name}" '
@@ -141,11 +141,11 @@ MATCH: Final = 2
 
 
 class UnknownFilterError(Exception):
-    """A number in a filter that stands for nothing; the text is Kafka's."""
+    """A number in a filter that has no meaning; the text is Kafka's."""
 
 
 class RuleFilter(NamedTuple):
-    """Which rules are meant. None is any text; numbers are those of the protocol, 1 is any."""
+    """Selects rules. None matches any text; numbers are those of the protocol, 1 matches any."""
 
     resource_type: int = ANY
     resource_name: str | None = None
@@ -156,14 +156,14 @@ class RuleFilter(NamedTuple):
     permission: int = ANY
 
     def check(self) -> None:
-        """Raise UnknownFilterError for a number that stands for nothing."""
+        """Raise UnknownFilterError for a number that has no meaning."""
         if self.resource_type not in _TYPES or self.pattern not in _PATTERNS:
             raise UnknownFilterError("Unknown patternFilter.")
         if self.operation not in _OPERATIONS or self.permission not in _PERMISSIONS:
             raise UnknownFilterError("Unknown entryFilter.")
 
     def finds(self, rule: Rule) -> bool:
-        """Whether the rule is meant. The operation ALL means rules for ALL, not all rules."""
+        """Whether the filter selects a rule. Operation ALL selects rules for ALL, not all rules."""
         return (
             self.resource_type in {ANY, rule.resource_type}
             and self.operation in {ANY, rule.operation}
@@ -192,7 +192,7 @@ _OPERATIONS: Final = frozenset({ANY, *Operation})
 _PERMISSIONS: Final = frozenset({ANY, *Permission})
 
 
-# Thousands of rules are read at the start; to ask an enum for a number takes four times as long.
+# Thousands of rules are read at the start; a look-up in an enum takes four times as long.
 _TYPE_OF: Final = {int(one): one for one in ResourceType}
 _PATTERN_OF: Final = {int(one): one for one in PatternType}
 _OPERATION_OF: Final = {int(one): one for one in Operation}
@@ -200,7 +200,7 @@ _PERMISSION_OF: Final = {int(one): one for one in Permission}
 
 
 class InvalidRuleError(Exception):
-    """A rule that cannot be; the text is for who asked for it."""
+    """An invalid rule; the text is for the client that asked for it."""
 
 
 def rule_of(
@@ -212,10 +212,10 @@ def rule_of(
     operation: int,
     permission: int,
 ) -> Rule:
-    """A rule from what a client sends. Raises InvalidRuleError.
+    """The rule that a client's request describes. Raises InvalidRuleError.
 
-    Rules that can never match are rules all the same: an operation that the type does not know, a
-    host that is no address, a principal of another type.
+    Rules that can never match are valid: with an operation that the type does not have, a host that
+    is not an address, or a principal of another type.
     """
     if resource_type == ResourceType.CLUSTER and resource_name not in {CLUSTER_NAME, ""}:
         raise InvalidRuleError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")

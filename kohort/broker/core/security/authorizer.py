@@ -1,8 +1,8 @@
-"""The authorizer: may this principal, from this host, do that to this resource (KIP-11).
+"""The authorizer: may this principal, from this host, do this operation on this resource (KIP-11).
 
-The rules are Kafka's: those of `StandardAuthorizer`. Super users may do everything, whatever is
-denied them. Of the rules of all patterns that match the name one that denies comes before those
-that allow; where none applies the answer is no, unless no pattern matches at all and
+The logic is that of Kafka's `StandardAuthorizer`. Super users may do everything, even what rules
+deny them. Among the rules of all patterns that match the name, one that denies takes precedence over
+those that allow; if none applies the answer is no, unless no pattern matches at all and
 `allow.everyone.if.no.acl.found` says otherwise.
 """
 
@@ -22,26 +22,26 @@ from kohort.broker.core.security.rule_index import Found, RuleIndex
 from kohort.broker.core.security.session import Principal, Session
 
 ANSWERS_MAX: Final = 10_000
-"""Decisions that are remembered; beyond that all are forgotten, and made again in microseconds."""
+"""Bound on remembered decisions; at the bound all are dropped, and made again in microseconds."""
 NAME_LENGTH_MAX: Final = 300
-"""Longer names are no topics; what they are answered is not worth the memory."""
+"""Longer names cannot be topics; decisions about them are not worth the memory."""
 _PROBE: Final = "hardcode"
-"""The name that Kafka asks about first, to see whether rules count at all for a principal."""
+"""The name that Kafka checks first, to see whether rules apply to a principal at all."""
 
 
 _Question = tuple[Principal, str, Operation, ResourceType, str]
 
 
 class Verdict(NamedTuple):
-    """A decision, and why it is so."""
+    """A decision and its reason."""
 
     allowed: bool
     reason: str
-    """The rule that decided, or what did in its place, for logs and people."""
+    """The rule that decided, or what decided in its place, as text for logs and people."""
 
 
 class Authorizer:
-    """The rules in force, and what they say."""
+    """The rules in force, and the decisions that follow from them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Authorizer:
         rules: Iterable[Rule] = (),
     ) -> None:
         self.super_users = frozenset(super_users)
-        """Their texts, ``User:admin``."""
+        """The super users as texts, ``User:admin``."""
         self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
         self._index = RuleIndex()
         for rule in rules:
@@ -60,15 +60,15 @@ class Authorizer:
         self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
         self._is_suspended = False
         self.revision = 0
-        """Grows with every change of rules, for those who keep what depends on them."""
+        """Grows with every change of rules, for caches of what depends on them."""
 
     @property
     def rule_count(self) -> int:
-        """How many rules there are."""
+        """The number of rules."""
         return len(self._index)
 
     def change(self, *, added: Iterable[Rule] = (), removed: Iterable[Rule] = ()) -> None:
-        """Take rules in and others out; holds for the next question."""
+        """Add and remove rules; the next decision uses the result."""
         for rule in removed:
             self._index.remove(rule)
         for rule in added:
@@ -78,7 +78,7 @@ class Authorizer:
         self.revision += 1
 
     def suspend(self, *, is_suspended: bool) -> None:
-        """Allow nothing but to super users, as long as nobody knows whether rules are missing."""
+        """Allow only super users anything, while it is unknown whether rules are missing."""
         if is_suspended is not self._is_suspended:
             self._is_suspended = is_suspended
             self.change()
@@ -92,11 +92,11 @@ class Authorizer:
         return [rule for rule in self._index if wanted.finds(rule)]
 
     def has(self, rule: Rule) -> bool:
-        """Whether the very rule is there."""
+        """Whether exactly this rule exists."""
         return rule in self._index
 
     def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the principal of a session may do this to the resource, be there one or not."""
+        """Whether the principal of a session may do this to a resource, existing or not."""
         question = (session.principal, session.host, operation, kind, name)
         if len(name) > NAME_LENGTH_MAX:
             return self._is_allowed(question)
@@ -120,14 +120,14 @@ class Authorizer:
         kind: ResourceType,
         name: str,
     ) -> Verdict:
-        """The same decision with its reason, never from memory."""
+        """The same decision with its reason, never from the cache."""
         decided = self._decision((principal, host, operation, kind, name))
         if isinstance(decided, Found):
             return Verdict(decided.permission is Permission.ALLOW, str(decided.rule(kind)))
         return Verdict(decided, self._reason(principal, kind, name))
 
     def _decision(self, question: _Question) -> Found | bool:
-        """What decided, or whether it is allowed where no rule applies."""
+        """The rules that decide; or, if no rule applies, whether it is allowed."""
         principal, host, operation, kind, name = question
         who = str(principal)
         if who in self.super_users:
@@ -140,7 +140,7 @@ class Authorizer:
         return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
 
     def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:
-        """Why it is allowed or not, where no rule applies."""
+        """Why it is allowed or not if no rule applies."""
         if str(principal) in self.super_users:
             return "super user"
         if self._is_suspended:
@@ -152,7 +152,7 @@ class Authorizer:
         return "no pattern matches"
 
     def allows_some(self, session: Session, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the principal may do this to some resource of a type, be there one or not."""
+        """Whether the principal may do this to some resource of a type, existing or not."""
         question = (session.principal, session.host, operation, kind)
         known = self._some.get(question)
         if known is None:
@@ -168,7 +168,7 @@ class Authorizer:
     def operations(
         self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
     ) -> int:
-        """What the principal may do to a resource, as the protocol's bit field (KIP-430)."""
+        """The principal's allowed operations on a resource, as the protocol's bit field (KIP-430)."""
         return sum(
             1 << operation
             for operation in applicable

@@ -1,7 +1,7 @@
-"""What a broker has to know of a certificate, read from its DER.
+"""Reads the fields of a certificate that the broker needs from its DER encoding.
 
-Only ever asked of certificates that OpenSSL has loaded or verified, and all the same written to
-survive anything.
+Used only on certificates that OpenSSL has loaded or verified, and still written to survive any
+bytes.
 """
 
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ _GENERALIZED_TIME: Final = 0x18
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _LENGTH_BYTES_MAX: Final = 4
 _CENTURY_AT: Final = 50
-"""Years of two digits from here on are of the last century (RFC 5280)."""
+"""Two-digit years from this one on belong to the 20th century (RFC 5280)."""
 
 
 class DerError(ValueError):
-    """These bytes are not what they should be."""
+    """Bytes that are not the DER that was expected."""
 
 
 class CertificateFields(NamedTuple):
-    """What is inside of the SEQUENCE of a certificate's fields."""
+    """Fields from the SEQUENCE inside a certificate."""
 
     not_after: str
-    """Last moment of its validity, as ``YYYYMMDDHHMMSSZ``."""
+    """The end of its validity, as ``YYYYMMDDHHMMSSZ``."""
     subject: memoryview
-    """Content of the subject."""
+    """The content of the subject."""
     alternative_names: frozenset[bytes]
-    """Each encoded as it is."""
+    """The alternative names, each still encoded."""
 
 
 def fields_of(certificate: bytes) -> CertificateFields:
@@ -51,7 +51,7 @@ def _fields_of(certificate: memoryview) -> CertificateFields:
     tag, _, rest = element(to_be_signed)
     if tag == _VERSION:
         _, _, rest = element(rest)
-    # Behind the serial number: signature, issuer, validity, subject, key.
+    # After the serial number: signature, issuer, validity, subject, key.
     _, _, rest = element(rest)
     _, _, rest = element(rest)
     tag, validity, rest = element(rest)
@@ -85,7 +85,7 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
             continue
         tag, content, rest = element(rest)
         if tag != _OCTETS:
-            # Says whether it is critical.
+            # The flag that says whether it is critical.
             _, content, _ = element(rest)
         _, names, _ = element(content)
         found = []
@@ -98,7 +98,7 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
 
 
 def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
-    """Tag, content and what follows. Raises IndexError where it is cut off, or DerError."""
+    """Split off an element: tag, content and rest. Raises IndexError if cut off, or DerError."""
     tag, size = data[0], data[1]
     begin = 2
     if size & 0x80:
@@ -113,7 +113,7 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
 
 
 def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Contents of elements that all have one tag. Raises as `element`."""
+    """Yield the contents of elements that all have one tag. Raises as `element`."""
     while data:
         tag, content, data = element(data)
         if tag != wanted:
@@ -122,7 +122,7 @@ def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
 
 
 def dotted(oid: memoryview) -> str:
-    """An object identifier as people write it. Raises IndexError if it is empty."""
+    """An object identifier in dotted notation. Raises IndexError if it is empty."""
     numbers: list[int] = []
     number = 0
     for byte in oid:

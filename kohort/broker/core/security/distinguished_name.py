@@ -1,7 +1,7 @@
 """The subject of a certificate as text, as Java writes it (RFC 2253), for names of principals.
 
-Read from the certificate's own bytes: what `ssl` tells of a subject has lost the types of values,
-and other libraries write other texts, which would be other users.
+Read from the certificate's own bytes: the subject that `ssl` returns lacks the types of values, and
+other libraries write other texts, which would be other users.
 """
 
 import re
@@ -20,7 +20,7 @@ from kohort.broker.core.security.certificate import (
 )
 
 SUBJECT_BYTES_MAX: Final = 4096
-"""A subject above this is refused: patterns that are matched against it may backtrack."""
+"""Bound on the size of a subject, because patterns that are matched against it may backtrack."""
 
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
@@ -34,15 +34,15 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString and BMPString."""
+"""Tags of UTF8String, PrintableString, T61String, IA5String, GeneralString and BMPString."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SPACES: Final = " \r"
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\00")
-"""A NUL as a subject has it: behind a backslash that is not itself behind one."""
+"""A NUL in the text of a subject: after a backslash that is not itself escaped."""
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate in DER, its last attribute first; empty if it has none.
+    """The subject of a DER certificate as text, its last attribute first; empty if it has none.
 
     Raises:
         DerError: it is too long, or not DER where it should be.
@@ -60,7 +60,7 @@ def subject_of(certificate: bytes) -> str:
 def has_nul(subject: str) -> bool:
     """Whether a subject, as `subject_of` writes it, has a NUL in a value.
 
-    No name of anybody has one. An authority that checks names as texts that end there signs what it
+    No real name has one. An authority that treats a NUL as the end of a name signs text that it
     does not see.
     """
     return _NUL.search(subject) is not None
@@ -79,7 +79,7 @@ def _attribute(oid: str, tag: int, value: bytes, encoded: bytes) -> str:
     keyword = _KEYWORDS.get(oid)
     if keyword is None or tag not in _TEXTS:
         return f"{keyword or oid}=#{encoded.hex()}"
-    # Java reads every kind of text as UTF-8 here, and puts a mark where it is none.
+    # Java reads every type of text as UTF-8 here, and replaces what is not valid.
     return f"{keyword}={_escaped(value.decode('utf-8', 'replace'))}"
 
 

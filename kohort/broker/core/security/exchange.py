@@ -1,26 +1,26 @@
-"""What all SASL mechanisms have in common: tokens in, and one of three outcomes."""
+"""Types common to all SASL mechanisms: a token comes in, and has one of three outcomes."""
 
 from typing import NamedTuple
 
 
 class Challenge(NamedTuple):
-    """A token for the client, which has to say more."""
+    """A token for the client, which has to send another."""
 
     token: bytes
 
 
 class Done(NamedTuple):
-    """The client is who it says."""
+    """Success: the client is who it claims to be."""
 
     token: bytes
     user: str
     lifetime_ms: int | None = None
-    """For how long its credential is good; None for ever."""
+    """How long its credential is valid; None for no limit."""
 
 
-class SaslFailure(Exception):  # noqa: N818 - the client's failure, not an error of ours.
-    """The client is not let in. Its text is for our log; `told` is for the client, None for the
-    words that all failures of a mechanism share.
+class SaslFailure(Exception):  # noqa: N818 - the client's failure, not an error of the broker.
+    """The client is not let in. The text is for the broker's log; `told` is for the client, None
+    for the message that all failures of a mechanism share.
     """
 
     def __init__(self, reason: str, told: str | None = None) -> None:

@@ -1,6 +1,6 @@
-"""How long failures to authenticate are kept back, which is longer for who goes on failing.
+"""How long answers to failed authentications are delayed; repeated failures are delayed longer.
 
-By address, never by user: to lock users out would be a tool for attackers.
+Counted by address, never by user: attackers could use that to lock users out.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ OWNERS_MAX: Final = 10_000
 
 
 class FailureDelays:
-    """The failures of late, by owner of addresses; who failed longest ago goes first."""
+    """Recent failures by owner of addresses; the owner that failed longest ago is dropped first."""
 
     def __init__(self, owner_of: Callable[[str], str]) -> None:
-        """`owner_of` says whose an address is: who has many must not fail by each anew."""
+        """`owner_of` gives the owner of an address: failures are counted by owner."""
         self._owner_of = owner_of
-        # Lists, as most have one item: ten thousand deques would be as many half kilobytes.
+        # Lists, as most have one item: ten thousand deques would take half a kilobyte each.
         self._failed_ms: RecentlyUsed[str, list[int]] = RecentlyUsed(list, OWNERS_MAX)
 
     def delay_ms(self, ip: str, now_ms: int, least_ms: int) -> int:
-        """Note a failure; how long after its token it is told."""
+        """Record a failure; return the delay of its answer, from the arrival of the token."""
         failed = self._failed_ms[self._owner_of(ip)]
         is_much = len(failed) == FAILURES and now_ms - failed[0] < WITHIN_MS
         if len(failed) == FAILURES:

@@ -1,8 +1,8 @@
 """A bounded queue in which no owner takes the turn or the place of another.
 
-Owners take turns, however many items each has waiting, as in fair queuing (RFC 970). Where the
-queue is full, the owner with the most items gives up the newest of them: each may use what others
-leave, and has to give back no more than what is beyond an equal share.
+Owners take turns, however many items each has waiting, as in fair queuing (RFC 970). If the queue
+is full, the owner with the most items loses the newest of them: an owner may use places that others
+leave free, and never loses more than exceeds an equal share.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ T = TypeVar("T", bound=Hashable)
 
 
 class FairQueue(Generic[K, T]):
-    """Items that wait, by owner. No item may be added again while it waits."""
+    """Waiting items by owner. An item must not be added again while it waits."""
 
     __slots__ = ("_count", "_most", "_waiting")
 
     def __init__(self, most: int) -> None:
-        """`most` says how many items may wait."""
+        """`most` is the bound on waiting items."""
         self._most = most
         self._count = 0
         self._waiting: dict[K, dict[T, None]] = {}
-        """In the order of their turns; nobody is here without an item."""
+        """Owners in the order of their turns; each has at least one item."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, owner: K, item: T) -> T | None:
-        """Put an item behind the owner's others. What has to go for it, which may be the item
-        itself; None where there is room.
+        """Append an item to the owner's others. Returns the item that is dropped for it, which may
+        be the item itself; None if there is room.
         """
         mine = self._waiting.get(owner, {})
         given_up: T | None = None
         if self._count >= self._most:
             longest = max(self._waiting, key=lambda one: len(self._waiting[one]))
             if len(self._waiting[longest]) <= len(mine) + 1:
-                # To change places would only make somebody else come off worse.
+                # An exchange would only make another owner worse off.
                 return item
             given_up = next(reversed(self._waiting[longest]))
             self.remove(longest, given_up)
@@ -48,7 +48,7 @@ class FairQueue(Generic[K, T]):
         return given_up
 
     def take(self) -> T:
-        """The oldest item of the owner whose turn it is. Raises IndexError if nothing waits."""
+        """Take the oldest item of the owner whose turn it is. Raises IndexError if empty."""
         if not self._waiting:
             raise IndexError("nothing waits")
         owner = next(iter(self._waiting))
@@ -61,7 +61,7 @@ class FairQueue(Generic[K, T]):
         return item
 
     def remove(self, owner: K, item: T) -> None:
-        """Forget an item, if it still waits."""
+        """Remove an item, if it still waits."""
         items = self._waiting.get(owner, {})
         if item not in items:
             return

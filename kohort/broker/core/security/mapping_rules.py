@@ -1,10 +1,10 @@
 """`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
 
 A comma-separated list of ``DEFAULT``, which takes the subject as it is, and of
-``RULE:pattern/replacement/[L|U]``. The first rule counts whose pattern matches the whole subject.
-Each part that the pattern finds is replaced then (Java's `replaceAll`, which finds less than the
-whole where less is enough), ``$1`` is what the first group matched, and L or U change the case.
-All as in Kafka's `SslPrincipalMapper`: who would be somebody else here would have other rights.
+``RULE:pattern/replacement/[L|U]``. The first rule whose pattern matches the whole subject applies.
+Each part that the pattern finds is then replaced (Java's `replaceAll`, which may find less than the
+whole), ``$1`` is what the first group matched, and L or U changes the case. All of this is as in
+Kafka's `SslPrincipalMapper`: a client mapped to another name would have other rights.
 """
 
 import re
@@ -18,16 +18,16 @@ _KINDS: Final = (
 _RULE: Final = re.compile(_KINDS)
 _IN_LIST: Final = re.compile(rf"\s*(?P<rule>{_KINDS})\s*(?:,\s*|$)")
 _REFERENCE: Final = re.compile(r"\\(.)|\$(?:\{([A-Za-z][A-Za-z0-9]*)\}|(\d+))|[\\$]", re.DOTALL)
-"""What is no plain text in a replacement: what is escaped, a group, or neither."""
+"""Special parts of a replacement: an escaped character, a group, or a stray mark."""
 _JAVA_GROUP: Final = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
 class RulesError(ValueError):
-    """The setting cannot be read; the text says where."""
+    """A setting that cannot be parsed; the text says where."""
 
 
 class NoRuleError(Exception):
-    """No rule matches a subject, so that there is no principal."""
+    """No rule matches a subject, so there is no principal."""
 
 
 class _Rule(NamedTuple):
@@ -38,10 +38,10 @@ class _Rule(NamedTuple):
 
 
 class MappingRules:
-    """The rules in their order; where there are none, there is no principal."""
+    """The rules in their order; without rules there is no principal."""
 
     def __init__(self, text: str) -> None:
-        """Raises RulesError."""
+        """Parse the setting. Raises RulesError."""
         texts = [found["rule"] for found in _IN_LIST.finditer(text.strip())]
         self._rules = [_read(one) for one in texts if one]
 
@@ -63,7 +63,7 @@ def _read(text: str) -> _Rule:
         raise RulesError(f"{text[:100]!r} is no rule")
     if found["default"]:
         return _Rule(None, "", "")
-    # Java writes named groups without the P, and takes classes like \\w for ASCII alone.
+    # Java writes named groups without the P, and classes like \\w match ASCII only.
     pattern = _JAVA_GROUP.sub(r"(?P<\1>", found["pattern"])
     try:
         return _Rule(re.compile(pattern, re.ASCII), found["to"], found["case"])
@@ -72,7 +72,7 @@ def _read(text: str) -> _Rule:
 
 
 def _filled(replacement: str, found: re.Match[str]) -> str:
-    """The text that takes a match's place. Raises NoRuleError for one that Kafka cannot fill."""
+    """The replacement of a match. Raises NoRuleError for one that Kafka cannot fill."""
     count = found.re.groups
     unknown = 0
 
@@ -85,13 +85,13 @@ def _filled(replacement: str, found: re.Match[str]) -> str:
             return found[name] or ""
         if digits is None:
             raise NoRuleError(f"the replacement {replacement!r} has a group that there is not")
-        # As many digits as there are groups for; what follows is text.
+        # Digits belong to the number as long as such a group exists; the rest is text.
         end = next((end for end in range(len(digits), 1, -1) if int(digits[:end]) <= count), 1)
         if int(digits[:end]) <= count:
             return (found[int(digits[:end])] or "") + digits[end:]
         unknown += 1
         if not count or unknown > 1:
-            # Kafka takes the first one for text, where there is any group.
+            # Kafka takes the first such reference as text if the pattern has groups.
             raise NoRuleError(f"the replacement {replacement!r} has no group ${digits}")
         return f"${digits}"
 

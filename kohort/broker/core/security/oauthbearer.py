@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628): a token that somebody has signed, and what it must say.
+"""OAUTHBEARER (RFC 7628): authentication by a signed token, and the claims that it must have.
 
-Here is everything but the signature: the client's message, the claims, and the two rounds in which
-a token is refused.
+This module has everything but the signature: the client's message, the claims, and the two rounds
+in which a token is refused.
 """
 
 import re
@@ -12,7 +12,7 @@ from kohort.broker.core.security.exchange import SaslFailure
 
 TOKEN_CHARACTERS_MAX: Final = 16 * 1024
 REFUSAL: Final = b'{"status":"invalid_token"}'
-"""What a client is told first; it answers with one byte, and then it is over."""
+"""The first answer to a client that is refused; it replies with one byte, then the attempt ends."""
 
 _MESSAGE: Final = re.compile(
     rb"n,(?:a=(?P<authzid>[\x21-\x2b\x2d-\x7e]*))?,\x01auth=(?P<scheme>[A-Za-z]+) "
@@ -22,7 +22,7 @@ _NUMBER_MAX: Final = 1 << 53
 
 
 class Claimed(NamedTuple):
-    """A client's message."""
+    """The content of a client's message."""
 
     authzid: str
     token: str
@@ -32,12 +32,12 @@ class Claimed(NamedTuple):
 
 
 class TokenRules(NamedTuple):
-    """What tokens must say, as a listener's settings have it."""
+    """The requirements on tokens, from a listener's settings."""
 
     audiences: tuple[str, ...]
-    """One of these; empty for any."""
+    """Accepted audiences, of which a token must name one; empty for any."""
     issuer: str | None
-    """Exactly this; None for any."""
+    """The required issuer; None for any."""
     skew_s: int
     subject_claim: str
 
@@ -56,7 +56,7 @@ def read_message(data: bytes) -> Claimed:
 def checked_subject(
     claims: Mapping[str, object], rules: TokenRules, now_s: float
 ) -> tuple[str, int]:
-    """The name of the principal and for how many milliseconds the token is good.
+    """The name of the principal, and for how many milliseconds the token is valid.
 
     Raises SaslFailure.
     """

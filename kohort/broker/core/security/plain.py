@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): the name and the password as they are."""
+"""PLAIN (RFC 4616): name and password in plain text."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _PARTS: Final = 3
 
 
 class PlainLogin(NamedTuple):
-    """What a client says, to be checked."""
+    """The name and password that a client sends, not yet checked."""
 
     authzid: str
     user: str
@@ -19,7 +19,7 @@ class PlainLogin(NamedTuple):
         return f"PlainLogin({self.user!r})"
 
     def check_authzid(self) -> None:
-        """Raise SaslFailure if the client wants to be somebody else than it is."""
+        """Raise SaslFailure if the client asks to act as another user."""
         if self.authzid and self.authzid != self.user:
             raise SaslFailure(
                 "the authorization id is not the name",
@@ -30,7 +30,7 @@ class PlainLogin(NamedTuple):
 
 def read_plain(token: bytes) -> PlainLogin:
     """The login in a token. Raises SaslFailure."""
-    # What is no text is no user's password; Java puts a mark in its place.
+    # Bytes that are not UTF-8 are no user's password; Java replaces them.
     parts = token.split(b"\0")
     if len(parts) != _PARTS:
         raise SaslFailure(

@@ -1,8 +1,8 @@
-"""A set of prefixes that is asked which of them a name begins with.
+"""A set of prefixes that finds which of them a name begins with.
 
-Where prefixes have few lengths, the begin of the name of each length is looked up. Where they have
-many, they are searched in their order: what stands right before a name there shares with it the
-longest prefix there is, so each step finds one or leaves out all that are longer than what is
+If the prefixes have few different lengths, the start of the name of each length is looked up. If
+they have many, the sorted prefixes are searched: the entry right before a name shares with it the
+longest start of all, so each step finds a prefix or excludes all that are longer than what is
 shared (the walk of Kafka's `StandardAuthorizerData`).
 """
 
@@ -14,30 +14,30 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 FEW: Final = 12
-"""Lengths that are sooner looked up than searched for, and prefixes that are sooner tried in turn
-than either."""
+"""Up to this many lengths, look-ups are faster than a search; up to this many prefixes, trying each
+in turn is faster than both."""
 LONG: Final = 300
-"""From here on to look a text up, which reads all of it, costs more than to search for it."""
+"""From this length on, a look-up, which reads the whole text, costs more than a search."""
 _STEPS_MAX: Final = 8
-"""A search that takes more is sooner done by looking all lengths up: prefixes can be chosen so that
-each step leaves out one."""
+"""Bound on the steps of a search, after which all lengths are looked up: prefixes can be chosen so
+that each step excludes only one."""
 _PLACED_MAX: Final = 64
-"""Up to so many new prefixes are put in their places one by one; more are sorted in."""
+"""Up to this many new prefixes are inserted one by one; more are sorted in."""
 
 
 class Prefixes:
-    """Texts that names may begin with, none of them empty."""
+    """A set of prefixes, none of them empty."""
 
     __slots__ = ("_all", "_counts", "_gone", "_lengths", "_new", "_order")
 
     def __init__(self, prefixes: Iterable[str] = ()) -> None:
         self._all: set[str] = set()
         self._counts: Counter[int] = Counter()
-        """How many there are of each length."""
+        """The number of prefixes of each length."""
         self._lengths: list[int] = []
         """The lengths that occur, ascending."""
-        # All in their order, but for those in `_new`, and with those in `_gone`: to take one out of
-        # a hundred thousand costs much, and what is left in does not mislead a search.
+        # All in sorted order, without those in `_new` but still with those in `_gone`: removing one
+        # of a hundred thousand costs much, and one that stays in does not mislead a search.
         self._order: list[str] = []
         self._new: set[str] = set()
         self._gone: set[str] = set()
@@ -45,7 +45,7 @@ class Prefixes:
             self.add(prefix)
 
     def add(self, prefix: str) -> None:
-        """Take in one that is not there."""
+        """Add a prefix that is not in the set."""
         self._all.add(prefix)
         if prefix in self._gone:
             self._gone.remove(prefix)
@@ -57,7 +57,7 @@ class Prefixes:
             insort(self._lengths, length)
 
     def remove(self, prefix: str) -> None:
-        """Forget one that is there."""
+        """Remove a prefix that is in the set."""
         self._all.remove(prefix)
         if prefix in self._new:
             self._new.remove(prefix)
@@ -116,7 +116,7 @@ class Prefixes:
             for prefix in self._new:
                 insort(order, prefix)
         else:
-            # Two runs, which a sort of Python's only merges.
+            # Two sorted runs, which Python's sort only merges.
             order += sorted(self._new)
             order.sort()
         self._new.clear()
@@ -126,7 +126,7 @@ class Prefixes:
 
 
 class CountedPrefixes:
-    """Prefixes of which each may be added several times; they take little room while few."""
+    """Prefixes that may each be added several times; a few take little memory."""
 
     __slots__ = ("_counts", "_many")
 
@@ -135,7 +135,7 @@ class CountedPrefixes:
         self._many: Prefixes | None = None
 
     def change(self, prefix: str, *, is_there: bool) -> None:
-        """Take one in, or forget one that was."""
+        """Add a prefix, or remove one that was added."""
         counts = self._counts
         before = counts.get(prefix, 0)
         after = counts[prefix] = before + 1 if is_there else before - 1
@@ -157,10 +157,10 @@ class CountedPrefixes:
 
 
 def _shared(left: str, right: str) -> int:
-    """How many characters two texts have in common at their begin."""
+    """The number of characters that two texts have in common at their start."""
     end = min(len(left), len(right))
     low, step = 0, 8
-    # Mostly few: further and further ahead until they differ, and back from there.
+    # Mostly few: look ahead in growing steps until they differ, then search back.
     while low + step < end and left.startswith(right[low : low + step], low):
         low += step
         step *= 2

@@ -1,9 +1,8 @@
-"""Limits on what clients may use: for whom they are, which one holds, who is charged.
+"""Limits on what clients may use: for which entities, which limit applies, who is charged.
 
 Defined by KIP-13, KIP-55, KIP-124, KIP-599 and KIP-612. An entity is a user, a client id, or both,
-or else an address; each may be the default, which holds for all who have none of their own. The
-account that is charged is that of the real names: a default limits each of them and not all
-together.
+or else an address; each may be the default, which applies to all without a limit of their own. The
+account that is charged is that of the real names: a default limits each of them, not all together.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ CONSUMER: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
-"""Limits of clients: bytes a second, percent of the one thread, partitions made or removed each
+"""Limits of clients: bytes a second, percent of the single thread, partitions created or removed a
 second."""
 CONNECTION: Final = "connection_creation_rate"
 KEYS_OF_IP: Final = frozenset({CONNECTION})
 """Limits of addresses: new connections a second."""
 _WHOLE_MAX: Final = {PRODUCER: 2**63 - 1, CONSUMER: 2**63 - 1, CONNECTION: 2**31 - 1}
-"""Limits that are whole numbers, and the largest."""
+"""Limits that are whole numbers, and the largest value of each."""
 
 ACCOUNTS_MAX: Final = 100_000
-"""Accounts that are kept; of more the one that was used longest ago goes."""
+"""Bound on accounts; beyond it the one used longest ago is dropped."""
 
 HOLDING_MAX: Final = 10_000
-"""Clients of whom it is remembered which limit holds; of more all are forgotten."""
+"""Bound on the clients whose limit is cached; beyond it the whole cache is dropped."""
 
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
-"""Time of each second."""
+"""The time in each second that one percent stands for."""
 
 
 class QuotaError(Exception):
-    """A limit or an entity that cannot be; the text is for who asked for it."""
+    """An invalid limit or entity; the text is for the client that asked for it."""
 
 
 class Default:
-    """The name of what holds for all without one of their own. There is one instance."""
+    """The name of the default, for all without a limit of their own. There is one instance."""
 
     __slots__ = ()
 
@@ -60,11 +59,11 @@ class Default:
 
 DEFAULT: Final = Default()
 Name = str | Default | None
-"""Absent (None) where the entity has no such part."""
+"""The name of a part of an entity; None if the entity has no such part."""
 
 
 class Entity(NamedTuple):
-    """For whom a limit is."""
+    """The entity that a limit belongs to."""
 
     user: Name = None
     client_id: Name = None
@@ -72,11 +71,11 @@ class Entity(NamedTuple):
 
     @property
     def keys(self) -> frozenset[str]:
-        """Which limits there are for such a one."""
+        """The limits that such an entity can have."""
         return KEYS if self.ip is None else KEYS_OF_IP
 
     def parts(self) -> Iterator[tuple[str, str | None]]:
-        """(Type, name), None for the default, as the protocol has them."""
+        """Yield (type, name) as in the protocol, with None for the default."""
         for kind, name in ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip)):
             if name is not None:
                 yield kind, name if isinstance(name, str) else None
@@ -103,7 +102,7 @@ def entity_of(parts: list[tuple[str, str | None]]) -> Entity:
 
 
 def _check_address(name: Name) -> None:
-    """Raise QuotaError for what is no address as connections have it; names are not resolved."""
+    """Raise QuotaError for a text that is not a numeric address; names are not resolved."""
     if not isinstance(name, str):
         return
     try:
@@ -115,7 +114,7 @@ def _check_address(name: Name) -> None:
 
 
 def check_limit(entity: Entity, key: str, value: float) -> None:
-    """Raise QuotaError for a limit that cannot be."""
+    """Raise QuotaError for an invalid limit."""
     if key not in entity.keys:
         raise QuotaError(f"Invalid configuration key {key}")
     if not math.isfinite(value) or value <= 0:
@@ -126,23 +125,23 @@ def check_limit(entity: Entity, key: str, value: float) -> None:
 
 
 class Account:
-    """A limit that holds for a client, and what has been used of it."""
+    """A limit that applies to a client, and what has been used of it."""
 
     __slots__ = ("_a_second", "_longest_ms", "_rate", "at_once", "limit", "names")
 
     def __init__(self, limit: float, names: tuple[str, str], rate: Rate, *, is_time: bool) -> None:
-        """`names` are those of who shares it: user and client id, "" for any."""
+        """`names` are the user and client id that share the account, "" for any."""
         self.limit = limit
         self.names = names
         self.at_once = int(limit * rate.least_ms / 1_000)
-        """The most that one answer may have: what the limit allows in all windows but one."""
+        """The most for one answer: what the limit allows in all windows but one."""
         self._rate = rate
         self._a_second = limit * MICROSECONDS_OF_A_PERCENT if is_time else limit
         self._longest_ms = rate.window_ms if is_time else None
 
     def charge(self, amount: int, now_ms: int) -> int:
-        """Note what was used: bytes, or microseconds of time. Milliseconds for which the client is
-        to be held back, 0 if it has kept within its limit.
+        """Record a use: bytes, or microseconds of time. Returns the milliseconds for which the
+        client has to be throttled, 0 if it is within its limit.
         """
         throttle_ms = self._rate.use(amount, self._a_second, now_ms)
         if throttle_ms and self._longest_ms is not None:
@@ -164,17 +163,17 @@ class Quotas:
         self._rates: RecentlyUsed[tuple[str, str, str], Rate] = RecentlyUsed(
             partial(self._new_rate, windows, window_ms), ACCOUNTS_MAX
         )
-        """By key, user and client id."""
+        """Rates by key, user and client id."""
         self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )
         self._accounts: dict[tuple[str, str, str], Account | None] = {}
-        """What was found for clients; all of it is found anew after a change, and when a rate is
-        new: another one may have had to go for it.
+        """Cache of the accounts of clients; dropped after a change of limits, and when a rate is
+        added, because another rate may have been dropped for it.
         """
 
     def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
-        """Replace the limits of an entity; none at all forgets it."""
+        """Replace the limits of an entity; an empty mapping removes it."""
         if limits:
             self.limits[entity] = dict(limits)
         else:
@@ -182,7 +181,7 @@ class Quotas:
         self._accounts = {}
 
     def account(self, key: str, user: str, client_id: str) -> Account | None:
-        """The limit of bytes or time that holds for a client; None without one."""
+        """The account of a client for bytes or time; None if it has no limit."""
         asked = key, user, client_id
         try:
             return self._accounts[asked]
@@ -205,7 +204,7 @@ class Quotas:
         return Rate(windows, window_ms)
 
     def _first(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
-        """The limit that holds for a client, and the names of its account."""
+        """The limit that applies to a client, and the names of its account."""
         limits = self.limits
         for entity, account in (
             (Entity(user, client_id), (user, client_id)),
@@ -228,8 +227,8 @@ class Quotas:
         return 0 if account is None else account.charge(amount, now_ms)
 
     def take_mutations(self, user: str, client_id: str, amount: int, now_ms: int) -> int:
-        """Note that so many partitions are made or removed. Milliseconds until what is owed then is
-        earned, 0 if nothing is owed or there is no limit; with an amount of 0 it is only asked.
+        """Record that so many partitions are created or removed. Returns the milliseconds until the
+        debt is earned, 0 without a debt or a limit; an amount of 0 only reads it.
         """
         first = self._first(MUTATION, user, client_id)
         if first is None:
@@ -240,7 +239,7 @@ class Quotas:
         return bucket.debt_ms(limit, now_ms)
 
     def connection_limit(self, ip: str) -> float | None:
-        """New connections a second that an address may make; None without a limit."""
+        """The limit of new connections a second from an address; None without a limit."""
         for entity in (Entity(ip=ip), Entity(ip=DEFAULT)):
             found = self.limits.get(entity, {}).get(CONNECTION)
             if found is not None:

@@ -1,8 +1,8 @@
-"""How much was used lately, and how long a client has to be held back for it (KIP-124, KIP-219).
+"""How much was used recently, and how long a client has to be throttled (KIP-124, KIP-219).
 
-Kafka's arithmetic, to the millisecond: samples of one window each, a sample being begun by the
-first use after the one before it is over. What is measured is the sum of the samples over the time
-since the oldest of them began, which counts as at least all windows but one.
+Kafka's arithmetic, to the millisecond: samples of one window each; the first use after a sample is
+over begins the next one. The rate is the sum of the samples divided by the time since the oldest of
+them began, which counts as at least all windows but one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _START, _LAST, _SUM = range(3)
 
 
 class Rate:
-    """What one account has used. Times are monotonic milliseconds."""
+    """The recent use of one account. Times are monotonic milliseconds."""
 
     __slots__ = ("_samples", "_total", "_windows", "least_ms", "window_ms")
 
@@ -26,14 +26,14 @@ class Rate:
         self._windows = windows
         self.window_ms = window_ms
         self.least_ms = (windows - 1) * window_ms
-        """The shortest time over which is measured."""
+        """The shortest time that a rate is measured over."""
         self._samples: list[list[int]] = []
-        """(Begin, last use, sum), oldest first; at most one more than there are windows."""
+        """Samples (begin, last use, sum), oldest first; at most one more than there are windows."""
         self._total = 0
-        """Sum over all of them."""
+        """The sum of all samples."""
 
     def record(self, amount: int, now_ms: int) -> None:
-        """Note that so much was used; a negative amount takes back what was noted just before."""
+        """Record that so much was used; a negative amount takes back the last record."""
         samples = self._samples
         if not samples or now_ms - samples[-1][_START] >= self.window_ms:
             self._forget(now_ms)
@@ -44,12 +44,12 @@ class Rate:
         self._total += amount
 
     def use(self, amount: int, limit: float, now_ms: int) -> int:
-        """Note that so much was used, and say how long it takes until no more than `limit` a second
-        have been: `record` and `throttle_ms`, for every request.
+        """Record that so much was used, and return how long it takes until the rate is no more than
+        `limit` a second: `record` and `throttle_ms` in one call, for every request.
         """
         samples = self._samples
         if samples and now_ms - samples[-1][_START] < self.window_ms:
-            # As `record`, without another call.
+            # The same as `record`, without another call.
             current = samples[-1]
             current[_LAST] = now_ms
             current[_SUM] += amount
@@ -62,7 +62,7 @@ class Rate:
         return self.throttle_ms(limit, now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long it takes until no more than `limit` a second have been used; 0 if that is so."""
+        """How long it takes until the rate is no more than `limit` a second; 0 if it is now."""
         self._forget(now_ms)
         samples = self._samples
         if not samples:

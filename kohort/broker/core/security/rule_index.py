@@ -1,9 +1,9 @@
-"""Rules kept so that a question finds those that concern it, however many there are.
+"""An index of rules that finds those that apply to a question, however many rules there are.
 
-By principal, as only the rules of who asks and those of everybody decide: their patterns that match
-the name are looked up, see `Prefixes`. What is found there are not rules, but which operations they
-deny and which they allow, as bits; so neither the rules of others nor the number of hosts and
-operations cost a question anything.
+Kept by principal, because only the rules of the client's principal and those for everybody decide:
+their patterns that match the name are looked up, see `Prefixes`. An entry is not a list of rules
+but the operations that they deny and allow, as bits; so the rules of other principals and the
+number of hosts and operations cost a question nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _IMPLIED_BY: Final = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Operations that come with being allowed another; being denied the other takes nothing away."""
+"""Operations that are allowed with another; denying that other does not deny them."""
 
 _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
-"""By what is asked, the bits of rules that deny it."""
+"""By operation, the bits of rules that deny it."""
 _ALLOWING: Final = {
     operation: sum(
         {1 << one for one in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
     )
     for operation in Operation
 }
-"""And of those that allow it."""
+"""By operation, the bits of rules that allow it."""
 
-# To look a member up in its Enum takes as long as to look up a rule.
+# A look-up of a member in its Enum takes as long as the look-up of a rule.
 _LITERAL: Final = PatternType.LITERAL
 _PREFIXED: Final = PatternType.PREFIXED
 _DENY: Final = Permission.DENY
@@ -50,9 +50,9 @@ _ALLOW: Final = Permission.ALLOW
 _NONE: Final = (0, 0)
 
 _Place = tuple[str, str]
-"""The name in a pattern, and the host of rules."""
+"""The name in a pattern, and the host of a rule."""
 _Bits = tuple[int, int]
-"""Operations that are denied, and that are allowed."""
+"""The operations that are denied, and those that are allowed."""
 _Matching = tuple[PatternType, _Place, _Bits]
 
 
@@ -64,10 +64,10 @@ class Found(NamedTuple):
     pattern: PatternType
     place: _Place
     bits: int
-    """Their operations."""
+    """The operations of these rules."""
 
     def rule(self, kind: ResourceType) -> Rule:
-        """One of them; if there are several, that of the widest operation."""
+        """One of these rules; if there are several, the one with the widest operation."""
         name, host = self.place
         operation = Operation((self.bits & -self.bits).bit_length() - 1)
         return Rule(kind, name, self.pattern, self.principal, host, operation, self.permission)
@@ -85,7 +85,7 @@ class _Owned:
         """The names in `prefixed`, once for each host."""
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
-        """A rule comes or goes; whether it is the first one, or was the last, of its place."""
+        """Add or remove a rule; return whether it is the first, or was the last, of its place."""
         is_prefix = rule.pattern is _PREFIXED
         of_pattern = self.prefixed if is_prefix else self.literal
         place = rule.resource_name, rule.host
@@ -107,8 +107,8 @@ class _Owned:
         return True
 
     def matching(self, host: str, name: str, *, is_literal: bool) -> Iterable[_Matching]:
-        """What applies to a name and a host; without `is_literal`, by no literal pattern but the
-        one for all.
+        """The entries that apply to a name and a host; without `is_literal`, the only literal
+        pattern considered is the one for all.
         """
         found: list[_Matching] = []
         literal = self.literal
@@ -137,16 +137,16 @@ class _OfType:
 
     def __init__(self) -> None:
         self.owned: dict[str, _Owned] = {}
-        """By principal."""
+        """Rules by principal."""
         self.literal: Counter[str] = Counter()
-        """Literal names, once for each principal and host."""
+        """Literal names, counted once for each principal and host."""
         self.prefixes = CountedPrefixes()
-        """And prefixes, likewise."""
+        """Prefixes, counted in the same way."""
         self.long_literals: set[int] = set()
-        """Lengths of literal names that are long, of any time."""
+        """Lengths of all long literal names that there have been."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
-        """A rule comes or goes."""
+        """Add or remove a rule."""
         owned = self.owned.get(rule.principal)
         if owned is None:
             owned = self.owned[rule.principal] = _Owned()
@@ -167,7 +167,7 @@ class _OfType:
             self.long_literals.add(len(name))
 
     def may_be_literal(self, name: str) -> bool:
-        """Whether to look a name up, which takes longer than all else for one of 32 kB."""
+        """Whether a name needs a look-up, which for 32 kB takes longer than everything else."""
         return len(name) <= LONG or len(name) in self.long_literals
 
 
@@ -188,15 +188,15 @@ class RuleIndex:
         return rule in self._rules
 
     def add(self, rule: Rule) -> None:
-        """Take a rule in; one that is there stays as it is."""
+        """Add a rule; one that exists stays as it is."""
         count = len(self._rules)
-        # Hashes the rule once, which is most of the work.
+        # This hashes the rule only once, which is most of the work.
         self._rules.setdefault(rule)
         if len(self._rules) > count:
             self._types[rule.resource_type].change(rule, is_there=True)
 
     def remove(self, rule: Rule) -> None:
-        """Forget a rule, if it is there."""
+        """Remove a rule, if it exists."""
         if rule in self._rules:
             del self._rules[rule]
             self._types[rule.resource_type].change(rule, is_there=False)
@@ -204,7 +204,7 @@ class RuleIndex:
     def decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> Found | None:
-        """What decides, if any rule applies; one that denies does before all that allow."""
+        """The rules that decide, if any applies; one that denies decides before all that allow."""
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         is_literal = of_type.may_be_literal(name)
@@ -223,7 +223,7 @@ class RuleIndex:
         return found
 
     def matches(self, kind: ResourceType, name: str) -> bool:
-        """Whether a name matches any pattern at all, also one whose rules are for others."""
+        """Whether a name matches any pattern at all, including patterns of other principals."""
         of_type = self._types[kind]
         return (
             WILDCARD in of_type.literal
@@ -234,8 +234,8 @@ class RuleIndex:
     def allows_some(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Whether a rule allows the operation on a pattern which no denial covers, be there such a
-        resource or not. A denial of one name takes nothing from a wider pattern.
+        """Whether a rule allows the operation on a pattern that no denial covers, whether such a
+        resource exists or not. Denying one name does not affect a wider pattern.
         """
         asked = _DENYING[operation]
         allowed: list[tuple[PatternType, str]] = []

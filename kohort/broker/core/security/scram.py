@@ -1,7 +1,7 @@
-"""The broker's side of SCRAM, without sockets, chance or time.
+"""The broker's side of SCRAM, without sockets, randomness or time.
 
-A user that is not known is answered like any other, with a credential that is made up of its name,
-and fails at the proof: nobody learns which names there are.
+An unknown user is answered like any other, with a credential made up from its name, and fails at
+the proof: a client cannot learn which names exist.
 """
 
 import base64
@@ -31,48 +31,48 @@ _TO_TEXT: Final = bytes(_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte 
 
 
 class Look(NamedTuple):
-    """What a client is told of a credential before it has proved anything: by this it could tell
-    what is made up from what is stored.
+    """The properties of a credential that a client sees before it has proved anything, and by which
+    it could tell a made-up credential from a stored one.
     """
 
     iterations: int = ITERATIONS_MIN
     salt_bytes: int = _SALT_BYTES
     is_text: bool = True
-    """Whether the salt is of digits and small letters, as Kafka's tools and ours make it."""
+    """Whether the salt has only digits and small letters, as made by Kafka's tools and Kohort's."""
 
 
 USUAL_LOOK: Final = Look()
-"""Where nothing is stored that something made up could look like."""
+"""The look of made-up credentials while none is stored that they could resemble."""
 
 
 class Credential(NamedTuple):
-    """What is stored of one user for one mechanism."""
+    """The stored credential of one user for one mechanism."""
 
     salt: bytes
     keys: Keys
     iterations: int
     is_made_up: bool = False
-    """Nobody has it; its proof is never right."""
+    """Whether no user has this credential, so that its proof is never right."""
 
     def __repr__(self) -> str:
         return f"Credential(iterations={self.iterations})"
 
     @property
     def look(self) -> Look:
-        """What it looks like to who does not know the password."""
+        """Its look to a client that does not know the password."""
         is_text = not self.salt.translate(None, _SALT_CHARACTERS)
         return Look(self.iterations, len(self.salt), is_text)
 
 
 class ScramExchange:
-    """One attempt of a client."""
+    """One attempt of a client to log in."""
 
     def __init__(self, mechanism: str, find: Callable[[str], Credential], nonce: str) -> None:
-        """`find` gives the credential of a name, made up where there is none; `nonce` is printable
-        ASCII without commas and was never used before.
+        """`find` returns the credential of a name, made up if there is none; `nonce` is printable
+        ASCII without commas, and was never used before.
         """
         self.user = ""
-        """The name that the client claims, once it has."""
+        """The name that the client claims; empty until it has sent one."""
         self._mechanism = mechanism
         self._hash_name = HASHES[mechanism]
         self._find = find
@@ -136,7 +136,7 @@ class ScramExchange:
 
 
 def made_up(mechanism: str, name: str, secret: bytes, look: Look = USUAL_LOOK) -> Credential:
-    """The credential of a user that there is not: always the same for a name, a `secret` and a
+    """The credential of a user that does not exist: always the same for a name, a `secret` and a
     `look`.
     """
     hash_name = HASHES[mechanism]

@@ -1,7 +1,7 @@
-"""How many changes a client may make, saved up while it makes none (KIP-599).
+"""A token bucket for the changes a client may make; tokens are saved while it makes none (KIP-599).
 
-Kafka's arithmetic: so many tokens a second, never more than all windows have. A change may take
-more than there are: what is owed has to be earned before the next one.
+Kafka's arithmetic: so many tokens a second, never more than all windows hold. A change may take
+more tokens than there are: the debt has to be earned before the next change.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ class TokenBucket:
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._saved_ms = windows * window_ms
-        """The time for which tokens are saved up."""
+        """The longest time for which tokens are saved."""
         self._seen_ms: int | None = None
         self._tokens = 0.0
 
     def take(self, amount: int, limit: float, now_ms: int) -> None:
-        """Take so many, though there be fewer. `limit` is how many come each second."""
+        """Take so many tokens, even if there are fewer. `limit` tokens are added each second."""
         self._refill(limit, now_ms)
         self._tokens -= amount
 
     def debt_ms(self, limit: float, now_ms: int) -> int:
-        """How long it takes to earn what is owed; 0 if nothing is."""
+        """How long it takes to earn the debt; 0 without a debt."""
         self._refill(limit, now_ms)
         return max(0, round(-self._tokens / limit * 1_000))
 
