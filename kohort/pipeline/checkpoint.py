@@ -20,7 +20,7 @@ _OWNER_FILE: Final = "job.json"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose a checkpoint is. All of it must be the same the next time."""
+    """The owner of a checkpoint. All fields must be the same the next time."""
 
     job: str
     cluster_id: str

@@ -31,8 +31,8 @@ SET_FOR_ALL: Final = ("min.insync.replicas",)
 """Always set for all brokers, as by Kafka 4 (KIP-966): first to what was given at the start."""
 
 KEPT: Final = ("kohort_users_disabled", "kohort_users_disconnected")
-"""Attributes that count even where others that are set at run time are wrong: nobody is to come
-back in by somebody else's mistake."""
+"""Attributes that stay in force even if other settings of run time are wrong: a mistake in another
+setting must not let a disabled user in again."""
 
 OwnCheck: TypeAlias = Callable[[BrokerConfig, Mapping[str, str]], None]
 """Told what would count, and settings of single listeners as texts by their full names."""

@@ -211,7 +211,7 @@ def _tells_of_a_service(variable: str, text: str) -> bool:
 
 
 def _is_misspelt(name: str) -> bool:
-    """Whether a name resembles a setting, the beginning that all of ours share left aside."""
+    """Whether a name resembles a setting, without the prefix that all of Kohort's own share."""
     ours = "kohort."
     if not name.startswith(ours):
         return bool(_similar(name, _MISSPELT))

@@ -83,7 +83,7 @@ class ClusterImage:
     brokers: set[int] = field(default_factory=set)
     """Ids of the brokers that are registered."""
     strange_rules: list[str] = field(default_factory=list)
-    """Why rules of Kafka's are none of ours."""
+    """Why rules of the Kafka directory cannot be taken over."""
 
     def configs_of(self, kind: int, name: str) -> dict[str, str]:
         """What is set on one resource, {} if nothing is."""

@@ -17,7 +17,7 @@ def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with place_of(options) as place:
         users, disabled = place.users(), place.disabled()
-    # Those without a password of their own, too, or nobody would know that they are disabled.
+    # Also users without their own password; otherwise the list would not show them as disabled.
     others = (disabled or frozenset()).difference(one.name for one in users)
     users = sorted([*users, *(User(name, {}) for name in others)])
     states = {one.name: None if disabled is None else one.name in disabled for one in users}

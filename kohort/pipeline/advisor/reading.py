@@ -278,7 +278,8 @@ def _rejoin(cause: Json, began_ms: int, found: Found, revokers: set[str]) -> Rej
     slot = found.of_member.get(str(cause.get("member_id")))
     is_change = kind == "protocols_changed" and reason in {None, *CHANGES}
     if reason == TOPICS and kind != "follower_rejoined":
-        # It counts from the leader, whoever that is; in a cooperative group its bytes differ too.
+        # It counts from the leader, whichever member that is; in a cooperative group its bytes
+        # differ too.
         is_follower = kind == "forced_by_reason" and not cause.get("was_leader")
         return Rejoin(at_ms, slot if is_follower else None, JoinReason.TOPIC_METADATA_CHANGE)
     if kind == "leader_rejoined" and reason is None:

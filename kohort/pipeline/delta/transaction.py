@@ -117,7 +117,7 @@ class Transaction:
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
         """Add rows whose `key` the table did not have when the transaction began."""
-        del key  # That nobody has added them since is what the commit makes sure of.
+        del key  # The commit makes sure that no other writer has added them since.
         small = self._small(rows)
         added = [self.write(rows), *self._together(small, rows.schema)]
         self.commit(added, small, mode="Append", is_change=False)

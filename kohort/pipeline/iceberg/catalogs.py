@@ -25,7 +25,7 @@ TABLE: Final = "kohort.table"
 """The property of a table that says which one of a lake it is."""
 
 PROPERTIES: Final = {
-    # Whoever has seen less than there is begins again, from what is there.
+    # A writer that has not seen the newest version begins again from it.
     "commit.retry.num-retries": "0",
     # A batch is a version; the file of all of them would grow without an end.
     "write.metadata.delete-after-commit.enabled": "true",

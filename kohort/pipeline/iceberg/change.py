@@ -69,7 +69,7 @@ class IcebergChange:
         return conformed(rows, schema)
 
     def append(self, rows: pa.Table, key: Sequence[str]) -> None:
-        del key  # That nobody has added them since is what the commit makes sure of.
+        del key  # The commit makes sure that no other writer has added them since.
         assert self._table is not None, "a table is made before it is changed"
         with explained(self._called):
             self._table.append(rows)

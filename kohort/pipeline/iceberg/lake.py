@@ -188,7 +188,7 @@ def _commit(table: Table, files: Sequence[str], key: str, batch_id: int) -> None
     """Adds the files and notes the batch, both or neither."""
     with explained("the commit"), table.transaction() as transaction:
         if files:
-            # They are nobody else's: to look for them in the table would cost what the table has.
+            # They are in no table yet: a search for them would cost as much as the table is large.
             transaction.add_files(
                 list(files),
                 snapshot_properties={key: str(batch_id)},

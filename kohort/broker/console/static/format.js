@@ -47,7 +47,7 @@ export function ago(ms) {
   return ms === null || ms === undefined || ms < 0 ? "–" : `${duration(Math.max(0, floor(now() - ms)))} ago`;
 }
 
-// Tenths of a second that nobody can follow are left out.
+// Tenths of a second, which change too fast to read, are left out.
 function floor(ms) {
   return ms < 1000 ? 0 : Math.floor(ms / 1000) * 1000;
 }

@@ -1,8 +1,8 @@
 """The authorizer: may this principal, from this host, do this operation on this resource (KIP-11).
 
 The logic is that of Kafka's `StandardAuthorizer`. Super users may do everything, even what rules
-deny them. Among the rules of all patterns that match the name, one that denies takes precedence over
-those that allow; if none applies the answer is no, unless no pattern matches at all and
+deny them. Among the rules of all patterns that match the name, one that denies takes precedence
+over those that allow; if none applies the answer is no, unless no pattern matches at all and
 `allow.everyone.if.no.acl.found` says otherwise.
 """
 
@@ -168,7 +168,7 @@ class Authorizer:
     def operations(
         self, session: Session, kind: ResourceType, name: str, applicable: Sequence[Operation]
     ) -> int:
-        """The principal's allowed operations on a resource, as the protocol's bit field (KIP-430)."""
+        """The operations that the principal may do, as the protocol's bit field (KIP-430)."""
         return sum(
             1 << operation
             for operation in applicable
