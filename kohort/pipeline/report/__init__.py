@@ -1,1 +1,1 @@
-"""One self-contained page about the groups of a lake: its contents, its plots, its template."""
+"""The report: one self-contained page about the groups of a lake, with its plots and template."""

@@ -1,4 +1,4 @@
-"""Why a group rebalanced, and what to change: the few lines that come first."""
+"""The summary that comes first: why a group rebalanced, and what to change."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3
 WHO_FIRST: Final = 3
 STORMS_LEAST: Final = 0.2
-"""Share of the rebalances that is in storms, from which on it is said."""
+"""The least share of rebalances in storms for which storms are mentioned."""
 WAITED_LEAST: Final = 0.02
-"""Share of the longest wait, below which waiting for a member is not mentioned."""
+"""The least share of the longest wait for which waiting for a member is mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the causes that cost most."""
+    """One of the most expensive causes."""
 
     kind: str
     rebalances: int
     stopped_ms: int
     share: str
-    """Share of the group's stopped time, or of its rebalances where no stopped time is known."""
+    """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
     who: str
-    """Whose doing it was, in words; empty if that is not known."""
+    """The processes that caused it, in words; empty if not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the first screen says about a group."""
+    """The content of the first screen about a group."""
 
     causes: Sequence[Cause]
     storms: str
-    """What most of it came from, in words; empty if nothing stands out."""
+    """The storms that most of it came from, in words; empty if nothing stands out."""
     waited: Sequence[Row]
     """Rows of `slow_members`, the longest waits first."""
     others_join_ms: int | None
-    """How long members usually take to join that are not waited for."""
+    """How long members usually take to join if the others do not wait for them."""
     also: Sequence[str]
-    """What else was found, a sentence each."""
+    """Other findings, a sentence each."""
     recorded: Row | None
-    """The advice's row of what there is, None without advice."""
+    """The row of the advice for the recorded settings; None without advice."""
     choices: Sequence[Row]
-    """Settings worth a thought, in the order of their numbers."""
+    """Settings worth considering, in the order of their numbers."""
     best: Row | None
     quicker: Row | None
-    """What would come of it if the member that was waited for most were as quick as the others."""
+    """The result if the member that was waited for most were as quick as the others."""
 
 
 def answer(page: GroupPage) -> Answer:
-    """From the rows of a group."""
+    """Make the summary from the rows of a group."""
     recorded = next((row for row in page.advice if row["is_recorded"]), None)
     choices = numbered(page.advice)
     waited = list(_waited(page))
@@ -73,7 +73,7 @@ def answer(page: GroupPage) -> Answer:
 
 
 def numbered(rows: Sequence[Row]) -> list[Row]:
-    """The settings that are worth a thought, in the order of their numbers."""
+    """The settings worth considering, in the order of their numbers."""
     chosen = [
         row
         for row in rows
@@ -94,12 +94,12 @@ def _cause(page: GroupPage, row: Row) -> Cause:
 
 
 def _sum(page: GroupPage, column: str) -> int:
-    """The sum over all causes: tables may look less far back than the group's own figures."""
+    """The sum over all causes: tables may cover less time than the group's own figures."""
     return sum(int(row[column]) for row in page.causes)
 
 
 def _who(page: GroupPage, row: Row) -> str:
-    """The processes that caused most of it, if they are few or stand out."""
+    """The processes that caused most rebalances, if they are few or stand out."""
     culprits = [one for one in page.culprits if one["trigger_kind"] == row["trigger_kind"]]
     some = [f"{name(one['process'])} ({one['rebalance_count']:,})" for one in culprits[:WHO_FIRST]]
     left = culprits[0]["processes"] - len(some) if culprits else 0

@@ -1,4 +1,4 @@
-"""The advice on a group: settings that are worth a thought, as a table and as lines to paste."""
+"""The advice on a group: settings worth considering, as a table and as lines to paste."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def setting_of(row: Row) -> Setting:
 
 
 def changed(recorded: Row, row: Row) -> str:
-    """What has to be set, in words, with a capital."""
+    """The change to make, in words, with a capital letter first."""
     if row.get("quicker_member"):
         return f"If {name(row['quicker_member'])} were as quick as the others"
     said = changes(setting_of(recorded), setting_of(row))
@@ -81,7 +81,7 @@ def _named(place: int, recorded: Row, row: Row) -> Markup:
 
 def _line(title: Markup | str, row: Row) -> Cells:
     spread_ms = row.get("stopped_spread_ms") or 0
-    # A spread within a tenth is no news.
+    # A spread of less than a tenth is not worth showing.
     by_chance = f" ± {seconds(spread_ms)}" if spread_ms > max(row["stopped_ms"] / 10, 1_000) else ""
     return (
         title,

@@ -1,7 +1,7 @@
-"""What the page shows: plain rows, of a bounded number of groups, rebalances and members.
+"""The data that the page shows: plain rows of a bounded number of groups, rebalances and members.
 
-Columns are those of the lake's tables; moments are milliseconds since 1970, and their columns end
-in `_at_ms`. Where rows come from, Spark or a file, is not seen here.
+Columns are those of the lake's tables; times are milliseconds since 1970, in columns that end in
+`_at_ms`. Rows may come from Spark or from a file.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any, Final, TypeAlias
 Row: TypeAlias = dict[str, Any]
 
 GROUPS_SHOWN: Final = 12
-"""Groups that are told of in full,"""
+"""Bound on groups that are shown in full."""
 GROUPS_LISTED: Final = 200
-"""and that are in the first table."""
+"""Bound on groups in the first table."""
 ROWS_SHOWN: Final = 20
-"""Rows of a table of members or partitions."""
+"""Bound on rows of a table of members or partitions."""
 STORMS_SHOWN: Final = 40
 TOLD_MAX: Final = 200
-"""Rebalances of a group that have a sentence,"""
+"""Bound on rebalances of one group that have a sentence."""
 TOLD_LEAST: Final = 40
 TOLD_TOGETHER: Final = 600
-"""and of all groups of a page, where each has fewer than it might."""
+"""Bound on rebalances with a sentence of all groups on a page; it lowers the bound of each."""
 MARKS_MAX: Final = 1_000
-"""Rebalances on the line of time: the costliest."""
+"""Bound on rebalances on the timeline; the most expensive are kept."""
 BINS_MAX: Final = 60
 OWNED_PARTITIONS_MAX: Final = 24
 OWNED_TIMES_MAX: Final = 600
-"""Times of partitions with one owner, of all that are drawn."""
+"""Bound on all drawn periods of a partition with one owner."""
 
 
 def told_max(groups: int) -> int:
-    """How many rebalances of each of so many groups are told in words."""
+    """How many rebalances of each group are described in words, for a number of groups."""
     return min(TOLD_MAX, max(TOLD_LEAST, TOLD_TOGETHER // max(groups, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Rows as far as they are shown, the most important first, and how many there are."""
+    """The rows that are shown, the most important first, and the number of all rows."""
 
     rows: Sequence[Row] = ()
     total: int = 0
@@ -62,9 +62,9 @@ class Ownership:
     from_at_ms: int = 0
     until_at_ms: int = 0
     partitions: int = 0
-    """How many there are, drawn or not."""
+    """The number of partitions, drawn or not."""
     about: str = ""
-    """Which part of the history it is, in words."""
+    """The part of the history, in words."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,10 +77,10 @@ class GroupPage:
     """Columns of `groups`: first_at_ms, last_at_ms, rebalance_count, avoided_count, needless_count,
     stopped_total_ms, stopped_longest_ms, missing_count."""
     causes: Sequence[Row] = ()
-    """Rows of `causes`, the costliest first."""
+    """Rows of `causes`, the most expensive first."""
     culprits: Sequence[Row] = ()
-    """trigger_kind, process, rebalance_count, and processes, how many of them there are: whose
-    doing it was, the most first."""
+    """The processes that caused rebalances, those with the most first: trigger_kind, process,
+    rebalance_count, and processes, the number of processes."""
     slow_members: Listed = field(default_factory=Listed)
     heartbeat_gaps: Listed = field(default_factory=Listed)
     unavailability: Listed = field(default_factory=Listed)
@@ -89,15 +89,15 @@ class GroupPage:
     """Rows of `rebalances`."""
     storms: Listed = field(default_factory=Listed)
     started_by: Sequence[Row] = ()
-    """started_by, storm_count, rebalance_count and stopped_total_ms of all storms, the costliest
-    first."""
+    """started_by, storm_count, rebalance_count and stopped_total_ms of all storms, the most
+    expensive first."""
     bin_ms: int = 1
     by_time: Sequence[Row] = ()
     """at_ms, rebalance_count, stopped_total_ms of each `bin_ms` with a rebalance."""
     marks: Listed = field(default_factory=Listed)
-    """sequence, started_at_ms, trigger_kind and stopped_total_ms, in the order of time."""
+    """sequence, started_at_ms, trigger_kind and stopped_total_ms, in chronological order."""
     told: Listed = field(default_factory=Listed)
-    """The same with `sentence`, in the order of time."""
+    """The same with `sentence`, in chronological order."""
     ownership: Ownership = field(default_factory=Ownership)
     advice: Sequence[Row] = ()
     """Rows of `advice` of all settings that were tried."""
@@ -105,12 +105,12 @@ class GroupPage:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All of the page."""
+    """The content of the whole page."""
 
     groups: Sequence[GroupPage]
-    """The groups that stood still for longest come first."""
+    """Groups in full, those that were stopped longest first."""
     others: Listed = field(default_factory=Listed)
-    """cluster_id, group, rebalance_count, stopped_total_ms of groups that are only listed."""
+    """cluster_id, group, rebalance_count, stopped_total_ms of groups that are listed only."""
 
 
 _BINS_MS: Final = tuple(
@@ -120,7 +120,7 @@ _BINS_MS: Final = tuple(
 
 
 def bin_of(span_ms: int) -> int:
-    """How much of the time a bar stands for, for a history of this length."""
+    """The time that one bar stands for, in a history of this length."""
     for bin_ms in _BINS_MS:
         if span_ms <= BINS_MAX * bin_ms:
             return bin_ms
@@ -128,6 +128,6 @@ def bin_of(span_ms: int) -> int:
 
 
 def costliest(rows: Sequence[Row], most: int) -> list[Row]:
-    """The rebalances that members stood still for longest, in the order of time."""
+    """The rebalances that stopped members longest, in chronological order."""
     ranked = sorted(rows, key=lambda row: (-(row["stopped_total_ms"] or 0), row["sequence"]))
     return sorted(ranked[:most], key=lambda row: int(row["sequence"]))

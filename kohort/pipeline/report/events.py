@@ -1,4 +1,4 @@
-"""The records of one group's history: which are events, and what is said of them alone."""
+"""The records of one group's history: which are events, and findings from them alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kohort.pipeline.report.contents import Row
 from kohort.pipeline.schema_version import SCHEMA_VERSION
 
 _NAMES: Final = ("instance_id", "client_id", "member_id")
-"""What a process is known by; the first that it has survives a restart."""
+"""Identifiers of a process; the first that it has is the one that best survives a restart."""
 
 
 class History:
-    """The complete events of one group, and the rows that findings are made of."""
+    """The complete events of one group, and the rows that findings are computed from."""
 
     def __init__(self, group: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Takes records in any order; of several with one sequence, the last counts.
+        """Take records in any order; of several with the same sequence, the last is used.
 
         Raises:
             ValueError: a value of a record is of another type than its field.
@@ -36,7 +36,7 @@ class History:
             raise ValueError(f"records of {len(found)} groups, not of {group!r} alone")
 
     def rebalances(self) -> list[Row]:
-        """What plots and sentences need of each rebalance; `event` is the record itself."""
+        """Rows with what plots and sentences need of a rebalance; `event` is the record itself."""
         return [
             {
                 "sequence": event["sequence"],
@@ -52,7 +52,7 @@ class History:
 
 
 def is_event(record: object) -> bool:
-    """Whether it is a complete event of a history of this schema."""
+    """Whether a record is a complete event of a history of this schema."""
     if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
         return False
     if record.get("kind") not in {REBALANCE, AVOIDED} or is_running(record):
@@ -68,15 +68,15 @@ def is_event(record: object) -> bool:
 
 
 def process_of(trigger: Mapping[str, Any]) -> str | None:
-    """Whose doing a rebalance was; None if no member's alone."""
+    """The process that caused a rebalance; None if no single member did."""
     if trigger.get("member_id") is None:
         return None
     return next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
 
 
 def culprits(rebalances: Sequence[Row]) -> list[Row]:
-    """How many rebalances of each cause are a process's doing; `processes` is how many processes
-    have caused some.
+    """Count the rebalances of each cause by process; `processes` is the number of processes that
+    caused any.
     """
     caused: Counter[tuple[str, str]] = Counter(
         (row["trigger_kind"], row["process"]) for row in rebalances if row["process"] is not None
@@ -95,7 +95,7 @@ def culprits(rebalances: Sequence[Row]) -> list[Row]:
 
 
 def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:
-    """Rebalances and stopped time of each `bin_ms` that has any, from the oldest on."""
+    """Rebalances and stopped time of each `bin_ms` that has any, oldest first."""
     bins: dict[int, list[int]] = defaultdict(list)
     for row in rebalances:
         at_ms = row["started_at_ms"] // bin_ms * bin_ms

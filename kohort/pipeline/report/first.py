@@ -1,4 +1,4 @@
-"""The first screen of a group: why, who the others waited for, what to change."""
+"""The first screen of a group: causes, the members that others waited for, what to change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SLOW: Final = (
 
 
 def headline(page: GroupPage) -> str:
-    """What it came to, in a sentence."""
+    """The totals of the group, in a sentence."""
     figures = page.figures
     span = duration(figures["last_at_ms"] - figures["first_at_ms"])
     text = f"{counted(figures['rebalance_count'], 'rebalance')} in {span}"
@@ -44,7 +44,7 @@ def headline(page: GroupPage) -> str:
 
 
 def in_short(page: GroupPage, found: Answer) -> Markup:
-    """The three answers in a line each, for screens that have no room for more."""
+    """The three answers in a line each, for small screens."""
     said = [("Mostly", mostly(page, found)), ("Waited for", slowest(page, found))]
     if found.best is not None:
         said.append(("To change", change(found)))
@@ -56,7 +56,7 @@ def in_short(page: GroupPage, found: Answer) -> Markup:
 
 
 def mostly(page: GroupPage, found: Answer) -> str:
-    """What caused most of it, in a few words."""
+    """The main cause, in a few words."""
     if not found.causes:
         return NOTHING
     if found.storms and page.started_by[0]["started_by"] == "deploy":
@@ -81,7 +81,7 @@ def slowest(page: GroupPage, found: Answer) -> Markup | str:
 
 
 def change(found: Answer) -> Markup | str:
-    """What would have helped most, in a few words."""
+    """The change that would have helped most, in a few words."""
     recorded, best = found.recorded, found.best
     if recorded is None:
         return NOTHING
@@ -96,7 +96,7 @@ def _gain(before_ms: int, after_ms: int) -> Markup:
 
 
 def first(page: GroupPage, found: Answer, anchor: str) -> Markup:
-    """Three answers side by side, or one below the other where there is no room."""
+    """The three answers side by side, or one below the other on narrow screens."""
     also = [element("li", said) for said in found.also]
     return element(
         "div",
@@ -155,7 +155,7 @@ def _waited(page: GroupPage, found: Answer) -> Child:
 
 
 def _quicker(found: Answer) -> Markup | None:
-    """What one slow member has cost, by the replay without its slowness."""
+    """The cost of one slow member, from a replay without its slowness."""
     if found.quicker is None or found.recorded is None:
         return None
     after = element("strong", _time(found.quicker["stopped_ms"]), " stopped")
@@ -230,5 +230,5 @@ def _sentence(text: str) -> str:
 
 
 def _time(ms: int | None) -> Markup:
-    """The duration, which no end of a line parts."""
+    """The duration, which is not broken across lines."""
     return element("span", duration(ms), class_="whole")

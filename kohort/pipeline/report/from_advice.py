@@ -9,7 +9,7 @@ from kohort.pipeline.report.contents import Row
 
 
 def advice_rows(advice: Advice | None) -> list[Row]:
-    """What was recorded, and the settings that are worth a thought; none without advice."""
+    """Rows of the recorded settings and of those worth considering; none without advice."""
     if advice is None:
         return []
     chosen = [one for one in advice.front if one.setting != advice.recorded.setting]

@@ -1,4 +1,4 @@
-"""The page of one group out of its history alone, without Spark."""
+"""Makes the page of one group from its history alone, without Spark."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from kohort.pipeline.report.events import History, by_time, culprits
 from kohort.pipeline.report.words import clock, moment
 
 EVERYTHING: Final = Thresholds(days=100 * 366)
-"""A history that was given is told of from its beginning."""
+"""Thresholds that cover a given history from its beginning."""
 _AROUND: Final = 0.05
-"""Share of a storm that is drawn before and behind it."""
+"""The time drawn before and after a storm, as a share of its length."""
 
 
 def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:
-    """What the page says of a group with a rebalance.
+    """The page of a group that has at least one rebalance.
 
     Args:
-        advice: rows of `advice` of all settings that were tried.
+        advice: rows of `advice` for all settings that were tried.
 
     Raises:
         ValueError: a value of a record is of another type than its field.
@@ -63,7 +63,7 @@ def page_of(
 
     Args:
         tables: the group's rows of each table of findings; `partitions` are not needed.
-        rebalances: as of `History.rebalances`.
+        rebalances: as from `History.rebalances`.
     """
     (totals,) = tables["groups"]
     bin_ms = bin_of(totals["last_at_ms"] - totals["first_at_ms"])
@@ -89,7 +89,7 @@ def page_of(
 
 
 def as_row(found: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
-    """The row of a table as the page takes it: moments end in `_at_ms`."""
+    """The row of a table as the page takes it: names of time columns end in `_at_ms`."""
     columns: Mapping[str, Any] = found._asdict()
     return {
         f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()
@@ -97,7 +97,7 @@ def as_row(found: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
 
 
 def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
-    """The rows with most of something first, those with as much in the order of their names."""
+    """The rows sorted by a column, largest first, and equal ones by their names."""
     return sorted(
         rows,
         key=lambda row: (
@@ -109,13 +109,13 @@ def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
 
 
 def in_words(row: Row, event: Mapping[str, Any]) -> Row:
-    """The row of a rebalance with its sentence, the broker's own."""
+    """The row of a rebalance with its sentence, as the broker writes it."""
     names = ("sequence", "started_at_ms", "trigger_kind", "stopped_total_ms")
     return {**{name: row[name] for name in names}, "sentence": told_sentence(event, clock)}
 
 
 def started_by(bursts: Sequence[Row]) -> list[Row]:
-    """What storms came from, the costliest first."""
+    """The origins of storms, the most expensive first."""
     by_origin: dict[str, list[Row]] = defaultdict(list)
     for row in bursts:
         by_origin[row["started_by"]].append(row)
@@ -138,8 +138,8 @@ def _ownership(intervals: Sequence[Row], totals: Row, bursts: Sequence[Row]) -> 
 
 
 def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int, str]:
-    """From when to when owners are drawn: all of a short history, of a long one the storm that
-    cost most, since an hour of a week is a hair's breadth.
+    """The period for which owners are drawn: all of a short history; of a long one the most
+    expensive storm, since an hour of a week would be too narrow to see.
     """
     from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
     ended = [row for row in bursts if row["ended_at_ms"] is not None]
@@ -156,7 +156,7 @@ def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int
 
 
 def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Ownership:
-    """The times of a bounded number of partitions, between two moments."""
+    """The ownership periods of a bounded number of partitions, between two times."""
     within = [
         row
         for row in rows
@@ -173,7 +173,7 @@ def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Owner
 
 
 def _fair(times: list[Row]) -> list[Row]:
-    """The times that may be drawn: the longest, which are the ones that can be seen."""
+    """The periods to draw: the longest, because those can be seen."""
     if len(times) <= OWNED_TIMES_MAX:
         return times
 

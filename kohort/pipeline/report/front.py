@@ -20,7 +20,7 @@ RECORDED: Final = "as it is"
 
 
 def front(rows: list[Row], answer: Answer) -> Markup:
-    """A dot for each setting. Those worth a thought have the numbers of the table."""
+    """Draw a dot for each setting. Those worth considering have the numbers of the table."""
     return figure(lambda width: _draw(rows, answer, width), alt(rows, answer), _CAPTION)
 
 

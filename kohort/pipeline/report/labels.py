@@ -1,7 +1,7 @@
-"""Where the numbers of dots go, so that none covers another or a dot that counts.
+"""Places the numbers of dots so that none covers another number or an important dot.
 
 Each label takes the nearest free of a few places around its dot, in the order given: with a dozen
-dots that reads as well as the methods that move all labels at once, and it is the same each time.
+dots this reads as well as methods that move all labels at once, and the result is deterministic.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Point = tuple[float, float]
 
 HEIGHT: Final = 10.0
 WIDTH_OF_DIGIT: Final = 7.0
-"""Points, of the font that the plots have."""
+"""The width of a digit in points, in the font of the plots."""
 
 _GAPS: Final = (3.0, 12.0, 22.0, 34.0, 48.0)
-"""From the dot to its label; from the second on, a line has to tie them together."""
+"""Distances from a dot to its label; from the second on, a line connects them."""
 
 _ANGLES: Final = (45, 90, 0, 135, -45, 180, -90, -135)
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A circle; lengths are in points."""
+    """A dot of the plot; lengths are in points."""
 
     x: float
     y: float
@@ -34,7 +34,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The middle of a text, and whether it is so far from its dot that a line has to lead there."""
+    """The middle of a text, and whether it is so far from its dot that a line is needed."""
 
     x: float
     y: float
@@ -44,7 +44,7 @@ class Label:
 def place(
     texts: Sequence[str], dots: Sequence[Dot], others: Sequence[Dot], room: Point
 ) -> list[Label]:
-    """The label of each of `dots`, within a plot of `room`, free of each other and of `others`."""
+    """Place a label for each of `dots`, within a plot of size `room`, clear of `others`."""
     taken: list[tuple[Label, float]] = []
     for text, dot in zip(texts, dots, strict=True):
         width = WIDTH_OF_DIGIT * len(text)
@@ -77,7 +77,7 @@ def _is_within(label: Label, width: float, room: Point) -> bool:
 def _covered(
     label: Label, width: float, taken: Sequence[tuple[Label, float]], dots: Sequence[Dot]
 ) -> int:
-    """How many labels and dots it would lie upon."""
+    """The number of labels and dots that the label would cover."""
     labels = sum(
         abs(label.x - other.x) < (width + other_width) / 2 and abs(label.y - other.y) < HEIGHT
         for other, other_width in taken

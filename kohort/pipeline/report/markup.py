@@ -1,8 +1,8 @@
-"""HTML and SVG as a tree of elements: what goes in as text comes out as text.
+"""HTML and SVG as a tree of elements, in which text is always escaped.
 
-Names of groups and members are whatever a peer calls itself. Each is escaped where it enters the
-page, with what is not printable written out, so that no name can be markup, turn the direction of
-its line or end the file early.
+Names of groups and members are chosen by peers. Each is escaped where it enters the page, and
+characters that are not printable are written as escapes, so that a name cannot be markup, change
+the text direction or end the file early.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.history.wording import shown
 
 TEXT_CHARS_MAX: Final = 2_000
-"""The longest sentence of the broker is shorter."""
+"""Bound on a text; the longest sentence of the broker is shorter."""
 _VOID: Final = frozenset({"meta", "br", "col"})
 
 
@@ -29,7 +29,7 @@ Attribute: TypeAlias = str | float | bool | None
 
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
-    """An element. Children that are not Markup are escaped, and None is left out.
+    """Make an element. Children that are not Markup are escaped, and None is left out.
 
     Attributes: `class_` and `for_` are `class` and `for`, other underscores are hyphens; None and
     False are left out, and True stands without a value.
@@ -39,12 +39,12 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
 
 
 def join(children: Iterable[Child]) -> Markup:
-    """Elements and texts, one behind the other."""
+    """Concatenate elements and texts."""
     return Markup("".join(map(_child, children)))
 
 
 def text(value: str) -> Markup:
-    """The text as it is shown, on one line."""
+    """The text in printable form, on one line."""
     if len(value) > TEXT_CHARS_MAX:
         value = value[:TEXT_CHARS_MAX] + "…"
     return Markup(escape(shown(value)))

@@ -1,4 +1,4 @@
-"""The plot of who owned which partition when, and when it had no owner."""
+"""The plot of partition owners over time, and of when partitions had no owner."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COLOURS: Final = 8
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _ROW: Final = 18
 _PIXELS_LEAST: Final = 0.4
-"""Times that are shorter are not drawn: another one covers them."""
+"""Shorter periods are not drawn: another one covers them."""
 
 
 def owners(times: Sequence[Row]) -> dict[str, str]:
-    """What each owner is called: by the client id behind a member id, which is the same after a
-    restart; by both, where members share it at one time.
+    """The label of each owner: the client id of its member, which is the same after a restart; the
+    client id and member id if several members share the client id at the same time.
     """
     clients: dict[str, set[str]] = defaultdict(set)
     for row in times:
@@ -47,7 +47,7 @@ def owners(times: Sequence[Row]) -> dict[str, str]:
 
 
 def _overlap(times: Sequence[Row], members: set[str]) -> bool:
-    """Whether two of the members owned something at one time."""
+    """Whether two of the members owned partitions at the same time."""
     spans = sorted(
         (
             min(row["from_at_ms"] for row in owned),
@@ -62,7 +62,7 @@ def _overlap(times: Sequence[Row], members: set[str]) -> bool:
 
 
 def letters(times: Sequence[Row], called: dict[str, str]) -> dict[str, str]:
-    """The letter by which each owner is known in the plot, by what it is called."""
+    """The letter of each owner in the plot, by the owner's label."""
     owned = Counter(called[row["owner"]] for row in times if row["state"] == "owned")
     return {named: _letter(place) for place, named in enumerate(sorted(owned))}
 
@@ -74,12 +74,12 @@ def _letter(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """How owners are told apart."""
+    """The labels and letters that distinguish owners."""
 
     called: dict[str, str]
-    """By member."""
+    """Labels by member."""
     letters: dict[str, str]
-    """By what it is called."""
+    """Letters by label."""
 
     def letter(self, owner: str) -> str:
         return self.letters[self.called[owner]]
@@ -89,7 +89,7 @@ class _Key:
 
 
 def ownership(page: GroupPage) -> Markup:
-    """A line for each partition, coloured and lettered by its owner; dashed while it has none."""
+    """Draw a line for each partition, with colour and letter of its owner; dashed without owner."""
     times = page.ownership.times
     called = owners(times)
     key = _Key(called, letters(times, called))
@@ -126,14 +126,14 @@ def _draw(page: GroupPage, width: int, key: _Key) -> Drawing:
     shown = page.ownership
     topics = {row["topic"] for row in shown.times}
     lines = sorted({(row["topic"], row["partition"]) for row in shown.times})
-    # With one topic, its name is said once, above.
+    # With one topic, its name is written once, above.
     names = [
         str(number) if len(topics) == 1 else f"{name(topic)}-{number}" for topic, number in lines
     ]
     left = min(max(map(len, names)) * LETTER + 8, width * 0.35)
     times = Times(shown.from_at_ms, shown.until_at_ms, left, width - 4)
     bottom = LINE + len(lines) * _ROW
-    # Behind the times.
+    # Drawn behind the periods.
     parts = time_axis(times.ticks(8 if width == WIDE else 4), LINE - 3, bottom + 2, width)
     for place, named in enumerate(names):
         most = int(left / LETTER)
@@ -165,7 +165,7 @@ def _time(row: Row, times: Times, top: float, key: _Key) -> list[Markup]:
 
 
 def table_rows(page: GroupPage) -> list[Row]:
-    """What the plot shows, in words, for the table behind it."""
+    """The content of the plot in words, for the table below it."""
     called = owners(page.ownership.times)
     return [
         {

@@ -1,4 +1,4 @@
-"""The page as text: one file that needs nothing beside it, no script, no network."""
+"""Renders the page: one file without scripts, which needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWNED_ROWS_MAX: Final = 100
 
 
 def render(contents: Contents, source: str, made_at: datetime | None = None) -> str:
-    """HTML. Names of groups and members are escaped, whatever is in them."""
+    """Render the page as HTML. Names of groups and members are always escaped."""
     answers = [answer(page) for page in contents.groups]
     title = _title(contents)
     made = (made_at or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M")
@@ -66,7 +66,7 @@ def _title(contents: Contents) -> str:
 
 
 def _overview(contents: Contents, answers: list[Answer]) -> Markup:
-    """A line for each group, which says the most of it."""
+    """The table of groups, a line with the summary of each."""
     titles = (
         "Group",
         "Costliest cause",

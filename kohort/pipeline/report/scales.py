@@ -1,4 +1,4 @@
-"""From values to places on a plot, and the ticks that a reader expects there."""
+"""Maps values to positions on a plot, with ticks at round values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 from kohort.pipeline.report.words import DAY_MS, MINUTE_MS, SECOND_MS
 
 Tick = tuple[float, str]
-"""A place, and what is written there."""
+"""A position, and its text."""
 
 SPREAD_MAX: Final = 20
-"""Times the smallest value, up to which an axis counts evenly."""
+"""The largest ratio of the largest value to the smallest for which an axis is linear."""
 _STEPS_MS: Final = tuple(
     SECOND_MS * seconds
     for seconds in (
@@ -27,7 +27,7 @@ _STEPS_MS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """An axis of time, as long as the history."""
+    """A time axis as long as the history."""
 
     from_ms: int
     until_ms: int
@@ -36,7 +36,7 @@ class Times:
 
     @classmethod
     def around(cls, from_ms: int, until_ms: int, left: float, right: float) -> Times:
-        """With a little room, so that what lies at the ends is to be seen."""
+        """An axis with a small margin, so that what lies at the ends is visible."""
         room_ms = max((until_ms - from_ms) // 50, 20)
         return cls(from_ms - room_ms, until_ms + room_ms, left, right)
 
@@ -45,7 +45,7 @@ class Times:
         return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
 
     def ticks(self, most: int) -> list[Tick]:
-        """At most so many, at full seconds, minutes, hours or days of UTC."""
+        """At most `most` ticks, at full seconds, minutes, hours or days of UTC."""
         span_ms = self.until_ms - self.from_ms
         step_ms = next((one for one in _STEPS_MS if span_ms <= one * most), None)
         if step_ms is None:
@@ -64,7 +64,7 @@ def _named(at_ms: int, step_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An axis from 0: even, or by powers of ten where a few large values would press all others
+    """An axis from 0: linear, or in powers of ten if a few large values would press all others
     into a corner.
     """
 
@@ -101,7 +101,7 @@ class Values:
 
 
 def nice_step(highest: float, most: int) -> float:
-    """1, 2 or 5 times a power of ten, so that there are `most` steps at most."""
+    """A step of 1, 2 or 5 times a power of ten that gives at most `most` steps."""
     least = highest / max(most, 1)
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     return max(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least), 1.0)

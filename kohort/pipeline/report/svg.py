@@ -1,8 +1,8 @@
-"""What all plots have in common: two drawings of each, for wide pages and for telephones.
+"""Parts common to all plots: two drawings of each, for wide pages and for phones.
 
-A plot that is only scaled has letters of seven pixels on a telephone. So each is drawn twice, and
-the page's style shows the one that fits. Colours are the style's, by class, in daylight and in the
-dark; text stays text.
+A plot that is only scaled has letters of seven pixels on a phone. So each is drawn twice, and the
+page's style shows the one that fits. Colours come from the style, by class, for light and dark
+mode; text stays text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kohort.pipeline.report.scales import Tick
 WIDE: Final = 900
 NARROW: Final = 350
 LETTER: Final = 6.8
-"""Points that a letter takes, on average."""
+"""The average width of a letter in points."""
 LINE: Final = 18
 
 Anchor = Literal["start", "middle", "end"]
@@ -32,7 +32,7 @@ class Drawing:
 
 
 def figure(draw: Callable[[int], Drawing], alt: str, caption: Child = None) -> Markup:
-    """The plot in both widths. `alt` says what it shows, for a reader who does not see it."""
+    """The plot in both widths. `alt` is the text for readers who cannot see it."""
     drawings = [_svg(draw(width), width, alt) for width in (WIDE, NARROW)]
     note = element("figcaption", caption) if caption is not None else None
     return element("figure", drawings, note)
@@ -65,7 +65,7 @@ def box(x: float, y: float, width: float, height: float, class_: str) -> Markup:
 
 
 def time_axis(ticks: Sequence[Tick], top: float, bottom: float, right: float) -> list[Markup]:
-    """Lines from top to bottom, and below each its time."""
+    """Draw vertical lines, with the time below each."""
     parts = []
     for x, named in ticks:
         half = len(named) * LETTER / 2
@@ -75,7 +75,7 @@ def time_axis(ticks: Sequence[Tick], top: float, bottom: float, right: float) ->
 
 
 def value_axis(ticks: Sequence[Tick], left: float, right: float) -> list[Markup]:
-    """Lines from left to right, and before each its value."""
+    """Draw horizontal lines, with the value to the left of each."""
     parts = []
     for y, named in ticks:
         parts.append(line(left, y, right, y, "grid"))

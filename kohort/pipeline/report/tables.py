@@ -1,4 +1,4 @@
-"""Tables that a telephone can show: there, each row is a block, and each value has its title."""
+"""Tables that fit on a phone: there, each row is a block in which each value has its title."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cells: TypeAlias = Sequence[Child]
 
 
 def table(titles: Sequence[str], rows: Iterable[Cells], *, texts: int = 1) -> Markup:
-    """A table. The first `texts` columns are words, the others numbers; the first names its row."""
+    """Make a table: `texts` columns of text, then numbers. The first column has row titles."""
     head = [
         element("th", title, scope="col", class_=None if place < texts else "number")
         for place, title in enumerate(titles)
@@ -32,12 +32,12 @@ def _cells(titles: Sequence[str], row: Cells, texts: int) -> Iterable[Markup]:
 
 
 def behind(summary: str, *content: Child, is_open: bool = False) -> Markup:
-    """What is shown when it is asked for."""
+    """Content that is folded until the reader opens it."""
     return element("details", element("summary", summary), content, open=is_open)
 
 
 def listed(what: str, rows: Listed, shown: Markup) -> Markup:
-    """A table that is asked for, with the number of its rows, and how many are left out."""
+    """A folded table, with the number of its rows and how many are left out."""
     left = f" The first {len(rows.rows):,} of {rows.total:,} are shown." if rows.left_out else ""
     note = element("p", left, class_="muted") if left else None
     return behind(f"{what} ({rows.total:,})", note, shown)

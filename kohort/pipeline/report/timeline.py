@@ -1,4 +1,4 @@
-"""The plot of a group's history along its time: what it cost, how often, and why."""
+"""The plot of a group's history over time: cost, number and causes of rebalances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARK_LEAST: Final = 5.0
 
 
 def timeline(page: GroupPage) -> Markup:
-    """Stopped seconds and rebalances as bars, and a line of marks for each cause."""
+    """Draw stopped seconds and rebalances as bars, and a line of marks for each cause."""
     return figure(lambda width: _draw(page, width), alt(page), _caption(page))
 
 
@@ -67,7 +67,7 @@ def _caption(page: GroupPage) -> str:
 def _draw(page: GroupPage, width: int) -> Drawing:
     is_wide = width == WIDE
     first_ms, last_ms = page.figures["first_at_ms"], page.figures["last_at_ms"]
-    # A bar is whole, also the last one.
+    # Every bar has its full width, including the last one.
     end_ms = max([last_ms, *(row["at_ms"] + page.bin_ms for row in page.by_time)])
     start_ms = min([first_ms, *(row["at_ms"] for row in page.by_time)])
     times = Times.around(start_ms, end_ms, _LEFT, width - 4)
@@ -75,14 +75,14 @@ def _draw(page: GroupPage, width: int) -> Drawing:
     top = 0.0
     for title, column, scale, style in _PANELS:
         if not any(row[column] for row in page.by_time):
-            # A log does not know for how long members stood still.
+            # A log does not say for how long members were stopped.
             continue
         values = [row[column] / scale for row in page.by_time]
         parts += _panel(page, times, values, top, title, style, _PANEL[is_wide])
         top += _TITLE + _PANEL[is_wide] + 14
     lanes = Counter(row["trigger_kind"] for row in page.marks.rows)
     bottom = top + len(lanes) * (LINE + _LANE)
-    # Behind the marks.
+    # Drawn behind the marks.
     parts[:0] = time_axis(times.ticks(8 if is_wide else 4), 0, bottom, width)
     for place, (kind, count) in enumerate(lanes.most_common()):
         parts += _lane(page, times, kind, count, top + place * (LINE + _LANE))
@@ -99,7 +99,7 @@ def _panel(
     height: float,
 ) -> list[Markup]:
     bottom = top + _TITLE + height
-    # From 0 and even: bars are compared by their length.
+    # Linear from 0: bars are compared by their length.
     scale = Values(max([*values, 1.0]) * 1.05, bottom, top + _TITLE)
     parts = [words(0, top + 13, title, class_="title")]
     parts += value_axis(scale.ticks(3), times.left, times.right)

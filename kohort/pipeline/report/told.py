@@ -1,4 +1,4 @@
-"""The history of a group in words: each storm, and in it a sentence for each rebalance."""
+"""The history of a group in words: storms, and in each a sentence for each rebalance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kohort.pipeline.report.words import clock, counted, duration, seconds, stor
 
 
 def told(page: GroupPage) -> Markup:
-    """In the order of time; of the storms, the costliest is open."""
+    """The history in chronological order; of the storms, only the most expensive is open."""
     storms = sorted(page.storms.rows, key=lambda row: int(row["first_sequence"]))
     worst = max((row["stopped_total_ms"] for row in storms), default=0)
     rows = list(page.told.rows)
@@ -41,7 +41,7 @@ def _cut(page: GroupPage) -> Markup | None:
 
 
 def _single(rows: list[Row], *, is_open: bool) -> list[Markup]:
-    """Rebalances between storms, folded unless there is nothing else."""
+    """The rebalances between storms, folded unless there is nothing else."""
     if not rows:
         return []
     stopped_ms = sum(row["stopped_total_ms"] or 0 for row in rows)
@@ -59,7 +59,7 @@ def _summary(storm: Row) -> str:
 
 
 def _stopped(ms: int) -> str:
-    """Nothing where nothing is known of it, as of a log."""
+    """The stopped time in words; empty if it is not known, as in a log."""
     return f", {seconds(ms)} s stopped" if ms else ""
 
 

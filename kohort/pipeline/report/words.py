@@ -1,4 +1,4 @@
-"""Durations, moments, causes and shares as the page says them."""
+"""Durations, times, causes and shares in the words of the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 NAME_CHARS_MAX: Final = 60
 NOTHING: Final = "-"
-"""For what is not known."""
+"""The text for an unknown value."""
 
 CAUSES: Final = {
     "member_added": "A member joined",
@@ -46,7 +46,7 @@ FAMILIES: Final = {
     "protocols_changed": "again",
     "forced_by_reason": "again",
 }
-"""Causes that have one colour; which of them it is, is always said beside it."""
+"""Causes that share a colour; the text beside it always says which one it is."""
 STARTED_BY: Final = {
     "deploy": ("deploy", "in which members left and came back"),
     "member": ("burst", "most of it one client's doing"),
@@ -54,16 +54,16 @@ STARTED_BY: Final = {
     "scale_in": ("burst", "in which members only left"),
     "several": ("burst", "of several causes"),
 }
-"""What a storm is called by what started it, and what that means."""
+"""By what started a storm, its name and what that means."""
 
 
 def cause(kind: str) -> str:
-    """The cause as people say it; one that is not known here as it is written."""
+    """The cause in words; an unknown one as it is written."""
     return CAUSES.get(kind, kind.replace("_", " "))
 
 
 def storms_of(started_by: str, count: int) -> str:
-    """10 deploys, in which members left and came back."""
+    """The number and kind of storms: ``10 deploys, in which members left and came back``."""
     noun, meaning = STARTED_BY.get(started_by, ("burst", f"started by {started_by}"))
     return f"{'a ' + noun if count == 1 else counted(count, noun)}, {meaning}"
 
@@ -73,7 +73,7 @@ def family(kind: str) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h."""
+    """The duration in words: 850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h."""
     if ms is None:
         return NOTHING
     if ms < SECOND_MS:
@@ -94,7 +94,7 @@ def duration(ms: int | None) -> str:
 
 
 def seconds(ms: int | None) -> str:
-    """In seconds, so that a column can be compared: 6,500 or 2.4."""
+    """The duration in seconds, so that a column can be compared: 6,500 or 2.4."""
     if ms is None:
         return NOTHING
     value = ms / SECOND_MS
@@ -104,12 +104,12 @@ def seconds(ms: int | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """1 rebalance, 1,200 rebalances."""
+    """The number with its noun: 1 rebalance, 1,200 rebalances."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def percent(part: int, whole: int) -> str:
-    """The share in whole percents."""
+    """The share in whole percent."""
     if not whole:
         return NOTHING
     share = 100 * part / whole
@@ -117,8 +117,8 @@ def percent(part: int, whole: int) -> str:
 
 
 def name(value: str | None) -> str:
-    """The name of a group or a member, with what is not printable written out; of a long one, both
-    ends, which tell it from others.
+    """The name of a group or a member, with characters that are not printable as escapes; of a long
+    name both ends, which distinguish it from others.
     """
     if value is None:
         return NOTHING
@@ -130,17 +130,17 @@ def name(value: str | None) -> str:
 
 
 def moment(ms: int) -> str:
-    """Mon 5 Jan 2026, 10:00:01."""
+    """The date and time: Mon 5 Jan 2026, 10:00:01."""
     at = _utc(ms)
     return f"{at:%a} {at.day} {at:%b %Y, %H:%M:%S}"
 
 
 def clock(ms: int) -> str:
-    """Mon 5 Jan 10:00:01: within a sentence, whose page says the year."""
+    """The time within a sentence, as the page says the year: Mon 5 Jan 10:00:01."""
     at = _utc(ms)
     return f"{at:%a} {at.day} {at:%b %H:%M:%S}"
 
 
 def _utc(ms: int) -> datetime:
-    # A history may say anything; nothing is later than the year 9999.
+    # A history may hold any number; a date cannot be later than the year 9999.
     return datetime.fromtimestamp(min(max(ms, 0), 253_402_300_799_000) / SECOND_MS, UTC)
