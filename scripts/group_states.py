@@ -1,7 +1,7 @@
 """The state diagram of a classic group in docs/ARCHITECTURE.md, from the table in the code.
 
 `make docs` puts it between the two marks. A move that the table has gained needs its reason here,
-so that nobody extends the table without saying when the move is made.
+so that the table is not extended without saying when the move is made.
 """
 
 from typing import Final
