@@ -103,7 +103,7 @@ class _Line(NamedTuple):
     """What a partition goes on with after the members that were taken."""
 
     gain: _Move | None
-    """Whose it is, if it has an owner."""
+    """The move that gave it its owner; None without an owner."""
     open: _Transition | None
     """The stop or start that nothing has followed yet."""
 
