@@ -143,7 +143,7 @@ FAILS_ALONE: Final = Difference(
     ],
 )
 UNREADABLE: Final = Difference(
-    "wn invalid batch is answered with INVALID_RECORD; Kafka fails internally and "
+    "an invalid batch is answered with INVALID_RECORD; Kafka fails internally and "
     "reports a server error",
     [
         ("error_code", UNKNOWN_SERVER_ERROR, INVALID_RECORD),
@@ -206,7 +206,7 @@ def watermark_before_the_append(end: int) -> Difference:
 
 # ListOffsets and OffsetForLeaderEpoch.
 NO_TIMES: Final = Difference(
-    "wf no record has a timestamp, there is no record with the largest one; Kafka "
+    "if no record has a timestamp, there is no record with the largest one; Kafka "
     "answers with the first record",
     [("offset", 0, -1), ("leader_epoch", 0, -1)],
 )
@@ -241,7 +241,7 @@ NEITHER_NAME_NOR_ID: Final = Difference(
     ],
 )
 NAMES_BESIDE_IDS: Final = Difference(
-    "wrequest for topics by id and by name gets all of them; Kafka ignores the names",
+    "a request for topics by id and by name gets all of them; Kafka ignores the names",
     [("topics", ANY, ANY)],
 )
 EMPTY_NAME: Final = Difference(
@@ -261,7 +261,7 @@ NOT_SERVED: Final = {
 }
 """Apis by what they are about; this broker does not do that (yet)."""
 SERVED: Final = Difference(
-    "che response lists the APIs and features that this broker has",
+    "the response lists the APIs and features that this broker has",
     [
         *((f"api_keys.{key}", ANY, MISSING) for keys in NOT_SERVED.values() for key in keys),
         *(
@@ -293,7 +293,7 @@ AS_UNDERSTOOD: Final = Difference(
     ],
 )
 COLLIDING_AT_ONCE: Final = Difference(
-    "nwo names that collide cannot be created in the same request; Kafka checks "
+    "two names that collide cannot be created in the same request; Kafka checks "
     "only against existing topics",
     [
         ("error_code", NONE, INVALID_REQUEST),
@@ -357,7 +357,7 @@ NO_SUCH_LEVEL: Final = Difference(
     ],
 )
 EXACTLY_ABORTED: Final = Difference(
-    "ahe response lists exactly the aborted transactions within its records; Kafka "
+    "the response lists exactly the aborted transactions within its records; Kafka "
     "searches up to the next index entry, and lists some that come later",
     [("aborted_transactions", ANY, [])],
     by_chance=True,
@@ -415,7 +415,7 @@ UNUSED_ID_OF_AN_INSTANCE: Final = Difference(
     [("error_code", UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID), ("member_id", "", ANY)],
 )
 UNUSED_ID_GIVEN_BACK: Final = Difference(
-    "nhen an unused member id leaves, no member is lost and no partition has to "
+    "when an unused member id leaves, no member is lost and no partition has to "
     "move; Kafka starts a rebalance",
     [
         ("group_state", "PreparingRebalance", "Stable"),
@@ -440,7 +440,7 @@ CLIENT_OF_THE_NEW_PROCESS: Final = Difference(
     [("client_id", "two", "other")],
 )
 TIE: Final = Difference(
-    "wf two assignors get the same number of votes, the leader's preference "
+    "if two assignors get the same number of votes, the leader's preference "
     "decides; in Kafka, the order of a hash table does",
     [("protocol_name", "sticky", "range"), ("metadata", ANY, ANY)],
 )
