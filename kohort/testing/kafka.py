@@ -18,7 +18,7 @@ from kohort.broker.core.history.model import RebalanceRecord
 from kohort.client.core.records import RawRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, When, new_fault, wait_hits
+from kohort.testing.kit.faults import Fault, FaultContext, When, new_fault, wait_hits
 from kohort.testing.kit.groups import Groups
 from kohort.testing.kit.machine import (
     HOST,
@@ -215,7 +215,6 @@ class Kafka:
 
     # Faults.
 
-    @contextmanager
     def fault(
         self,
         api: str,
@@ -230,8 +229,8 @@ class Kafka:
         disconnect: bool = False,
         observe: bool = False,
         times: int | None = None,
-    ) -> Iterator[KafkaFault]:
-        """Apply a fault to requests of one api, such as "Heartbeat", until the context ends.
+    ) -> FaultContext[KafkaFault]:
+        """Apply a fault to requests of one api, such as "Heartbeat", while the context is open.
 
         Args:
             api: its name in Kafka's protocol; "*" for all: with `client_id` and `drop`, this
@@ -264,8 +263,7 @@ class Kafka:
             observe=observe,
             times=times,
         )
-        with self._set(fault) as handle:
-            yield handle
+        return FaultContext(api, self._set(fault))
 
     @contextmanager
     def _set(self, fault: Fault) -> Iterator[KafkaFault]:
@@ -443,14 +441,12 @@ class KafkaGroup:
         """Begin a rebalance without any other cause. Raises LookupError without members."""
         self._call(lambda groups: groups.enforce(self.name))
 
-    @contextmanager
-    def hold_join(self, *, client_id: str | None = None) -> Iterator[KafkaFault]:
+    def hold_join(self, *, client_id: str | None = None) -> FaultContext[KafkaFault]:
         """Hold back the JoinGroup requests of a client, or of all, until the context ends: a
         rebalance waits for them, as for a client that is slow to join.
         """
         fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
-        with self._kafka._set(fault) as handle:  # noqa: SLF001
-            yield handle
+        return FaultContext("JoinGroup", self._kafka._set(fault))  # noqa: SLF001
 
     def _look(self, look: Callable[[Groups], T]) -> T:
         return self._kafka._do(lambda: look(self._kafka._kit.groups))  # noqa: SLF001

@@ -22,7 +22,7 @@ from kohort.broker.dispatch.registry import Api
 from kohort.client.core.records import RawRecord
 from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, When, new_fault, wait_hits
+from kohort.testing.kit.faults import Fault, FaultContext, When, new_fault, wait_hits
 from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
 from kohort.testing.kit.machine import HOST, MemoryMachine
 from kohort.testing.kit.topics import Content, Headers, Produced
@@ -199,7 +199,6 @@ class VirtualKafka:
 
     # Faults.
 
-    @contextmanager
     def fault(
         self,
         api: str,
@@ -214,7 +213,7 @@ class VirtualKafka:
         disconnect: bool = False,
         observe: bool = False,
         times: int | None = None,
-    ) -> Iterator[VirtualFault]:
+    ) -> FaultContext[VirtualFault]:
         """See `Kafka.fault`."""
         fault = new_fault(
             api,
@@ -229,8 +228,7 @@ class VirtualKafka:
             observe=observe,
             times=times,
         )
-        with _set(self._kit, fault) as handle:
-            yield handle
+        return FaultContext(api, _set(self._kit, fault))
 
     # The broker as a whole; see `Kafka`.
 
@@ -323,11 +321,9 @@ class VirtualGroup:
     async def enforce(self) -> None:
         await self._kit.groups.enforce(self.name)
 
-    @contextmanager
-    def hold_join(self, *, client_id: str | None = None) -> Iterator[VirtualFault]:
+    def hold_join(self, *, client_id: str | None = None) -> FaultContext[VirtualFault]:
         fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
-        with _set(self._kit, fault) as handle:
-            yield handle
+        return FaultContext("JoinGroup", _set(self._kit, fault))
 
 
 class VirtualFault:

@@ -9,9 +9,13 @@ matches decides, except that an observing fault lets it continue to the others.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, Final, TypeVar
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
@@ -37,6 +41,8 @@ EVERY: Final = "*"
 """Used as the name of an api: all of them."""
 
 When = Callable[[Any], bool]
+
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -74,6 +80,37 @@ class Fault:
             return False
         self.hits += 1
         return True
+
+
+class FaultContext(AbstractContextManager[T]):
+    """A fault as a context manager: it applies while its context is open.
+
+    One that is never entered warns, as a coroutine does that is never awaited: a test whose fault
+    does not apply passes for the wrong reason.
+    """
+
+    def __init__(self, api: str, inner: AbstractContextManager[T]) -> None:
+        """`inner` sets the fault and removes it."""
+        self._api = api
+        self._inner = inner
+        self._is_entered = False
+
+    def __enter__(self) -> T:
+        self._is_entered = True
+        return self._inner.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._inner.__exit__(kind, error, trace)
+
+    def __del__(self) -> None:
+        if not self._is_entered:
+            text = f"a fault of {self._api} was never entered, so it applied to nothing: use `with`"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class Faults:
@@ -207,7 +244,7 @@ def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: A
     try:
         code = ErrorCode.NONE if error is None else ErrorCode[error]
     except KeyError:
-        raise ValueError(f"there is no error {error!r}") from None
+        raise ValueError(f"there is no error {error!r}{_similar(str(error))}") from None
     fault = Fault(api=api, error=code, **parts)
     ends = [fault.drop, fault.disconnect, bool(code), fault.observe]
     if sum(ends) > 1:
@@ -215,6 +252,12 @@ def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: A
     if not any(ends) and not fault.delay_ms and not fault.hold:
         raise ValueError("a fault does something: drop, delay_ms, error, disconnect or observe")
     return fault
+
+
+def _similar(error: str) -> str:
+    """Libraries have names of their own, most of which are close to Kafka's."""
+    found = get_close_matches(error.upper(), ErrorCode.__members__, n=3, cutoff=0.6)
+    return f"; there are {', '.join(found)}" if found else ""
 
 
 async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
