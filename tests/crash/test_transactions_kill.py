@@ -54,7 +54,7 @@ class Transaction(NamedTuple):
 
 
 class Writer:
-    """A transactional producer, and whoever replaces it, until told to stop."""
+    """A transactional producer, and each that replaces it, until told to stop."""
 
     def __init__(self, bootstrap: str, number: int, chance: random.Random) -> None:
         self.name = f"writer{number}"
@@ -106,7 +106,7 @@ class Writer:
                 return producer
 
     def _live(self) -> None:
-        """As long as one producer can go on."""
+        """Run transactions as long as one producer can go on."""
         producer = self._new_producer()
         while not self._stopping.is_set():
             number = len(self.done)

@@ -37,7 +37,7 @@ class Scene:
     instance_id: str | None = None
     generation: int = -1
     client_id: bytes = b"member"
-    """Of its member."""
+    """Client id of the group's member."""
 
     def values(self) -> Mapping[str, object]:
         """By the name of a field, what makes a request one of this group."""
@@ -70,7 +70,7 @@ class Place(NamedTuple):
 
     names: tuple[str, ...]
     field: Field | None
-    """None for the client id."""
+    """The field itself; None for the client id."""
 
 
 @dataclass(frozen=True, slots=True)

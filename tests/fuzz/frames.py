@@ -54,9 +54,9 @@ class FrameFuzzer:
         self.topics: Sequence[str] = TOPICS[:2]
         """There should be those, though damaged requests may delete them."""
         self.topic_ids: list[bytes] = []
-        """Of topics that exist, for the versions that name topics so."""
+        """Ids of topics that exist, for the versions that name topics by id."""
         self.member_ids: list[str] = []
-        """Of members that exist, or did."""
+        """Ids of members that exist, or did."""
         self._apis = [
             (api.request, version)
             for api in load_handlers().values()

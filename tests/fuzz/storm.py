@@ -93,7 +93,7 @@ class Sentinel:
         response_in(await self._ask(create, 5), CreateTopicsResponse, 5)
 
     async def topic_ids(self) -> list[bytes]:
-        """Of all topics but the own one."""
+        """Ids of all topics but the sentinel topic."""
         metadata = MetadataRequest(topics=None)
         answer = response_in(await self._ask(metadata, 12), MetadataResponse, 12)
         return [topic.topic_id for topic in answer.topics if topic.name != SENTINEL_TOPIC]
@@ -150,7 +150,7 @@ class Member:
         self.peer.send(framed(request_body(request, 3)))
 
     def member_ids(self) -> list[str]:
-        """Those in the answers that have come since the last look."""
+        """Member ids in the answers that have come since the last look."""
         found = []
         taken, position = bytes(self.peer.taken), 0
         while position < len(taken):
@@ -271,7 +271,7 @@ def storm_in_this_process(
     seed: int,
     make_fuzzer: Callable[[int], FrameFuzzer] = FrameFuzzer,
 ) -> int:
-    """As `run_storm`, with a broker of its own; any failure tells the seed."""
+    """Do what `run_storm` does, with a broker of its own; any failure tells the seed."""
     given = [f"{name}={value}" for name, value in {**SETTINGS, "log.dirs": directory}.items()]
     alarms = Alarms()
     logging.getLogger().addHandler(alarms)

@@ -1,4 +1,4 @@
-"""Damaged requests against a whole broker: nothing may get out of hand, nobody may be disturbed.
+"""Damaged requests against a whole broker: nothing may get out of hand, no client disturbed.
 
 Most of them go straight into the connections' protocol objects, without sockets, in one process
 with the broker; `make fuzz N=5000000` sends more. A failure prints the seed and the last bytes.

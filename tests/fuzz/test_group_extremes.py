@@ -1,7 +1,7 @@
 """Every field of every request to a group at its extremes, in every state that a group can have.
 
 Whatever it is, the request is answered or its connection closed, nothing is raised, no group
-counts a fault or is unavailable, and a broker that is started anew finds the groups as they were.
+counts a fault or is unavailable, and a broker that is started again finds the groups as they were.
 """
 
 import asyncio

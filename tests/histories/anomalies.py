@@ -24,7 +24,7 @@ class Kind(Enum):
     TORN = "torn transaction"
     """A part of a transaction is there."""
     PHANTOM = "phantom"
-    """Nobody has sent this, not there."""
+    """A record that no producer has sent, at least not there."""
     CHANGED = "changed record"
     """An offset holds one thing now and another then."""
     POLL_SKIP = "poll skip"

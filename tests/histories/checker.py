@@ -196,7 +196,7 @@ def _cycles(history: History, known: Known) -> Iterator[Anomaly]:
     """No transaction follows itself.
 
     Those of different ids may well lie in two logs in different orders: Kafka never promised more
-    than that each is whole. Those of one id follow each other, whoever wrote them.
+    than that each is whole. Those of one id follow each other, whichever producer wrote them.
     """
     transactions = history.transactions
     numbers = {

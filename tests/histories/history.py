@@ -29,7 +29,7 @@ class Sent(NamedTuple):
     log: int
     value: int
     offset: int | None = None
-    """None: it was never acknowledged."""
+    """Offset of the record; None if it was never acknowledged."""
     source: int | None = None
     """The offset of a copy's original, in the log that the copier's position is in."""
 

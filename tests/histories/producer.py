@@ -120,7 +120,7 @@ class Producer:
         return {log: offsets[place_of(log)] for log in values}
 
     def send_position(self, group: str, log: int, position: int) -> None:
-        """As from a consumer outside of any group. Raises RefusedError, LostError."""
+        """Send a position as a consumer outside any group does. Raises RefusedError, LostError."""
         topic, index = place_of(log)
         if not self._flow.is_new:
             added = AddOffsetsToTxnRequest(

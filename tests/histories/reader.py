@@ -83,7 +83,7 @@ class Reader:
         return polls
 
     def _read(self, log: int, data: PartitionData) -> Poll | None:
-        """None: nothing that was not known."""
+        """Poll made of a log's data; None if it says nothing that was not known."""
         start = self.positions[log]
         records, end = visible(data, start, is_committed=self._is_committed)
         if end == start and self._stable.get(log) == data.last_stable_offset:

@@ -76,7 +76,7 @@ def kinds_in(history: History) -> set[Kind]:
 
 
 def without(history: History, value: int) -> None:
-    """Nobody has read that value."""
+    """Remove the value from all polls, as if no reader had read it."""
     history.polls = [
         replace(poll, records=tuple(one for one in poll.records if one[1] != value))
         for poll in history.polls
@@ -116,7 +116,7 @@ def test_ids_may_lie_in_two_logs_in_different_orders() -> None:
 
 
 def plant_write_cycle(history: History) -> None:
-    """As above, but of one id: a twin wrote behind its successor's back."""
+    """Plant a cycle as above, but of one id: a twin wrote behind its successor's back."""
     test_ids = [
         Transaction("x", "x/1", Outcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
         Transaction("x", "x/2", Outcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
