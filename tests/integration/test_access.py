@@ -66,7 +66,7 @@ OPEN_TO_ALL = {
     *("ApiVersions", "SaslHandshake", "SaslAuthenticate"),
     *("DescribeCluster", "ListGroups", "ListTransactions"),
 }
-"""APIs that nobody is denied: they leave out what is not to be seen."""
+"""APIs that no client is denied: they leave out what is not to be seen."""
 NO_WORD_FOR_IT = {"DescribeLogDirs"}
 """In version 1 an empty answer says it."""
 

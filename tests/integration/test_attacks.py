@@ -49,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KohortServer]:
-    """It closes whoever keeps it waiting; a busy machine does so, too, amid 50 MB."""
+    """Broker that closes clients that keep it waiting; a busy machine does so, too, amid 50 MB."""
     overrides = {"kohort.frame.timeout.ms": str(FRAME_TIMEOUT_S * 1_000)}
     with KohortServer(tmp_path_factory.mktemp("impatient"), overrides=overrides) as server:
         yield warmed_up(server)

@@ -1,6 +1,6 @@
 """Attacks with Produce: requests of a few megabytes that want seconds of work.
 
-They may take their time; nobody else waits for them.
+They may take their time; no other client waits for them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def test_a_request_of_many_small_batches(server: KohortServer) -> None:
 
 
 def test_a_request_of_many_batches_that_inflate_to_a_megabyte(server: KohortServer) -> None:
-    """None of them is large enough to be judged in steps."""
+    """Each of them is too small to be judged in steps."""
     batch = with_block(one_record(Record(bytes(MIB - 1_000))), 1, CompressionType.GZIP)
 
     with undisturbed(server, longest_s=1.0):
@@ -87,7 +87,7 @@ def test_a_record_of_sixteen_million_headers(server: KohortServer) -> None:
 
 
 def test_many_connections_with_batches_that_inflate_far(server: KohortServer) -> None:
-    """Whoever waits for others to be judged keeps no more than what it sent."""
+    """A connection that waits for others to be judged keeps no more than what it sent."""
     batch = with_block(one_record(Record(bytes(8 * MIB))), 1, CompressionType.ZSTD)
     forget_peak(server)
     before = resident_bytes(server)

@@ -1,7 +1,7 @@
 """What a broker does with input that no client should send, over real sockets.
 
 Each row is what Apache Kafka 4.4.0 does, unless its name says otherwise. And whatever it is, it
-disturbs nobody else: every test keeps another connection under watch.
+disturbs no other client: every test keeps another connection under watch.
 """
 
 import asyncio

@@ -139,7 +139,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture
 def place(shared: Place) -> Iterator[Place]:
-    """A running broker with nobody disabled, and asked from an address that has not failed yet."""
+    """A running broker with no user disabled, and asked from an address that has not failed yet."""
     yield replace(shared, ip=f"127.0.0.{next(_numbers)}")
     shared.users("enable", *USERS)
 

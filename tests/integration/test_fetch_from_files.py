@@ -291,7 +291,7 @@ def test_a_segment_that_is_deleted_meanwhile_is_sent_to_its_end(
 def test_a_segment_that_another_file_replaces_meanwhile_is_sent_as_it_was(
     running: BrokerThread, tmp_path: Path
 ) -> None:
-    """As compaction does it."""
+    """Replace the file as compaction does."""
     create_topic(running)
     log = fill(running, [900_000] * 8)
     with SlowReader(running) as reader:

@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def share(partitions: list[int]) -> bytes:
-    """As the consumer protocol writes it: partitions of topic "t"."""
+    """An assignment as the consumer protocol writes it: partitions of topic "t"."""
     numbers = b"".join(struct.pack(">i", number) for number in partitions)
     return b"\0\0\0\0\0\1\0\1t" + struct.pack(">i", len(partitions)) + numbers + b"\xff\xff\xff\xff"
 

@@ -108,7 +108,7 @@ class Door:
     def shown(
         self, pair: Pair, chain: Sequence[Pair] = (), *, listener: str = "MUTUAL"
     ) -> str | None:
-        """Whom a certificate makes its owner; None if it is not let in."""
+        """The principal that a certificate makes of its owner; None if it is not let in."""
         context = self._context(pair, chain)
         plain = socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=30)
         try:

@@ -89,7 +89,7 @@ async def scrape(port: int, accept: str = "text/plain") -> dict[str, Metric]:
 
 
 def value(families: dict[str, Metric], name: str, **labels: str) -> float:
-    """Of the only sample of that name with these labels."""
+    """Value of the only sample of that name with these labels."""
     found = [
         sample.value
         for family in families.values()
@@ -299,7 +299,7 @@ async def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path: Path)
 
 @pytest.fixture
 def host() -> str:
-    """An address of this machine that nobody else listens at, so that its 9308 is free."""
+    """An address of this machine that nothing else listens at, so that its 9308 is free."""
     return str(IPv4Address("127.1.0.0") + SystemRandom().randrange(1 << 16))
 
 

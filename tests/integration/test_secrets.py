@@ -1,4 +1,4 @@
-"""Secrets are in no log, description, metric or text for debugging, whoever fails at what."""
+"""Secrets are in no log, description, metric or debugging text, whichever client fails at what."""
 
 import logging
 import secrets

@@ -91,7 +91,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def principals(broker: BrokerThread) -> set[Principal]:
-    """Who is connected; what another test has closed may still be among them."""
+    """Principals that are connected; what another test has closed may still be among them."""
     connections = broker.broker.network._connections
     return broker.call(lambda: {one.info.session.principal for one in connections})
 

@@ -88,7 +88,7 @@ class Place:
         return client.call(SaslAuthenticateRequest(auth_bytes=token), 2, SaslAuthenticateResponse)
 
     def page(self, user: str = "carol", password: str = PASSWORD) -> str:
-        """The metrics; empty for whoever may not see them."""
+        """The metrics; empty for a user who may not see them."""
         credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.ports['http']}/metrics",

@@ -41,7 +41,7 @@ from tests.support.network.wire import (
 def heartbeat(
     kafka: Kafka, client_id: bytes = b"w1", group: str = "billing", *, timeout_s: float = TIMEOUT_S
 ) -> int:
-    """The error of a heartbeat of nobody's; raises where there is no answer."""
+    """The error of an unknown member's heartbeat; raises where there is no answer."""
     request = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
     with RawClient(kafka.port, timeout_s=timeout_s) as client:
         client.send(framed(request_body(request, 4, client_id=client_id)))
