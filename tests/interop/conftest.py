@@ -61,7 +61,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def old_objects_out_of_sight() -> None:
-    """As after collection (tests/conftest.py): brokers in this process undo that when they end."""
+    """Freeze as after collection (tests/conftest.py): ending brokers in this process undo it."""
     gc.collect()
     gc.freeze()
 
@@ -126,7 +126,7 @@ def topic(create_topic: CreateTopic) -> str:
 
 @pytest.fixture
 def group() -> str:
-    """A group id that nobody else uses."""
+    """A group id that no other test uses."""
     return f"interop-{uuid.uuid4().hex[:12]}"
 
 
@@ -188,7 +188,7 @@ def start_twins(directory: Path, settings: Mapping[str, str] | None = None) -> I
 
 @pytest.fixture(scope="session")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """Those that most tests ask."""
+    """The twins that most tests ask."""
     with start_twins(tmp_path_factory.mktemp("twins")) as twins:
         yield twins
 

@@ -88,7 +88,7 @@ class ConnectWorker:
         return self._call("PUT", path, json.dumps(config).encode()) is not None
 
     def get(self, path: str) -> dict[str, Any] | list[Any] | None:
-        """None: not now, or not there."""
+        """The answer, from JSON; None if it is not there, or not now."""
         return self._call("GET", path)
 
     def _call(

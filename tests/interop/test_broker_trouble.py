@@ -29,8 +29,8 @@ def troop(stage: Scene) -> Iterator[Troop]:
 
 
 def check_generations_grow(troop: Troop) -> None:
-    """Of those that came to be. A generation that the broker died in may come again: nobody had an
-    assignment of it.
+    """Generations that came to be grow. A generation that the broker died in may come again: no
+    member had an assignment of it.
     """
     reached = [
         record["generation"] for record in troop.probe.records() if record["outcome"] == "stable"

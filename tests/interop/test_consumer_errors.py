@@ -37,7 +37,7 @@ def broker(request: pytest.FixtureRequest, twins: Twins) -> ServerProcess:
 
 @pytest.fixture
 def name() -> str:
-    """Of a topic and a group."""
+    """Name of a topic and a group."""
     return f"errors-{uuid.uuid4().hex[:12]}"
 
 
@@ -59,7 +59,7 @@ async def consumer(
     name: str,
     **settings: Any,  # noqa: ANN401 - of many types.
 ) -> AsyncIterator[Consumer]:
-    """Of the topic and the group of that name, unless `settings` say otherwise."""
+    """Consumer of the topic and the group of that name, unless `settings` say otherwise."""
     given: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap,
         "group_id": name,
@@ -189,7 +189,7 @@ async def test_a_group_that_is_deleted_under_its_consumer_is_made_again(
 
 
 def delete_group(broker: ServerProcess, name: str, member_id: str) -> None:
-    """As an administrator does with a group that still has a member."""
+    """Delete a group as an administrator does when it still has a member."""
     with RawClient(broker.port) as client:
         leave = LeaveGroupRequest(
             group_id=name, members=[MemberIdentity(member_id=member_id, group_instance_id=None)]

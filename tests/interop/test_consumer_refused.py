@@ -36,14 +36,14 @@ SETTINGS = {
 
 
 class Rights:
-    """Who may do what in one Kafka. Everybody is nobody there, so others' rights keep us out."""
+    """Rights in one Kafka. No client has a name there, so others' rights keep us out."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin: AdminClient = admin_client(bootstrap)
 
     async def take(self, kind: ResourceType, name: str) -> None:
-        """Nobody but somebody else may use it."""
+        """Let only somebody else use it."""
         await self._done(self._admin.create_acls([AclBinding(*self._rule(kind, name))]))
 
     async def give_back(self, kind: ResourceType, name: str) -> None:
@@ -77,7 +77,7 @@ def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rights]:
 
 @pytest.fixture
 async def name(rights: Rights) -> str:
-    """Of a topic with one record, and of a group."""
+    """Name of a topic with one record, and of a group."""
     made = f"refused-{uuid.uuid4().hex[:12]}"
     await rights.create(made)
     return made

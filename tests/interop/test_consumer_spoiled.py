@@ -136,7 +136,7 @@ async def read_spoiled_answers(server: ServerProcess, relay: Relay, scene: str) 
 
 
 async def _read_with_patience(relay: Relay, name: str) -> Counter[bytes]:
-    """As an application that starts anew after an error; errors must be the consumer's own."""
+    """Read as an application that restarts after an error; errors must be the consumer's own."""
     seen: Counter[bytes] = Counter()
     told: list[str] = []
     async with asyncio.timeout(120):

@@ -1,5 +1,5 @@
 """Two instances of a schema registry elect the one that writes by a group, and keep what they know
-in a compacted topic: whoever is killed, one of them writes, and nothing is lost.
+in a compacted topic: whichever is killed, one of them writes, and nothing is lost.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.support.clients.model import wait_until
 
 SUBJECTS = 3
 VERSIONS = 5
-"""Of each subject in a round: the earlier ones are for compaction to remove."""
+"""Versions of each subject in a round: the earlier ones are for compaction to remove."""
 COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",

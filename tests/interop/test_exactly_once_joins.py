@@ -21,7 +21,7 @@ PARTITIONS = 2
 ROUND = 100
 """Keys between two kills."""
 KILLS = 20
-"""Of the broker, and as many of the application."""
+"""Kills of the broker, and as many of the application."""
 RESULTS = ("pairs", "rows")
 
 

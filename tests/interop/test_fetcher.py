@@ -52,7 +52,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def address(twins: Twins, kind: str) -> str:
-    """Of each broker in turn."""
+    """Bootstrap address of each broker in turn."""
     return (twins.kohort if kind == "kohort" else twins.kafka).bootstrap
 
 
@@ -235,7 +235,7 @@ async def test_only_committed_transactions_are_read_if_that_is_wanted(
 
 
 def expire(admin: AdminClient, partition: TopicPartition, offset: int) -> None:
-    """As retention would."""
+    """Delete the records before an offset, as retention would."""
     where = ConfluentPartition(*partition, offset)
     for future in admin.delete_records([where]).values():
         future.result(30)

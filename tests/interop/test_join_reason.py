@@ -43,7 +43,7 @@ FORCING = (
     JoinReason.ASSIGNOR_STATE_CHANGE,
 )
 WEAK = (JoinReason.UNKNOWN, JoinReason.GROUP_REBALANCING, JoinReason.MEMBERSHIP_LOST, 42, 100, -1)
-"""Those that leave everything to the rules for stock clients."""
+"""Reasons that leave everything to the rules for stock clients."""
 NO_REBALANCE = (JoinReason.RESTART, *WEAK)
 ALL = (*JoinReason, 42)
 

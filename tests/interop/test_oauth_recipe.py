@@ -71,7 +71,7 @@ class Recipe:
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recipe]:
-    """With a broker where the subject of the client's token may do everything, and nobody else."""
+    """The recipe, with a broker where only the subject of the client's token may do everything."""
     directory = tmp_path_factory.mktemp("oauth")
     authority = Authority(directory / "certificates")
     with (

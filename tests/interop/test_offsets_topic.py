@@ -113,7 +113,7 @@ def test_kafkas_formatter_of_groups_shows_members_and_then_none(
 def test_a_reader_that_knows_the_format_finds_the_positions(
     bootstrap: str, committed: Committed, group: str
 ) -> None:
-    """As Burrow does: key version 0 or 1 is a position, and the value begins with the offset."""
+    """Read as Burrow does: key version 0 or 1 is a position; the value begins with the offset."""
     consumer = KafkaConsumer(
         OFFSETS,
         bootstrap_servers=bootstrap,

@@ -1,7 +1,7 @@
 """What somebody is told who may not do it, by a real Kafka and by this broker, field by field.
 
 Clients that have different rights come from different addresses, by which the rules tell them
-apart; nobody needs a name for that.
+apart; no client needs a name for that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def create_rules(pair: Pair, rules: Sequence[AclCreation]) -> None:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """Both with an authorizer; the administrator may do everything, nobody else anything."""
+    """Both with an authorizer; the administrator may do everything, other users nothing."""
     with start_twins(tmp_path_factory.mktemp("secured"), SETTINGS) as twins:
         with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
             everything = ((TOPIC, "*"), (GROUP, "*"), (TXN, "*"), (CLUSTER, THE_CLUSTER))

@@ -406,7 +406,7 @@ def test_rebalance_timeouts_of_any_kind(pair: Pair) -> None:
 
 
 def test_a_lone_member_that_waits_for_nobody(pair: Pair) -> None:
-    """A rebalance timeout of 0 lets nobody come late."""
+    """A rebalance timeout of 0 lets no member come late."""
     group = Group(pair)
     one, two = group.member("one", rebalance_ms=0), group.member("two", rebalance_ms=0)
     one.joined()

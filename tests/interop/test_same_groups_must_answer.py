@@ -1,4 +1,4 @@
-"""Whoever waits is answered, whatever becomes of it; Kafka sometimes forgets."""
+"""Every client that waits is answered, whatever becomes of it; Kafka sometimes forgets."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future

@@ -51,7 +51,7 @@ def test_a_group_that_only_stores_positions(pair: Pair, group_topic: Topic, vers
 
 
 def test_groups_live_in_the_same_partitions(twins: Twins, pair: Pair, group_topic: Topic) -> None:
-    """Of the internal topic, where tools and whoever takes the directory over look for them."""
+    """Partitions of the internal topic: tools and the directory's next owner look there."""
     names = [fresh_name("place") for _ in range(20)]
     for name in names:
         commit(Group(pair, group_id=name), group_topic, {0: 5})

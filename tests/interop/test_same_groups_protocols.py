@@ -1,4 +1,4 @@
-"""Who fits into a group, which assignor wins, and what JoinReason's tag is to those without it."""
+"""Which members fit a group, which assignor wins, what JoinReason's tag is to those without it."""
 
 import pytest
 
@@ -129,7 +129,7 @@ def settled(pair: Pair, age: Age) -> tuple[Group, Member, Member]:
 @pytest.mark.parametrize("version", range(6, 10))
 @pytest.mark.parametrize("reason", [*range(10), 10, 42, 63, 64, 100, 127, -1, -128])
 def test_reasons_that_change_nothing(pair: Pair, version: int, reason: int) -> None:
-    """Of a first join, of a join to a rebalance, and while the assignment is awaited."""
+    """Reasons of a first join, of a join to a rebalance, and while the assignment is awaited."""
     group = Group(pair, NEWEST._replace(join=version))
     one, two = group.member("one"), group.member("two")
     one.join(join_reason=reason).answers()

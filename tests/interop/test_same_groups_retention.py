@@ -1,4 +1,4 @@
-"""When positions and groups that nobody needs are gone (KIP-211, KIP-496), beside Kafka."""
+"""When positions and groups that are not needed are gone (KIP-211, KIP-496), beside Kafka."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -69,7 +69,7 @@ def an_empty_group_without_positions(pair: Pair) -> None:
 
 @scripts
 def positions_of_members(pair: Pair) -> None:
-    """What nobody reads goes a minute after its commit; what somebody reads stays."""
+    """What no member reads goes a minute after its commit; what a member reads stays."""
     read, unread = create_topic(pair), create_topic(pair)
     group = Group(pair, AGE)
     one = group.member(

@@ -255,7 +255,7 @@ def is_there(pair: Pair, side: Side, name: str) -> bool:
 
 
 def test_topics_that_are_made_by_asking_for_them_are_charged_alike(pair: Pair) -> None:
-    """What is overdrawn is not made, and nobody is held back for it."""
+    """What is overdrawn is not made, and no client is held back for it."""
     changes = Changes(pair)
     names = [fresh_name() for _ in range(3)]
     line = pair.open(client_id=changes.client_id)

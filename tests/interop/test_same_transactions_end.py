@@ -1,4 +1,4 @@
-"""Transactions end as they do at Kafka, whoever asks for it and however often."""
+"""Transactions end as they do at Kafka, whichever client asks for it and however often."""
 
 import pytest
 

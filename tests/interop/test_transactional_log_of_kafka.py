@@ -1,7 +1,7 @@
 """What is made of a partition that a real Kafka wrote in transactions: what the Kafka itself says.
 
 The stable offset, the lists of aborted transactions, the producers, and the files beside the log
-byte for byte, whether they are taken as they lie there or made anew from the batches.
+byte for byte, whether they are taken as they lie there or rebuilt from the batches.
 """
 
 import random

@@ -23,7 +23,7 @@ class Stage:
 
 
 def each_library(*, always: str) -> pytest.MarkDecorator:
-    """As the victim; at most one of them in `make test` too."""
+    """Take each library as the victim; at most one of them in `make test` too."""
     return pytest.mark.parametrize(
         "victim_library",
         [

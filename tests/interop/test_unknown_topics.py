@@ -1,4 +1,4 @@
-"""Topics that nobody created: automatic creation as Kafka does it, and clear errors without it."""
+"""Topics not created yet: automatic creation as Kafka does it, and clear errors without it."""
 
 import uuid
 

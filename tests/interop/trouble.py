@@ -21,10 +21,10 @@ from tests.support.groups.group_probe import GroupProbe
 from tests.support.processes.line_process import RemoteError
 
 SESSION_TIMEOUT_MS = 5_000
-"""Of members that are to die by it: many heartbeats long, and still something to wait for."""
+"""Session timeout of members to die by it: many heartbeats long, still something to wait for."""
 
 LONG_SESSION_MS = 30_000
-"""Of members that are not to."""
+"""Session timeout of members that are not to die by it."""
 
 PARTITIONS = 12
 
@@ -183,7 +183,7 @@ class Troop:
         wait_until(lambda: not missing(), lambda: f"never read: {sorted(map(str, missing()))[:9]}")
 
     def last_sequence(self) -> int:
-        """Of a group that is stable; 0 without a history."""
+        """The last sequence of a group that is stable; 0 without a history."""
         return self.probe.wait_told()["sequence"] if self.probe.has_history else 0
 
     def check_told(self, after: int, expected: Sequence[tuple[str, str]]) -> None:

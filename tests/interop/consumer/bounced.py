@@ -38,7 +38,7 @@ class Stint:
 
 
 class Notebook:
-    """Who had which partition, read and committed what, in the order in which it happened."""
+    """Notes of which member had which partition, read and committed what, in order."""
 
     def __init__(self) -> None:
         self.committed: dict[int, int] = {}
@@ -65,7 +65,7 @@ class Notebook:
         return max((stint.ends for stint in self.stints[partition]), default=0)
 
     def check_moves(self, stayed: set[str]) -> None:
-        """Whoever was not restarted lost nothing, and gave up only what another one then got."""
+        """A member not restarted lost nothing, and gave up only what another one then got."""
         for partition, stints in self.stints.items():
             for before, after in itertools.pairwise(stints):
                 if before.how == "lost":
@@ -104,7 +104,7 @@ class Writer:
         self._partitions = partitions
         self._is_stopping = False
         self.rounds = 0
-        """Those that the broker has acknowledged: as many records are in each partition."""
+        """Rounds that the broker has acknowledged: as many records are in each partition."""
 
     async def run(self) -> None:
         while not self._is_stopping:

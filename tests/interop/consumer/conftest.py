@@ -46,7 +46,7 @@ def topics(bootstrap: str) -> Iterator[Topics]:
 
 @pytest.fixture
 def group() -> str:
-    """A group id that nobody else uses."""
+    """A group id that no other test uses."""
     return f"consumer-{uuid.uuid4().hex[:12]}"
 
 

@@ -11,7 +11,7 @@ from tests.interop.consumer.members import TIMEOUT_S, Members, Topics
 PARTITIONS = 8
 EVERY_S = 1.0
 DEAD_AFTER_MS = 1_500
-"""Of the member that is restarted, so that a crash is noticed soon."""
+"""Session timeout of the member that is restarted, so that a crash is noticed soon."""
 
 
 class Bounce:
@@ -80,7 +80,7 @@ class Bounce:
 async def test_partitions_that_stay_are_read_on_while_one_of_four_members_is_restarted(
     restarts: int, topics: Topics, members: Members
 ) -> None:
-    """None is lost, and what is read twice was read by a member that died before it committed."""
+    """No record is lost; what is read twice was read by a member that died before it committed."""
     bounce = Bounce(members, topics.create(PARTITIONS))
     await bounce.run(restarts)
     notebook = bounce.notebook

@@ -224,7 +224,7 @@ async def test_calls_that_wait_end_when_the_consumer_is_stopped(
 
 
 async def test_nothing_is_returned_once_stop_was_called(topics: Topics, members: Members) -> None:
-    """It would be committed as processed, while whoever has it has just begun."""
+    """It would be committed as processed, while the caller that has it has just begun."""
     topic = topics.create()
     topics.fill(topic, range(10))
     consumer = await members.start(topic)

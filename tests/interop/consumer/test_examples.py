@@ -66,7 +66,7 @@ class Program:
         self.process.stdin.flush()
 
     def stop(self) -> int:
-        """As Ctrl-C does; what it exits with."""
+        """Stop it as Ctrl-C does; returns its exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(TIMEOUT_S)
 

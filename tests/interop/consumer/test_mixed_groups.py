@@ -1,4 +1,4 @@
-"""Groups of our consumer, Java's and librdkafka's: whoever leads, everybody understands."""
+"""Groups of our consumer, Java's and librdkafka's: whichever leads, all of them understand."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -4,7 +4,7 @@ A program of any language is called with BOOTSTRAP GROUP SOURCE OUT ABORT_EVERY 
 SOURCE as a member of GROUP, at most ten records at a time, and writes each to the same partition of
 OUT, with GROUP as its transactional id; every ABORT_EVERY-th transaction is aborted and done again.
 For each that has ended it prints a line, `committed` or `aborted`. Where it cannot go on it ends,
-and is started again, as whoever runs it would do. MORE are settings in the words of its library,
+and is started again, as its operator would do. MORE are settings in the words of its library,
 such as who it is: a JSON object, or properties for Java.
 """
 
@@ -144,7 +144,7 @@ def check_copy(
     *,
     kills: int,
 ) -> None:
-    """The copy is the original, each record once and in order, whoever is killed meanwhile.
+    """The copy is the original, each record once and in order, whichever is killed meanwhile.
 
     Of three kills two are the broker's.
     """

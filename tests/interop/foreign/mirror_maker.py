@@ -32,7 +32,7 @@ class MirrorMaker:
             )
 
     def stop(self) -> None:
-        """As its users do: it ends what it is about."""
+        """Stop it as its users do: it ends what it is about."""
         assert self._process is not None
         self._process.terminate()
         self._process.wait(60)

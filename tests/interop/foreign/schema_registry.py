@@ -68,7 +68,7 @@ class SchemaRegistry:
         return self._call(f"/subjects/{subject}/versions", body) is not None
 
     def schema(self, subject: str) -> str | None:
-        """None: it is not there, or the registry does not answer."""
+        """The schema; None if it is not there, or the registry does not answer."""
         found = self._call(f"/subjects/{subject}/versions/1")
         return None if found is None else found["schema"]
 

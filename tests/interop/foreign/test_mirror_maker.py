@@ -63,7 +63,7 @@ class Mirrored:
         self.there.write()
 
     def copies(self) -> list[tuple[list[str], list[str]]]:
-        """Of each way, what is there and what should be."""
+        """What is there and what should be, each way."""
         return [
             (read(self.there.server.bootstrap, self.here.copied), self.here.expected()),
             (read(self.here.server.bootstrap, self.there.copied), self.there.expected()),

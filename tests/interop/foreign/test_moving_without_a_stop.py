@@ -32,9 +32,9 @@ SOONER = {
 TIMEOUT_S = 120
 PARTITIONS = 2
 RECORDS = 1_000
-"""Of each partition; their values count from 0."""
+"""Records of each partition; their values count from 0."""
 DELETED = 300
-"""Of them, before anything is copied, so that offsets on the two sides differ."""
+"""How many of them are deleted before the copy begins, so that offsets on both sides differ."""
 BEHIND = 550
 """The next record of a group that has not read all."""
 SET_BACK_MAX = 100

@@ -16,7 +16,7 @@ from kohort.pipeline.advisor.trace import Doubt
 from tests.interop.lives.life import HEARTBEAT_MS, Life, Way, seen
 
 CLOSE: Final = 0.10
-"""Of the stopped time."""
+"""The largest error that is close, as a share of the stopped time."""
 CHANCE_MS: Final = 1_000
 """What is less than that is chance, to the advisor too."""
 ALIKE: Final = 0.25

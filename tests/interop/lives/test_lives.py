@@ -15,7 +15,7 @@ from tests.support.clients.confluent_client import admin_client
 TOPIC = "orders"
 PARTITIONS = 12
 LIVES = 2
-"""Of each way, since chance has its say in one."""
+"""Lives lived each way, since chance has its say in one."""
 AT_A_TIME = {"librdkafka": 5, "aiokafka": 4, "java": 1}
 """A life has four processes, and as many that wait to be started; JVMs want the machine."""
 TRUE_LEAST = 0.8

@@ -20,7 +20,7 @@ class Age(NamedTuple):
 
     @property
     def has_required_ids(self) -> bool:
-        """KIP-394: nobody joins without an id of the broker's."""
+        """KIP-394: no member joins without an id of the broker's."""
         return self.join >= 4
 
     @property

@@ -195,7 +195,7 @@ NO_FOLLOWERS: Final = Difference(
 
 
 def watermark_before_the_append(end: int) -> Difference:
-    """Of a fetch that waited at that end for one record."""
+    """Difference of a fetch that waited at that end for one record."""
     return Difference(
         "Kafka takes the high watermark before it reads; after an append in between, "
         "its response contains records beyond its high watermark",

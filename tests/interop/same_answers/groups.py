@@ -46,7 +46,7 @@ def plus(generation: Value, change: int) -> Value:
 
 
 class Group:
-    """A group that nobody else uses, which need not exist."""
+    """A group that no other test uses, which need not exist."""
 
     def __init__(
         self, pair: Pair, age: Age = NEWEST, *, group_id: str | None = None, what: str = "group"

@@ -149,7 +149,7 @@ class Line:
         """`source` is the address to come from."""
         self.pair = pair
         self.awaited = 0
-        """Requests for whose answers nobody has asked yet."""
+        """Requests whose answers have not been asked for yet."""
         self.timeout_s = timeout_s
         self._client_id = client_id.encode()
         self._source = source
@@ -243,7 +243,7 @@ class Pair:
         self.sides = (self.kafka, self.kohort)
         self.are_both_kafka = type(twins.kafka) is type(twins.kohort)
         self.kafkas = self.sides if self.are_both_kafka else (self.kafka,)
-        """Those that do some things later than they say."""
+        """Sides that do some things later than they say."""
         self.report = report
         """Fails the test, which goes on as far as it can."""
         self._ids = Correspondence()
@@ -281,7 +281,7 @@ class Pair:
         about: Collection[str] = (),
         may_close: bool = False,
     ) -> Answers:
-        """As Line.ask, on a line that is there already."""
+        """Ask as Line.ask does, on a line that is there already."""
         return self.line.ask(request, version, differs=differs, about=about, may_close=may_close)
 
     def peek(self, request: object, version: int) -> Answers:

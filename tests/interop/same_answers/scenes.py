@@ -30,7 +30,7 @@ from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
 
 TIME_MS = SESSION_STARTED_MS - 3_600_000
-"""Of the first record of every batch: safely within retention, and before the session began."""
+"""Time of every batch's first record: safely within retention, and before the session began."""
 
 END, START = -1, -2
 

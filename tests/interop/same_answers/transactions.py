@@ -52,10 +52,10 @@ VERSIONS: Final = {
         "end": (0, 5),
     }.items()
 }
-"""Of the requests that have to do with transactions, by the method that sends them."""
+"""Versions of the requests that have to do with transactions, by the method that sends them."""
 
 STRANGE: Final = 1 << 40
-"""Added to a producer id, it is that of nobody."""
+"""Added to a producer id, it makes an id that no producer has."""
 
 _KEEPS_ID_SINCE: Final = 3
 _MEMBERS_SINCE: Final = 3
@@ -277,7 +277,7 @@ class Producer:
         differs: Difference | None = None,
         **changes: Value,
     ) -> Answers:
-        """TxnOffsetCommit, from nobody in particular unless `changes` say of whom."""
+        """TxnOffsetCommit, from no particular member unless `changes` say which."""
         pid, epoch = self._who(pid, epoch)
         request = TxnOffsetCommitRequest(
             transactional_id=self.id,
