@@ -64,7 +64,7 @@ class Churn:
             assert not client.call(request, 5, LeaveGroupResponse).error_code
 
     def static(self, group: str) -> None:
-        """A static member that comes back and disturbs nobody, and leaves."""
+        """A static member that comes back and disturbs no other member, and leaves."""
         first = RawMember(self.server.port, group, instance_id="one")
         assert not first.join().answer().error_code
         assert not first.sync({first.member_id: share("orders", 3)}).error_code

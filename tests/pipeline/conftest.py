@@ -31,7 +31,7 @@ JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {LOGGING}"
 """For minutes of many small jobs: the second compiler would work longer than it saves."""
 
 KILLS_MANY = 10
-"""Of fewer drivers, the archive of classes takes longer than it saves."""
+"""Number of drivers below which the archive of classes takes longer than it saves."""
 
 CONF = {
     "spark.driver.memory": "1g",

@@ -197,7 +197,7 @@ def as_in_topic(rows: Iterable[dict[str, Any]]) -> list[Row]:
 
 
 def added_rows(table: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """Of a Delta table to which rows were only added, by its log and Arrow, without Spark."""
+    """Rows of a Delta table to which rows were only added, by its log and Arrow, without Spark."""
     rows: list[dict[str, Any]] = []
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_text().splitlines():

@@ -147,7 +147,7 @@ def some_event(chance: random.Random, group: str, sequence: int) -> Iterator[His
 
 
 def line(record: HistoryRecord) -> bytes:
-    """As the broker writes it."""
+    """The record as the broker writes it."""
     return json.dumps(as_json(record)).encode()
 
 

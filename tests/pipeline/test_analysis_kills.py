@@ -1,4 +1,4 @@
-"""The analysis is killed at random, and its tables are those of a run that nobody disturbed."""
+"""The analysis is killed at random, and its tables are those of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUND = 24
 BAD = b"{"
 """A value that is no event."""
 HASTY = ("--timeout", "3", "--kafka", "default.api.timeout.ms=3000")
-"""Clients wait for a minute, three times, before they say that nobody answers."""
+"""Clients wait for a minute, three times, before they say that no broker answers."""
 
 pytestmark = [
     pytest.mark.long,

@@ -23,7 +23,7 @@ LONG = 300_000
 
 
 def fail_at_length(frame: DataFrame) -> None:
-    """As a write of the jobs does: Java's exception, and ours in its consequence."""
+    """Fail as a write of the jobs does: Java's exception, and ours in its consequence."""
     from kohort.pipeline.faults import explained  # noqa: PLC0415
 
     java = frame.sparkSession.sparkContext._jvm

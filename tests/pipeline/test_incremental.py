@@ -54,7 +54,7 @@ def some_rebalance(
 
 
 def history(chance: random.Random) -> list[HistoryRecord]:
-    """Of three groups, in the order in which they would be written; some numbers are missing."""
+    """History of three groups, in the order of writing; some numbers are missing."""
     records: list[tuple[float, HistoryRecord]] = []
     for group in ("billing", "orders", "search"):
         at_s = 0.0

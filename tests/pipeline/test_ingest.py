@@ -1,4 +1,4 @@
-"""Batches that break off anywhere are completed by whoever runs again."""
+"""Batches that break off anywhere are completed by the next run."""
 
 from __future__ import annotations
 

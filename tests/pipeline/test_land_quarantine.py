@@ -162,7 +162,7 @@ def land(lander: TopicLander) -> Exception | None:
 
 
 def avro(number: int) -> bytes:
-    """Of schema 5 if the number is even, else of schema 6."""
+    """A record of schema 5 if the number is even, else of schema 6."""
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(RECORD), {"n": number})
     return (5 + number % 2).to_bytes(5) + body.getvalue()

@@ -1,4 +1,4 @@
-"""Who had which partition when: a few rebalances each, with every interval that they make."""
+"""Owners of each partition over time: a few rebalances each, with every interval that they make."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def gained_of(member_said: Record) -> list[str] | None:
 
 
 def assert_partitions_agree(job: Job) -> None:
-    """Who has what at the end, and that nobody ever had what another one had."""
+    """Check the owners at the end, and that no member ever had what another one had."""
     sets = job.table("partitions").where("topic = 'orders'")
     rows = sets.selectExpr("*", "explode(partitions) AS partition").collect()
     open_rows = [row for row in rows if row["until_at"] is None]

@@ -139,7 +139,7 @@ def test_a_lake_on_s3_takes_a_history_and_one_event_more(
 def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the history and of findings, which take no Spark."""
+    """Tables of the history and of findings, which take no Spark."""
     catalogs = pytest.importorskip("pyiceberg.catalog")
     from kohort.pipeline.catalog import Namespace  # noqa: PLC0415 - Spark's types, in these three.
     from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415

@@ -26,7 +26,7 @@ class Topics:
         self.admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
 
     def create(self, partitions: int = 1, *, name: str | None = None, **config: str) -> str:
-        """A topic of that name, or of one that nobody else has."""
+        """A topic of that name, or of one that no other topic has."""
         chosen = name or f"pipeline-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         # The records are of long ago, and are to stay.

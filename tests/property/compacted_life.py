@@ -168,7 +168,7 @@ class CompactedLife:
             run.swap(wall_ms=self.wall_ms)
 
     def break_off(self) -> None:
-        """As a stop of the broker does."""
+        """Break off as a stop of the broker does."""
         if self.run is not None:
             self._count("broken off")
             self.run.close()

@@ -29,7 +29,7 @@ class Witness:
     owners: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
     """(life of the group, generation) -> partition -> slot that owns it."""
     life: int = 0
-    """Counts up when the group is removed; generations begin anew then."""
+    """Counts up when the group is removed; generations begin again then."""
     joined_generation: int = 0
     """The highest that a join was answered with since the broker started."""
     stable_generation: int = 0
@@ -83,7 +83,7 @@ class Member:
 
     @property
     def slot(self) -> str:
-        """Who it is across restarts."""
+        """Identity of the member across restarts."""
         return self.member_id if self.instance is None else f"static {self.instance}"
 
     def next_process(self, reason: int) -> Member:

@@ -77,7 +77,7 @@ def groups_with_owners(draw: st.DrawFn) -> Group:
 def remembering(
     member: GroupMember, partitions: Sequence[TopicPartition], generation: int
 ) -> GroupMember:
-    """As both sticky assignors hear of it."""
+    """The member with what it held, as both sticky assignors hear of it."""
     return replace(
         member,
         owned=tuple(partitions),
@@ -111,7 +111,7 @@ def after(members: Members, assignment: Assignment, generation: int = 5) -> Memb
 
 
 def owners(assignment: Assignment) -> dict[TopicPartition, str]:
-    """Who has what; nobody has what another one has."""
+    """Owner of each partition; no member has what another one has."""
     found: dict[TopicPartition, str] = {}
     for member_id, partitions in assignment.items():
         for partition in partitions:

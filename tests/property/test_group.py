@@ -268,7 +268,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.revive()
 
     def revive(self) -> None:
-        """A group that is gone is made anew by whoever comes next."""
+        """A group that is gone is made again by whichever client comes next."""
         if self.scenario.state == "Dead":
             assert self.forget_removed_group()
             self.scenario.timers.clear()
@@ -342,7 +342,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert not [ticket for ticket in s.tickets if ticket.is_parked]
 
     def has_converged(self) -> bool:
-        """All that are alive share all partitions, in one generation, and nobody else is there."""
+        """All alive share all partitions, in one generation, and no other member is there."""
         alive = [member for member in self.members if member.is_alive]
         group = self.scenario.group
         if {member.member_id for member in group.roster} != {member.member_id for member in alive}:

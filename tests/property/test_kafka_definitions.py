@@ -186,7 +186,7 @@ def _common_struct(kafka: dict[str, Any], name: str) -> list[dict[str, Any]] | N
 
 
 def _defined_default(field: dict[str, Any], is_struct: bool) -> object:
-    """What Kafka's generated classes set in a field that nobody has set."""
+    """What Kafka's generated classes set in a field that was not set."""
     kind, default = field["type"], field.get("default", "")
     if default == "null" or (kind == "records" and default == ""):
         return None

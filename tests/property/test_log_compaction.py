@@ -104,7 +104,7 @@ class Keyed:
         return {record.key: record for record in records if record.key is not None}
 
     def dirty(self, records: Iterable[Record]) -> list[Record]:
-        """Those with a key that no compaction has looked at; the others may go at any time."""
+        """Records with a key that no compaction has looked at; the others may go at any time."""
         return [
             record
             for record in records

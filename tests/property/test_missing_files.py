@@ -1,6 +1,6 @@
 """Any one file of a data directory is taken away while the broker is down: what follows from that.
 
-What can be made anew is; records that are gone with a .log are told, in the log and by the number
+What can be rebuilt is; records that are gone with a .log are told, in the log and by the number
 that the metric shows; what lies behind them is read as before; and no offset is given out again.
 """
 
@@ -34,7 +34,7 @@ async def running_partition(root: Path, *, stop_cleanly: bool = True) -> AsyncIt
 
 
 def read_offsets(partition: Partition) -> list[int]:
-    """Of the batches from the start to the end, as a consumer finds them."""
+    """Base offsets of the batches from the start to the end, as a consumer finds them."""
     found: list[int] = []
     offset = partition.log.log_start_offset
     while data := partition.reads.read(offset, 1 << 20, min_one=True):

@@ -1,4 +1,4 @@
-"""The rules of idempotence against a model that keeps everything and looks at it anew each time."""
+"""The rules of idempotence against a model that keeps all and looks at it again each time."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ class Kept:
 
     epoch: int
     sequences: tuple[int, ...]
-    """Of every record."""
+    """Sequence of every record."""
     offset: int
 
 

@@ -23,7 +23,7 @@ places = st.integers(0, 1_000)
 
 
 class WorkModel(RuleBasedStateMachine):
-    """Those who read and handle are played by the rules."""
+    """Model of the work, in which the rules play the readers and the handlers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ class Delivered(NamedTuple):
 
 
 def fetch_committed(log: PartitionLog, offset: int, stable: int, max_bytes: int) -> Delivered:
-    """As clients do it: the list comes with every fetch and is used up along its batches."""
+    """Fetch as clients do: the list comes with every fetch and is used up along its batches."""
     data = log.read(offset, max_bytes, up_to_offset=stable, min_one=True)
     listed = log.aborted.in_read(offset, len(data), up_to_offset=stable).at_once()
     waiting = sorted((one.first_offset, one.producer_id) for one in listed)
