@@ -56,8 +56,8 @@ def assign(name: str, metadata: Mapping[str, bytes], turn: int) -> dict[str, lis
 
 
 def _assign_cooperatively(metadata: Mapping[str, bytes]) -> dict[str, list[int]]:
-    """Who has something keeps it up to its fair share. What has to move is given to nobody yet: its
-    owner gives it up and joins again, and then it is free (KIP-429).
+    """A member that has something keeps it up to its fair share. What has to move is given to no
+    member yet: its owner gives it up and joins again, and then it is free (KIP-429).
     """
     owner_of = _owners(metadata)
     ids = sorted(metadata)

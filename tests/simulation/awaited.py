@@ -25,7 +25,7 @@ class Awaited:
         self.rebalances: deque[Rebalance] = deque()
         self.avoided: deque[Cause] = deque()
         self._lost: list[Rebalance] = []
-        """Those that a broker left unfinished when it went."""
+        """Rebalances that a broker left unfinished when it went."""
 
     def told(self, record: HistoryRecord) -> str | None:
         """What is wrong with it."""

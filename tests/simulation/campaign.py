@@ -27,7 +27,7 @@ class Tally:
     requests: int = 0
     generations: int = 0
     starts: int = 0
-    """Of brokers."""
+    """Starts of brokers."""
     virtual_s: float = 0.0
     rebalances: Counter[str] = field(default_factory=Counter)
     """By their known cause; not in rough worlds."""
@@ -70,7 +70,7 @@ def live(seed: str, climate: str, events: int) -> Tally:
 
 
 def process_count() -> int:
-    """As many as there are cores, or this one's share of them beside other test processes."""
+    """The number of cores, or this process's share of them beside other test processes."""
     beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return max((os.cpu_count() or 1) // beside, 1)
 

@@ -51,12 +51,12 @@ class Entry:
 
 @dataclass(eq=False)
 class Cause:
-    """Of a rebalance, or of one that was avoided."""
+    """Cause of a rebalance, or of one that was avoided."""
 
     kind: TriggerKind
     process: Process | None = None
     member_id: str | None = None
-    """None while only the broker knows it."""
+    """The member's id; None while only the broker knows it."""
     was_leader: bool = False
     reason: JoinReason = JoinReason.UNKNOWN
     is_tagged: bool = False
@@ -168,7 +168,7 @@ def row_of_replacement(reason: JoinReason, *, leads: bool) -> int:
 
 
 def set_cause_of_rejoin(cause: Cause, phase: str, reason: JoinReason, differs: bool) -> bool:
-    """Of a member that joins again under its own id; False if it has nothing to cause."""
+    """Set the cause for a member rejoining under its own id; False if it has nothing to cause."""
     if phase == PREPARING or (phase == COMPLETING and not differs):
         return False
     if differs:

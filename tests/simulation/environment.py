@@ -19,7 +19,7 @@ from tests.simulation.network import Network, Port
 
 
 class DurableMetadata(LastingMetadata):
-    """As it is, a broker that was killed would share it with the next one."""
+    """Metadata to copy: otherwise a broker that was killed would share it with the next one."""
 
     def copy(self) -> DurableMetadata:
         """For the next broker, while the last one may still write for a while, unheard."""
@@ -57,7 +57,7 @@ class SimulatedEnvironment(Environment):
         self._random = random
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
-        """There is nobody else, and no real directory."""
+        """There is no other broker, and no real directory."""
         return nullcontext()
 
     def bind(

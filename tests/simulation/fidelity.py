@@ -59,7 +59,7 @@ class Case:
 
     @property
     def error(self) -> float:
-        """Of the predicted stopped time, against the mean of all lives."""
+        """Error of the predicted stopped time, against the mean of all lives."""
         return _difference(self.predicted.stopped_ms, self.mean_ms)
 
     @property
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def error_of_itself(self) -> float:
-        """Of a second life against the first: as near as a look at one life comes."""
+        """Error of a second life against the first: as near as a look at one life comes."""
         return _difference(self.lives[1][1], self.lives[0][1])
 
     @property
@@ -90,7 +90,7 @@ class Case:
 
 @dataclass
 class Fidelity:
-    """Of many."""
+    """Fidelity of many cases."""
 
     cases: list[Case] = field(default_factory=list)
 
@@ -109,7 +109,7 @@ class Fidelity:
 
     @property
     def close_of_itself(self) -> float:
-        """As `close_to_one`, of the second life: nobody can foresee how chance will have it."""
+        """Share as `close_to_one`, for the second life: chance cannot be foreseen."""
         return _part(case.error_of_itself <= CLOSE for case in self.cases)
 
     @property
@@ -118,7 +118,7 @@ class Fidelity:
 
     @property
     def total_error(self) -> float:
-        """Of all stopped time together."""
+        """Error of all stopped time together."""
         return _difference(
             sum(case.predicted.stopped_ms for case in self.cases),
             sum(case.mean_ms for case in self.cases),
@@ -126,7 +126,7 @@ class Fidelity:
 
     @property
     def sure(self) -> list[Case]:
-        """Those of which the advice does not say that chance decides."""
+        """Cases of which the advice does not say that chance decides."""
         return [case for case in self.cases if not case.is_by_chance]
 
     def describe(self) -> str:

@@ -73,7 +73,7 @@ class GroupLedger(KnownGroup):
         self._refused_ms = -1
         """When the disk last refused a write."""
         self._put_back: Entry | None = None
-        """Whom the member replaced that came with this request."""
+        """The member that was replaced by the one that came with this request."""
         self._leaving: list[Cause] = []
         self._has_caused = self._has_begun = False
         self._removed: deque[tuple[Entry, Fate]] = deque()
@@ -334,7 +334,7 @@ class GroupLedger(KnownGroup):
             self.renew(entry, now.ms)
 
     def _check_members(self, event: JoinPhaseEnded) -> None:
-        """Who has joined is in, static members that have not may stay; who led goes on to."""
+        """Joined members are in, static ones that have not may stay; the leader goes on to lead."""
         members = self.members.values()
         for entry in members:
             if not entry.is_parked and entry.process.traits.instance is None:

@@ -76,7 +76,7 @@ class World:
         self.processed[place] += 1
 
     def first_open(self, partition: TopicPartition) -> int:
-        """The first record that nobody has processed."""
+        """The first record that was not processed yet."""
         for record in self.log[partition]:
             if (partition, record.offset) not in self.processed:
                 return record.offset
@@ -86,7 +86,7 @@ class World:
         return self.log[partition][-1].offset + 1
 
     def commit(self, seat: Seat, offsets: Positions) -> None:
-        """As the coordinator does it: from a member that it knows, for whatever it says."""
+        """Commit as the coordinator does: from a member that it knows, for whatever it says."""
         if seat.is_given_up:
             raise CommitFailedError("not a member")
         for partition, at in offsets.items():
@@ -256,7 +256,7 @@ class PlayedSource:
 
 
 class PlayedGroup:
-    """Who is to have what."""
+    """A group played by the rules: which member is to have what."""
 
     def __init__(self, world: World, *, is_eager: bool) -> None:
         self.is_eager = is_eager
@@ -276,7 +276,7 @@ class PlayedGroup:
         return seat
 
     def share_out(self) -> None:
-        """Anew, at random."""
+        """Share the partitions out again, at random."""
         for seat in self._seats:
             seat.target = set()
         for partition in PARTITIONS if self._seats else ():

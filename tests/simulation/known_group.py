@@ -46,7 +46,7 @@ class KnownGroup:
         self.is_refused = False
         """There is no room for who asks to join."""
         self.stored: Stored = (0, None, [])
-        """As a restart would find it."""
+        """The group's state as a restart would find it."""
         self.stored_before: Stored = self.stored
         self.stored_ms = 0
         """When it was last stored, and what was there before."""
@@ -92,7 +92,7 @@ class KnownGroup:
         return member is not None or len(self.members) < size_max
 
     def _cause_of_refusal(self, cause: Cause, member: Entry | None) -> Cause | None:
-        """Who is a member, and comes when all places are taken, is one no longer."""
+        """A member that comes when all places are taken is a member no longer."""
         self.is_refused = True
         if member is None:
             return None

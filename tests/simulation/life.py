@@ -56,7 +56,7 @@ CRAMPED = Climate(
     disk_fails=30,
     sizes=(2, 3, 4, 6),
 )
-"""As calm, but there is not always room for all members, nor on the disk."""
+"""The climate of CALM, but there is not always room for all members, nor on the disk."""
 ROUGH = Climate(
     groups=6,
     members_max=6,
@@ -302,7 +302,7 @@ class GroupLife:
     def _nudge(self, group: str) -> None:
         """A cooperative member that has to give partitions up joins again, and then they are given
         to others. If it dies in between and returns as the same static member, it returns to what
-        it keeps, and nobody knows of the second round: with Kafka's broker the partitions have no
+        it keeps, and none knows of the second round: with Kafka's broker the partitions have no
         owner either, until something else makes the group rebalance. Here this does.
         """
         is_cooperative, static_part = self._traits_of_group[group]
@@ -310,7 +310,7 @@ class GroupLife:
             self._a_subscription_changes(group)
 
     def has_converged(self, group_id: str) -> bool:
-        """All that are alive share all partitions, in one generation, and nobody else is there."""
+        """All alive share all partitions, in one generation, and no other member is there."""
         alive = self.world.alive(group_id)
         group = self.world.groups.classic_group(group_id)
         if group is None:

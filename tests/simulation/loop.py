@@ -77,7 +77,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return bound
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken: there are no other threads."""
+        """No thread has to be woken: there are no other threads."""
 
 
 def _do(future: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -35,7 +35,7 @@ class Weather:
 
 
 class Peer(Protocol):
-    """Whoever connects to the broker."""
+    """Anything that connects to the broker."""
 
     def received(self, data: bytes) -> None: ...
 
@@ -108,13 +108,13 @@ class Network:
             self._listening = None
 
     def connect(self, peer: Peer, ip: str) -> Wire:
-        """Refused, some time later, if nobody listens by then."""
+        """Refused, some time later, if nothing listens by then."""
         wire = Wire(self, peer, ip)
         self.wires[wire] = None
         return wire
 
     def accept(self) -> Connection | None:
-        """A new protocol object of the broker; None if nobody listens."""
+        """A new protocol object of the broker; None if nothing listens."""
         return None if self._listening is None else self._listening[1]()
 
     def let_in(self, arrive: Callable[[], None]) -> None:
@@ -153,7 +153,7 @@ class Network:
         return delay_ms / 1000
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """As they arrive: often whole."""
+        """The pieces in which data arrive: often whole."""
         random = self._random
         if len(data) < 2 or random.random() >= self.weather.splits:
             return [data]
@@ -188,7 +188,7 @@ class Wire(asyncio.Transport):
         super().__init__({"peername": (ip, 50_000), "sockname": ("127.0.0.1", 9_092)})
         self._network = network
         self._peer: Peer | None = peer
-        """None once it does not want to hear from us any more."""
+        """The peer; None once it does not want to hear from us any more."""
         self._protocol: Connection | None = None
         self._to_broker = _Way(network)
         self._to_peer = _Way(network)
@@ -224,7 +224,7 @@ class Wire(asyncio.Transport):
         self._send_to_broker(self._lose)
 
     def go_silent(self) -> None:
-        """The peer's machine is gone: nobody ever hears of it."""
+        """The peer's machine is gone: neither end ever hears of it."""
         self._peer = None
         self._is_cut = True
 

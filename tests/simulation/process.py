@@ -42,14 +42,14 @@ SYNC_VERSIONS = {3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5, 9: 5}
 """By the version of JoinGroup that a client of the time spoke."""
 HEARTBEAT_VERSIONS = {3: 2, 4: 2, 5: 3, 6: 4, 7: 4, 8: 4, 9: 4}
 RETRY_MS = 300
-"""Before a lost connection is made anew, and before an error is retried."""
+"""Wait before a lost connection is made again, and before an error is retried."""
 TEXTS = {
     JoinReason.TOPIC_METADATA_CHANGE: "cached metadata has changed from ... to ...",
     JoinReason.PARTITIONS_REVOKED: "need to revoke partitions and re-join",
     JoinReason.ENFORCED: "rebalance enforced by user",
     JoinReason.GROUP_REBALANCING: "group is already rebalancing",
 }
-"""As the Java client says it (KIP-800)."""
+"""Reasons as the Java client says them (KIP-800)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Traits:
     ip: str
     instance: str | None
     version: int
-    """Of JoinGroup."""
+    """The version of JoinGroup."""
     says_reasons: bool
     """In tag 7728; it needs version 6."""
     is_cooperative: bool
@@ -113,7 +113,7 @@ class Process:
     member_id: str = ""
     generation: int = -1
     owned: list[int] | None = None
-    """None while it takes part in a rebalance, or in nothing."""
+    """Its partitions; None while it takes part in a rebalance, or in nothing."""
     is_alive: bool = True
     is_frozen: bool = False
     """Does nothing for a while: a pause of garbage collection, a suspended machine."""
@@ -131,7 +131,7 @@ class Process:
     _missed: list[Callable[[], None]] = field(default_factory=list)
     """What has happened while it was frozen."""
     _is_told: bool = False
-    """Of a rebalance that it has not joined yet."""
+    """Whether it was told of a rebalance that it has not joined yet."""
 
     # What happens to it.
 
@@ -176,7 +176,7 @@ class Process:
         self.world.later(duration_ms, self._thaw)
 
     def rejoin(self, reason: JoinReason) -> bool:
-        """Join again though nobody asked for it; False if it is busy with something else."""
+        """Join again though it was not asked to; False if it is busy with something else."""
         if not self.is_settled:
             return False
         self.reason = reason
@@ -312,7 +312,7 @@ class Process:
             self._on_error(error)
 
     def _on_error(self, error: ErrorCode) -> None:
-        """As the Java client takes it."""
+        """Handle the error as the Java client does."""
         match error:
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 if not self._is_told:

@@ -30,7 +30,7 @@ SHORT = {
 }
 """In which every flow, ending, way of flushing and content occurs, and every point."""
 KILLS_SHORT = 3
-"""Of each point."""
+"""Kills at each point."""
 
 pytestmark = pytest.mark.usefixtures("silent_brokers")
 

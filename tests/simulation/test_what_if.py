@@ -8,7 +8,7 @@ from tests.simulation.what_if import APART, live, make_plan
 
 MANY = 100
 LIVES = 5
-"""Of each trace, where there are many: their mean is close to what a setting comes to."""
+"""Lives of each trace, where there are many: their mean is close to what a setting comes to."""
 
 
 def test_a_life_is_the_same_when_it_is_lived_again_with_the_same_chance() -> None:

@@ -195,8 +195,8 @@ class _Planner:
 
 @dataclass(eq=False, repr=False)
 class PacedProcess(Process):
-    """With the beat of the Java client: it begins anew with each join, and is sent when the thread
-    that sends it looks. It takes its time to assign, too.
+    """A process with the beat of the Java client: it begins again with each join, and is sent when
+    the thread that sends it looks. It takes its time to assign, too.
     """
 
     place: Place = field(default_factory=lambda: Place(0, 0, 0))

@@ -37,7 +37,7 @@ class Witness:
         self._committed: dict[tuple[str, int], int] = {}
         """(group, partition) -> the position that was last answered to be stored."""
         self._untold: dict[tuple[str, int], set[int]] = {}
-        """Positions that came to the broker, and of which nobody was told that they are stored."""
+        """Positions that came to the broker, and that no client was told are stored."""
 
     def broker_died(self) -> None:
         """What was not stored is gone: those generations may come again."""
@@ -100,7 +100,7 @@ class Witness:
         self, find: Callable[[str, int], CommittedOffset | None]
     ) -> Iterator[tuple[str, int, int, int | None]]:
         """Group, partition, the position that was stored last and the one that `find` finds, where
-        that is neither the same nor one whose outcome nobody was told.
+        that is neither the same nor one whose outcome no client was told.
         """
         for (group, partition), offset in self._committed.items():
             committed = find(group, partition)

@@ -59,7 +59,7 @@ SETTINGS = {
     "offsets.topic.segment.bytes": "1048576",
 }
 COMMIT_VERSIONS = {3: 3, 4: 5, 5: 7, 6: 7, 7: 8, 8: 8, 9: 9}
-"""Of OffsetCommit, by the version of JoinGroup."""
+"""The version of OffsetCommit, by the version of JoinGroup."""
 STORED = SyncGroupRequest | OffsetCommitRequest
 """An answer to these may promise that something is stored."""
 PATIENCE_MS = 400_000
@@ -232,7 +232,7 @@ class World:
         await topics.changes.create_topic(TOPIC, partition_count=PARTITIONS)
 
     async def stop_broker(self) -> None:
-        """As SIGTERM does."""
+        """Stop the broker as SIGTERM does."""
         life = self.life
         assert life is not None
         assert life.task is not None
@@ -244,7 +244,7 @@ class World:
         self._forget_what_was_under_way(killed=False)
 
     def kill_broker(self, *, power_loss: bool = False) -> None:
-        """As SIGKILL does, or somebody at the plug. What it has written stays, or some of it."""
+        """Kill the broker as SIGKILL or a power loss does. What is written stays, or some of it."""
         life = self.life
         assert life is not None
         self.note(f"broker {life.number} is killed")
@@ -386,7 +386,7 @@ class World:
             self.fail(f"{error!r} while looking at an answer to {call.process}")
 
     def check(self) -> None:
-        """Nobody waits for ever; what was committed is there."""
+        """No process waits for ever; what was committed is there."""
         for process in self.processes:
             call = process.call
             if call is not None and process.is_alive and self.now_ms - call.sent_ms > PATIENCE_MS:

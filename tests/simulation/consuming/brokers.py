@@ -101,7 +101,7 @@ PARTITIONS: Final = 5
 NODES: Final = 3
 BATCHES: Final = 2_000
 FETCHED_BATCHES: Final = 4
-"""Of one partition in one answer."""
+"""Batches of one partition in one answer."""
 
 _VERSIONS: Final = {
     FetchRequest: (4, 12),
@@ -154,7 +154,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """As a setting; addresses that every process knows from the beginning."""
+        """The setting's value: addresses that every process knows from the beginning."""
         return ",".join(f"bootstrap{node.number}:9092" for node in self.nodes)
 
     def end(self, partition: int) -> int:
@@ -173,7 +173,7 @@ class Cluster:
             self.epochs[partition] += 1
 
     def coordinate(self, node: int) -> None:
-        """The group's coordinator starts anew, there; who waits for the old one hears nothing."""
+        """Start the group's coordinator again, there; clients of the old one hear nothing."""
         before = self.nodes[self.coordinator].address
         self.coordinator = node
         self.group.restart()
@@ -194,7 +194,7 @@ class Node:
         self.move()
 
     def move(self) -> None:
-        """The same broker, at another address; nobody answers at the old one."""
+        """The same broker, at another address; nothing answers at the old one."""
         if self._moves:
             self.cluster.network.set_host(self.address, Host.SILENT)
         self._moves += 1
@@ -202,7 +202,7 @@ class Node:
         self.cluster.network.set_host(self.address, Host.UP, self)
 
     def set_state(self, state: Host) -> None:
-        """Of the broker, by whatever name it is reached."""
+        """Set the state of the broker, by whatever name it is reached."""
         for address in (self.address, Address(f"bootstrap{self.number}", 9092)):
             self.cluster.network.set_host(address, state)
 
@@ -458,7 +458,7 @@ class Node:
         task.add_done_callback(self.cluster.network.waiting.discard)
 
     def _fetched(self, request: FetchRequest) -> FetchResponse | None:
-        """None: there is nothing to say yet."""
+        """The answer; None while there is nothing to say yet."""
         data = list(self._partitions(request))
         if not any(one.records or one.error_code for one in data):
             return None

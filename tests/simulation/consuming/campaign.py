@@ -13,7 +13,7 @@ from tests.simulation.campaign import process_count
 from tests.simulation.consuming.life import Tally, live
 
 STEPS = 600
-"""Of one life, before it is left alone: a minute or two of virtual time, some seconds of ours."""
+"""Steps of one life before it is left alone: a minute or two of virtual time, seconds of ours."""
 
 
 def live_many(seed: str, steps: int) -> Iterator[Tally]:

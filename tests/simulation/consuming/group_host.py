@@ -16,7 +16,7 @@ Answered = Callable[[Any], None]
 
 
 class Author(NamedTuple):
-    """Who commits: a process, and as which member of which generation."""
+    """Author of a commit: a process, and as which member of which generation."""
 
     process: int
     generation: int

@@ -28,7 +28,7 @@ from tests.simulation.consuming.threads import TurnTaker, turns
 
 PROCESSES_MAX: Final = 4
 SETTLING_S: Final = 180
-"""Of virtual time: what a group that is left alone may need for all that is left to do."""
+"""Seconds of virtual time that a group that is left alone may need for all that is left to do."""
 STRATEGIES: Final = ("range", "cooperative-sticky", ("range", "cooperative-sticky"))
 
 
@@ -71,7 +71,7 @@ class Life:
         self._ending: dict[asyncio.Task[None], Process] = {}
         self._numbers = 0
         self.problems: list[str] = []
-        """What nobody was there to be told of."""
+        """Problems that no caller was there to be told of."""
         self._begun_s = loop.time()
 
     def step(self) -> None:

@@ -35,7 +35,7 @@ class Host(Enum):
     REFUSES = "refuses"
     """The machine is there, the broker is not."""
     SILENT = "silent"
-    """Nobody says anything, not even no."""
+    """No answer at all, not even a refusal."""
 
 
 class Server(Protocol):
@@ -90,7 +90,7 @@ class ConsumersClock(VirtualClock):
     def __init__(self) -> None:
         super().__init__()
         self.turns = 0
-        """Of the loop, in this millisecond."""
+        """Turns of the loop, in this millisecond."""
 
     def now_s(self) -> float:
         return self.monotonic_ms() / 1000 + self.turns * 1e-8

@@ -175,7 +175,7 @@ class Process:
         self._in_calls = 0
         self._commits_itself = random.random() < 0.6
         self.commits_when_revoked = random.random() < 0.5
-        """As many do not, who commit as they go."""
+        """True for half of the processes; the others commit as they go."""
         self._reader_count = random.choice([1, 1, 2])
         self._readers: list[asyncio.Task[None]] = []
         self._beside: set[asyncio.Task[None]] = set()
@@ -458,12 +458,12 @@ class Process:
             self._turns[one] += 1
 
     async def be_slow(self) -> None:
-        """As callbacks are that do something."""
+        """Take the time of callbacks that do something."""
         if not self._life.is_calm:
             await asyncio.sleep(self._random.choice([0, 0, 0.01, 0.5, 2]))
 
     def maybe_fail(self) -> None:
-        """As callbacks do."""
+        """Fail now and then, as callbacks do."""
         if not self._life.is_calm and self._random.random() < 0.05:
             raise CallbackError
 

@@ -110,7 +110,7 @@ def _closed_gate() -> threading.Lock:
 
 
 class Condition:
-    """In place of `threading.Condition`: nobody else runs while somebody holds it."""
+    """In place of `threading.Condition`: no other thread runs while one holds it."""
 
     def __init__(self) -> None:
         self._wakers: list[Callable[[], None]] = []

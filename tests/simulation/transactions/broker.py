@@ -1,7 +1,7 @@
 """A broker as far as transactions reach: logs, groups, coordinator and handlers, without sockets.
 
 It lives on a simulated disk and a virtual clock, and dies at any moment as a killed process does:
-what it has begun is never ended, and what its timers still do happens to a disk that nobody sees.
+what it has begun is never ended, and what its timers still do happens to a disk that is never seen.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Client:
                 await self._recover()
 
     async def _recover(self) -> None:
-        """As the libraries do: ask for an epoch, with what one has, or as a new producer."""
+        """Recover as libraries do: ask for an epoch, with what one has, or as a new producer."""
         keeps = self._random.random() < 0.5
         try:
             await self.init(keeps_producer=keeps)
@@ -274,7 +274,7 @@ class Client:
         self._added.clear()
 
     def _take(self, producer: tuple[int, int]) -> None:
-        """What the broker gives: sequences begin anew with each epoch."""
+        """Take what the broker gives: sequences begin again with each epoch."""
         if producer != self.producer:
             self._sequences.clear()
         self.producer = producer

@@ -85,7 +85,7 @@ class Ledger:
     # Producers.
 
     def note_given(self, client: object, transactional_id: str, producer: tuple[int, int]) -> None:
-        """A client was told its producer id and epoch: nobody else ever was or will be."""
+        """A client was told its producer id and epoch: no other client ever was or will be."""
         holder = self._given.setdefault(producer, client)
         assert holder is client, f"{producer} of {transactional_id} was given twice"
         if self._owners.get(transactional_id, (None, 0))[0] is not client:
@@ -121,7 +121,7 @@ class Ledger:
     # What readers see.
 
     def check_lawful(self, view: View, upto: int) -> None:
-        """Nothing is read that was aborted, or that nobody has asked to commit (P2)."""
+        """Nothing is read that was aborted, or that no client has asked to commit (P2)."""
         for place, seen in view.items():
             for value, times in Counter(one.value for one in seen).items():
                 found = self.by_value.get(value)

@@ -89,7 +89,7 @@ class Scenario(NamedTuple):
         return f"V{self.flow}-{self.ending.value}-{flush}-{self.content.value}"
 
     def points(self) -> set[Point]:
-        """Those that there are."""
+        """The points that occur with this ending and content."""
         found = set(Point) - {Point.APPENDED, Point.POSITIONED, Point.SOME_MARKED, Point.SWAPPING}
         if self.content is not Content.OFFSETS:
             found |= {Point.APPENDED, Point.SOME_MARKED, Point.SWAPPING}
@@ -108,7 +108,7 @@ class Kill(NamedTuple):
     asked: tuple[Any, int] | None
     """The request that was not answered, and its version."""
     producer: tuple[int, int]
-    """As the client knew it."""
+    """Producer id and epoch as the client knew them."""
     offset: int = -1
     """Where the batch lies that was not answered."""
 
@@ -285,7 +285,7 @@ ROUNDS: Final = 6
 
 
 def logs_of(state: State) -> dict[TopicPartition, Partition]:
-    """What lies on a disk that nobody has started on."""
+    """What lies on a disk that no broker has started on."""
     found: dict[TopicPartition, Partition] = {}
     for place in (*DATA, OFFSETS, STATE_LOG):
         directory = f"/data/{place.topic}-{place.partition}"

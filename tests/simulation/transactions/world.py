@@ -43,7 +43,7 @@ class State(NamedTuple):
     wall_ms: int
     has_lost_power: bool
     number: int
-    """Of the operation, and of the copy, to repeat it."""
+    """Number of the operation, and of the copy, to repeat it."""
 
     @classmethod
     def of(
@@ -131,7 +131,7 @@ class World:
             assert partition.last_stable_offset == partition.high_watermark, f"{partition} is held"
 
     def take_states(self) -> list[State]:
-        """Those that were found since the last call."""
+        """The states that were found since the last call."""
         states, self.states = self.states, []
         return states
 
@@ -207,7 +207,7 @@ class World:
             self.counts["topics deleted"] += 1
 
     async def _watch(self) -> None:
-        """Look at the logs though nobody is answered."""
+        """Look at the logs though no client is answered."""
         while True:
             await asyncio.sleep(0.5)
             broker = self._broker
@@ -283,7 +283,7 @@ class World:
         return Disk(files, store_of(self._left))
 
     def _forget_all(self) -> None:
-        """Nothing that was told need be so; whoever was at work begins anew."""
+        """Nothing that was told need be so; clients that were at work begin again."""
         self.ledger.forget()
         for task in self._living:
             task.cancel()
