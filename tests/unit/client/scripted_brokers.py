@@ -82,9 +82,9 @@ class ScriptedBroker:
         self.epoch_ends: dict[int, tuple[int, int]] = {}
         """By partition: the epoch and its end; that of the log if nothing is given."""
         self.asked_epochs: list[tuple[int, int]] = []
-        """Of our leader and of the position."""
+        """The epochs of our leader and of the position."""
         self.named: dict[int, int] = {}
-        """By partition the follower that it names to whoever says in which rack it is."""
+        """By partition the follower that it names to a client that says in which rack it is."""
         self.names_always = False
         """Also to who does not say it."""
         self.throttle_ms = 0
@@ -94,7 +94,7 @@ class ScriptedBroker:
         self.requests: list[FetchRequest] = []
         self.request_versions: list[int] = []
         self.sent_count = 0
-        """Of all that were sent, also of those that are not here yet."""
+        """Count of all that were sent, also of those that are not here yet."""
         self._appended = asyncio.Event()
 
     def append(self, index: int, *values: bytes) -> None:
@@ -140,7 +140,7 @@ class ScriptedBroker:
     def _answer(
         self, request: FetchRequest, version: int, *, is_late: bool = False
     ) -> FetchResponse | None:
-        """None: there is nothing to say yet."""
+        """The answer; None while there is nothing to say yet."""
         data = [
             self._named(asked.partition)
             if (request.rack_id or self.names_always) and asked.partition in self.named
@@ -223,7 +223,7 @@ class ScriptedBroker:
 
 
 def _travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
-    """As it is after having been written and read."""
+    """The message as it is after having been written and read."""
     coder = codec(type(message), version)
     out = bytearray()
     return coder.decode(b"".join(coder.encode_into(message, out)))[0]
@@ -237,7 +237,7 @@ class ScriptedCluster(Cluster):
         self.nodes = {1: ScriptedBroker(1), 2: ScriptedBroker(2)}
         self.is_connected = False
         self.online = [1, 2]
-        """Who has all partitions, as the metadata of the next `lead` says."""
+        """Nodes that have all partitions, as the metadata of the next `lead` says."""
         self.to_come = 0
         self.leaders_to_come: tuple[int, ...] | None = None
         """What the next refresh finds; None: nothing new."""
@@ -246,7 +246,7 @@ class ScriptedCluster(Cluster):
         self.lead(*leaders)
 
     def lead(self, *leaders: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> None:
-        """By partition, -1 for nobody."""
+        """Set the leaders by partition, -1 for none."""
         known = {
             index: Leader(node_id, epoch) for index, node_id in enumerate(leaders) if node_id >= 0
         }
@@ -277,7 +277,7 @@ class ScriptedCluster(Cluster):
 
     @property
     def received_bytes(self) -> int:
-        """As if something had come whenever somebody asks, while there is something to come."""
+        """A count as if something had come at each question, while there is something to come."""
         self.to_come = max(0, self.to_come - 1)
         return -self.to_come
 

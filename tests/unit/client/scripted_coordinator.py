@@ -146,14 +146,14 @@ class ScriptedCoordinator:
 
 
 def travelled(message: Any, version: int) -> Any:  # noqa: ANN401 - the same kind.
-    """As it is after having been written and read."""
+    """The message as it is after having been written and read."""
     coder = codec(type(message), version)
     out = bytearray()
     return coder.decode(b"".join(coder.encode_into(message, out)))[0]
 
 
 class ScriptedCluster(Cluster):
-    """Of one broker, which is the coordinator."""
+    """A cluster of one broker, which is the coordinator."""
 
     def __init__(self, broker: ScriptedCoordinator) -> None:
         super().__init__(ClusterConfig([Address("one", 1)], ConnectionConfig()))

@@ -20,7 +20,7 @@ async def as_looked_up(raw: bytes | None) -> float:
 
 
 async def none(consumer: Consumer) -> None:
-    """Who names no types means any."""
+    """Naming no types means any."""
     assert_type(await consumer.getone(), ConsumerRecord[Any, Any])
 
 

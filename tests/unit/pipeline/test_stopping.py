@@ -14,7 +14,7 @@ from kohort.pipeline.stopping import stop_on_signals
 
 
 def session(*, is_stopped: bool) -> SparkSession:
-    """As much of one as is asked whether its JVM goes on."""
+    """The part of a session that is asked whether its JVM goes on."""
     context = SimpleNamespace(isStopped=lambda: is_stopped)
     jsc: Any = SimpleNamespace(sc=lambda: context)
     return cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_jsc=jsc)))

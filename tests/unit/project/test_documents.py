@@ -48,7 +48,7 @@ def named(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _module(path: str) -> ModuleType:
-    """As it is written: what is compiled does not show all that it has."""
+    """The module as it is written: what is compiled does not show all that it has."""
     name = "kohort." + path.removesuffix(".py").removeprefix("kohort/").replace("/", ".")
     module = importlib.import_module(name)
     if not str(module.__file__).endswith(".py"):
@@ -131,7 +131,7 @@ def test_a_make_target_that_the_document_names_exists(document: Path) -> None:
 
 
 def test_the_states_of_a_group_are_drawn_as_the_code_has_them() -> None:
-    """`make docs` draws them anew."""
+    """`make docs` draws them again."""
     text = ARCHITECTURE.read_text()
 
     assert group_states.renew(text) == text

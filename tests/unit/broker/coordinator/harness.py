@@ -37,7 +37,7 @@ from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.support.slices import next_slice
 
 TOPIC_ID = bytes(range(16))
-"""Of the topic "t"."""
+"""Id of the topic "t"."""
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 

@@ -517,7 +517,7 @@ class SlowToEncode(MemoryOffsetsLog):
 
 
 class EncodesInTurns(MemoryOffsetsLog):
-    """As long, but lets others have the loop meanwhile."""
+    """Takes as long, but lets others have the loop meanwhile."""
 
     is_slow = False
 

@@ -21,7 +21,7 @@ def new_turns(clock: VirtualClock | None = None) -> RoundRobin:
 
 
 class Clients:
-    """Who waits for answers, and in which order they came."""
+    """Clients that wait for answers, and the order in which the answers came."""
 
     def __init__(self, count: int, turns: RoundRobin | None = None) -> None:
         self.tickets = [Later[int]() for _ in range(count)]

@@ -19,7 +19,7 @@ from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metere
 from tests.unit.broker.coordinator.harness import Harness, running, virtual
 
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
-"""Of the groups."""
+"""Sizes of the groups."""
 
 COUNTED = (ClassicGroup, GroupActor, KeyedEntry, KeyedTimers, Member, Later)
 
@@ -105,7 +105,7 @@ async def test_members_that_leave_together_leave_nothing_behind(clock: VirtualCl
 async def test_thousands_that_leave_with_one_request_go_over_several_turns(
     clock: VirtualClock,
 ) -> None:
-    """And make one rebalance, with everybody else served in between and nobody let in."""
+    """They make one rebalance, with all others served in between and no member let in."""
     work, spent = WorkClock(clock), list[int]()
     async with running(work) as harness:
         joined = await asyncio.gather(*[join(harness, "g") for _ in range(1_000)])

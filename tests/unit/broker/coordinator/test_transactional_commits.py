@@ -53,7 +53,7 @@ def committing(
 
 
 def end(h: Harness, log: MemoryOffsetsLog, producer_id: int = A, *, commit: bool = True) -> None:
-    """As whoever writes markers does."""
+    """End a transaction as the writer of markers does."""
     log.append_marker(HOME, producer_id, commit=commit)
     h.groups.end_transaction(HOME, producer_id, commit=commit)
 

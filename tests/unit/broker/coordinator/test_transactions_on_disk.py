@@ -83,7 +83,7 @@ class Broker:
         return view
 
     def check_that_all_open_ones_are_known(self) -> None:
-        """Whoever has positions pending in a group has a transaction open where it lies."""
+        """A producer that has positions pending in a group has a transaction open where it lies."""
         for group_id in GROUPS:
             group = self.h.groups.host.group(group_id)
             if group is not None and group.offsets.has_pending:

@@ -1,4 +1,4 @@
-"""Answers that are kept: never other than what would be found out anew."""
+"""Answers that are kept: never other than what would be found out again."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Asker:
         )
 
     def ask(self, *names: str | None, ids: tuple[bytes, ...] = (), **more: Any) -> MetadataResponse:  # noqa: ANN401
-        """As a client reads it."""
+        """The answer as a client reads it."""
         version = more.pop("version", VERSION)
         return read(self.answer(about(*names, ids=ids), version, **more), version)
 

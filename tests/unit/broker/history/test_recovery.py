@@ -164,7 +164,7 @@ def stored(generation: int, at_ms: int, *, begun: bytes | None = None) -> GroupR
 
 
 def recorded(*entries: tuple[int, int], is_whole: bool) -> RecordedGenerations:
-    """Of (generation, time at which it was written)."""
+    """Generations recorded by entries of (generation, time at which it was written)."""
     found = RecordedGenerations(is_whole=is_whole)
     for generation, wall_ms in entries:
         found.add(Entry("g", "rebalance", generation, b"", wall_ms, generation))

@@ -102,7 +102,7 @@ class Asked:
         self.history.drain()
 
     async def commit(self, group: str) -> None:
-        """As from outside of any membership, which makes a group."""
+        """Commit as from outside of any membership, which makes a group."""
         request = CommitRequest((OffsetToCommit("t", 0, 7),))
         await self.groups.commit(group, request, may_answer_group_not_found=True)
 

@@ -1,4 +1,4 @@
-"""Who the HTTP port lets in by a token, and after how long it turns the others away."""
+"""Which clients the HTTP port lets in by a token, and after how long it turns the others away."""
 
 import asyncio
 

@@ -67,7 +67,7 @@ class World:
             runner.run(_awaited(play))
 
     def flood(self, ip: str, count: int) -> list[Later[Done]]:
-        """Those of so many wrong passwords that were not refused at once."""
+        """The checks of so many wrong passwords that were not refused at once."""
         waiting = []
         for _ in range(count):
             try:

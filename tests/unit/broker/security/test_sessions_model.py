@@ -127,7 +127,7 @@ class Heard(NamedTuple):
     """What a client notices of a frame that it has sent."""
 
     error: ErrorCode | None
-    """None for no answer."""
+    """The error of the answer; None for no answer."""
     said: str = ""
     closes: bool = False
     after_ms: int = 0

@@ -130,7 +130,7 @@ def test_our_own_compaction_goes_over_it(directory: Path) -> None:
 
 
 def test_a_base_offset_that_was_damaged_is_no_gap(directory: Path) -> None:
-    """As long as the batch had none behind it to move into."""
+    """This holds as long as the batch had no gap behind it to move into."""
     path = directory / FIRST
     whole = path.read_bytes()
     dense = [header for header in batches(whole) if header.next_offset not in GAPS]

@@ -222,7 +222,7 @@ async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
 
 
 async def test_a_disk_that_refuses_everything_spoils_no_name() -> None:
-    """As when the process may open no more files: neither logs nor checkpoints can be made."""
+    """This happens when no more files may be opened: neither logs nor checkpoints can be made."""
     files = SimulatedFileSystem()
     store = memory_store()
     async with running_topics(Path("/data"), files=files, store=store) as topics:

@@ -264,7 +264,7 @@ async def test_damage_is_left_alone_and_what_lies_before_it_compacted(
 async def test_what_an_earlier_log_of_the_name_was_clean_up_to_means_nothing(
     tmp_path: Path,
 ) -> None:
-    """As after a power loss that took the end of the log, or a deletion just before a kill."""
+    """This happens after a power loss that took the log's end, or a deletion just before a kill."""
     (tmp_path / CLEANER_OFFSET_FILE).write_text("0\n1\nt 0 30\n")
     async with running_topics(tmp_path) as topics:
         topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)

@@ -35,7 +35,7 @@ from tests.support.brokers.running_topics import append, ask, context, running_t
 from tests.support.records.storage_tools import WALL_MS, batch_of
 
 EPOCHS = (0, 1, 1, 3)
-"""Of the batches, each with two records, that the cluster left."""
+"""Epochs of the batches, each with two records, that the cluster left."""
 FIRST, LATEST, TIME_MS = -2, -1, WALL_MS + 4
 ASKED = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
 

@@ -11,7 +11,7 @@ def said(
     name: str = "t",
     error: ErrorCode = ErrorCode.NONE,
 ) -> TopicInfo:
-    """Of each partition the leader, -1 for none, and its epoch. The leader alone has a replica."""
+    """Metadata of each partition's leader (-1: none) and epoch. Only the leader has a replica."""
     return TopicInfo(
         name=name,
         topic_id=topic_id,

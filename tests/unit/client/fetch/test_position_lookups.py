@@ -31,7 +31,7 @@ class Lookup:
 
 
 def lookups(scene: Scene, lookup: Lookup) -> PositionLookups:
-    """Of two partitions with records, the first of which was assigned a moment ago."""
+    """Lookups of two partitions with records, the first of which was assigned a moment ago."""
     for index in (0, 1):
         scene.one.append(index, *[b"v"] * 9)
     scene.positions.forget(A)

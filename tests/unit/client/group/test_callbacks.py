@@ -1,4 +1,4 @@
-"""Callbacks of the application run to their end once, whoever gives up waiting for them."""
+"""Callbacks of the application run to their end once, whichever caller gives up waiting."""
 
 import asyncio
 import logging

@@ -8,7 +8,7 @@ sizes = st.integers(0, 20) | st.integers(65_520, 65_540) | st.integers(100_000, 
 
 
 def feed(reader: FrameReader, data: bytes, step: int) -> list[bytes]:
-    """As a socket would: never more than there is room for, here at most `step` at a time."""
+    """Feed as a socket would: never more than there is room for, here at most `step` at a time."""
     frames: list[bytes] = []
     position = 0
     while position < len(data):

@@ -1,4 +1,4 @@
-"""Connections that nobody uses, and what holds up the loop."""
+"""Connections that are not used, and what holds up the loop."""
 
 import asyncio
 import hashlib

@@ -37,7 +37,7 @@ def of_group(name: str, group: str) -> list[Record]:
 
 
 def told(*lines: str) -> list[Record]:
-    """Of lines without their time, which are a second apart."""
+    """Records of lines without their time, which are a second apart."""
     converter = Converter(UTC)
     stamped = [
         f"[2024-05-06 07:08:{second:02},500] INFO [GroupCoordinator 0]: {line} "

@@ -36,7 +36,7 @@ def test_a_client_that_waits_as_long_as_it_is_told_is_within_its_limit_again() -
 
 
 class Oracle:
-    """Every use by itself, put into samples anew for each question."""
+    """Every use by itself, put into samples again for each question."""
 
     def __init__(self) -> None:
         self.uses: list[tuple[int, int]] = []

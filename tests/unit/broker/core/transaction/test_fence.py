@@ -1,4 +1,4 @@
-"""After a loss of power an id is given an epoch that nobody has."""
+"""After a loss of power an id is given an epoch that no producer has."""
 
 from __future__ import annotations
 

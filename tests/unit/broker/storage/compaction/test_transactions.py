@@ -282,7 +282,7 @@ def test_the_last_batch_of_a_producer_stays_empty_though_it_was_aborted(log: Log
 
 
 def test_what_was_met_before_a_group_is_known_when_it_is_made_once_more(log: Log) -> None:
-    """As happens if retention deletes a segment of the group meanwhile."""
+    """This happens if retention deletes a segment of the group meanwhile."""
     log.log.config = settings(**CONFIG | {"segment_bytes": 400})
     log.send(b"k", by=1)
     log.send(b"filling" * 40)

@@ -66,7 +66,7 @@ def test_a_deleted_segment_is_renamed_at_once_and_removed_after_the_delay() -> N
 def test_a_segment_deleted_twice_leaves_files_that_each_have_their_delay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As when it is compacted twice within file.delete.delay.ms."""
+    """This happens when it is compacted twice within file.delete.delay.ms."""
     files, segment, deleted = deletable()
     deleted.delete_segment(segment, 1000)
     files.create("/t-0/00000000000000000000.log")

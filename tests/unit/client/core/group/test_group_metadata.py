@@ -7,7 +7,7 @@ from kohort import GroupMetadata
 
 
 def as_librdkafka_writes_it(group_id: str, instance_id: str | None) -> bytes:
-    """Of one that is not a member yet."""
+    """The group metadata of a consumer that is not a member yet."""
     settings = {"bootstrap.servers": "localhost:1", "group.id": group_id, "log_level": 0}
     if instance_id is not None:
         settings["group.instance.id"] = instance_id

@@ -22,7 +22,7 @@ CONFIG = HeartbeatConfig(
 
 
 def rules_of(config: HeartbeatConfig = CONFIG, *, polled_ms: int = 0) -> HeartbeatRules:
-    """Of a member that has just joined, at time 0."""
+    """Rules of a member that has just joined, at time 0."""
     rules = HeartbeatRules(config, Backoff(100, 1000, lambda: 0.5))
     rules.polled(polled_ms)
     rules.begin(ME, 0)

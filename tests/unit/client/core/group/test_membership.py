@@ -493,7 +493,7 @@ def _change(
 
 
 def _check_owners(scenario: Scenario, members: list[DrivenMember]) -> None:
-    """Of those that are members of the present generation, as the coordinator sees it."""
+    """Check members of the present generation, as the coordinator sees it."""
     group = scenario.group
     current = [
         member
