@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 FOLDERS = [
     *(f"kohort/{name}" for name in ("accelerated", "broker", "cli", "client", "pipeline")),
     *(f"kohort/{name}" for name in ("protocol", "testing", "wire")),
-    "tests/support",
+    "tests",
 ]
 
 _ELLIPSIS = re.compile(r"\s*(?:Of|That of|Those|Whom?|As|None)\b")
