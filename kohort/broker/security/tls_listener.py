@@ -9,7 +9,6 @@ import logging
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.certificate import DerError
@@ -18,6 +17,7 @@ from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import NewConnection
 from kohort.broker.network.tls import TlsError, TlsPump
+from kohort.broker.security.file_version import FileVersion, version_of
 from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
 
 logger = logging.getLogger(__name__)
@@ -127,13 +127,7 @@ class TlsListener:
         if self._files() != self._seen:
             self.reload()
 
-    def _files(self) -> tuple[tuple[int, int] | None, ...]:
+    def _files(self) -> tuple[FileVersion | None, ...]:
         config = self._config()
-        found: list[tuple[int, int] | None] = []
-        for path in (config.ssl_keystore_location, config.ssl_truststore_location):
-            try:
-                status = None if path is None else Path(path).stat()
-            except OSError:
-                status = None
-            found.append(None if status is None else (status.st_mtime_ns, status.st_ino))
-        return tuple(found)
+        paths = (config.ssl_keystore_location, config.ssl_truststore_location)
+        return tuple(None if path is None else version_of(path) for path in paths)

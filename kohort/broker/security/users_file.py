@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.core.security.scram import Credential
+from kohort.broker.security.file_version import FileVersion, version_of
 from kohort.broker.security.users import USERS_MAX, Change, CredentialKey, Users
 from kohort.protocol.scram import (
     HASHES,
@@ -51,7 +52,7 @@ class UsersFile:
         self._path = path
         self._users = users
         self._given: Given = {}
-        self._seen: object = None
+        self._seen: FileVersion | None = None
         self._lock = asyncio.Lock()
 
     def load(self) -> None:
@@ -67,7 +68,7 @@ class UsersFile:
     async def look(self, executor: Executor) -> None:
         """Reload if the file has changed since it was read."""
         loop = asyncio.get_running_loop()
-        if await loop.run_in_executor(executor, self._identity) != self._seen:
+        if await loop.run_in_executor(executor, version_of, self._path) != self._seen:
             await self.reload(executor)
 
     async def reload(self, executor: Executor) -> None:
@@ -89,7 +90,7 @@ class UsersFile:
     def _read(self) -> list[Change]:
         """Read the file, and return how it differs from what was read before."""
         # Taken before the read: a write during the read is found by the next check.
-        self._seen = self._identity()
+        self._seen = version_of(self._path)
         before = self._given
         try:
             with self._path.open("rb") as file:
@@ -102,14 +103,6 @@ class UsersFile:
             raise UsersFileError(f"kohort.users.file: {self._path}: {error}") from None
         self._given = now
         return _differences(before, now)
-
-    def _identity(self) -> tuple[int, int, int] | None:
-        """Values that change with the file; None if there is no file."""
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def read_users(data: bytes) -> Given:

@@ -2,11 +2,10 @@
 
 import argparse
 
-from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users_file import credential_line
 from kohort.cli.errors import UsageError
+from kohort.cli.users.credentials import credential_of
 from kohort.cli.users.options import add_password, read_password
-from kohort.protocol.scram import HASHES, keys_of
 from kohort.wire.users import MECHANISMS, hashed
 
 
@@ -21,9 +20,7 @@ def ask(options: argparse.Namespace) -> None:
     password = read_password(options)
     mechanisms = list(dict.fromkeys(options.mechanism or MECHANISMS))
     for one in hashed(password, mechanisms, options.iterations):
-        keys = keys_of(HASHES[one.mechanism], one.salted)
-        credential = Credential(one.salt, keys, one.iterations)
         try:
-            print(credential_line(options.user, one.mechanism, credential))
+            print(credential_line(options.user, one.mechanism, credential_of(one)))
         except ValueError as error:
             raise UsageError(f"NAME: {error}") from None

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from kohort.broker.config.current import known_setting
 from kohort.broker.config.settings import InvalidValueError
-from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.metadata.store import BROKER_CONFIGS, MetadataError, MetadataStore
 from kohort.cli.errors import RefusedCommandError, UnavailableError
-from kohort.protocol.scram import HASHES, keys_of
+from kohort.cli.users.credentials import credential_of
 from kohort.wire.disabled_users import DISABLED, DISCONNECTED, item_of, user_of
 from kohort.wire.users import MECHANISMS, Password, User
 
@@ -39,7 +38,7 @@ class StoppedBroker:
         return sorted(found)
 
     def set_password(self, name: str, passwords: Sequence[Password]) -> None:
-        changes = [(CredentialKey(name, one.mechanism), _credential(one)) for one in passwords]
+        changes = [(CredentialKey(name, one.mechanism), credential_of(one)) for one in passwords]
         self._users.store_changes(changes)
         self._users.apply(changes)
 
@@ -116,8 +115,3 @@ def stopped_broker(directory: str) -> Iterator[StoppedBroker]:
         raise UnavailableError(f"{error}; ask it without --data") from error
     except (OSError, StorageError, MetadataError) as error:
         raise UnavailableError(f"--data {directory}: {error}") from error
-
-
-def _credential(password: Password) -> Credential:
-    keys = keys_of(HASHES[password.mechanism], password.salted)
-    return Credential(password.salt, keys, password.iterations)
