@@ -1,10 +1,11 @@
 """A real Apache Kafka 4.4.0: one KRaft node with its own data, from the jars that Maven fetched."""
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.brokers.server_process import ServerProcess, free_port
+from tests.support.brokers.server_process import ServerProcess, accepts, free_port
 from tests.support.processes import java_env
 
 _CLUSTER_ID = "a29ob3J0LXRlc3RzLTAwMQ"
@@ -61,6 +62,11 @@ class KafkaServer(ServerProcess):
         if not (self.data / "meta.properties").exists():
             self._format(properties)
         return [*self._jvm(), "kafka.Kafka", str(properties)]
+
+    def is_ready(self) -> bool:
+        # Kafka opens one listener after another.
+        ports = re.findall(r":(\d+)(?:,|$)", self.properties["listeners"])
+        return super().is_ready() and all(accepts(int(port)) for port in ports)
 
     def kill(self) -> None:
         super().kill()

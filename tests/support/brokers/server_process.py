@@ -60,6 +60,15 @@ def answers_metadata(port: int) -> bool:
     return len(head) == 12 and struct.unpack(">iii", head)[2] > 0
 
 
+def accepts(port: int) -> bool:
+    """Whether somebody listens on that port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
 class ServerProcess(ABC):
     """One broker on 127.0.0.1 with its data under `directory`, which survives a restart."""
 
@@ -93,6 +102,9 @@ class ServerProcess(ABC):
     def command(self) -> list[str]:
         """The command line; called before each start."""
 
+    def is_ready(self) -> bool:
+        return answers_metadata(self.port)
+
     def start(self, *, timeout_s: float = 180) -> Self:
         """Starts the broker and returns once it answers; else raises with its last words."""
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -101,7 +113,7 @@ class ServerProcess(ABC):
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         deadline = time.monotonic() + timeout_s
-        while not answers_metadata(self.port):
+        while not self.is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = self.log_file.read_text(errors="replace")[-4000:]
