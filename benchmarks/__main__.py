@@ -94,7 +94,7 @@ def main() -> int:
         "--only",
         default="",
         metavar="TEXT",
-        help="of rpc, throughput, groups and transactions: the parts with TEXT in their names",
+        help="of rpc, throughput, groups, transactions and security: parts with TEXT in their name",
     )
     options = parser.parse_args()
     unknown = set(options.subjects) - set(SUBJECTS)

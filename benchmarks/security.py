@@ -75,9 +75,8 @@ def measure(bench: Bench) -> Iterable[Row]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        yield from _costs(bench)
-        yield from _crowds(bench)
-        yield from _starts(bench)
+        for part in bench.wanted(_PARTS, _PARTS.__getitem__):
+            yield from part(bench)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -226,16 +225,16 @@ def _run_ns(pid: int) -> int:
 
 
 def _crowds(bench: Bench) -> Iterable[Row]:
-    crowd, logins = int(bench.scaled(_CROWD, 3)), int(bench.scaled(_LOGINS, 3))
-
-    def measure_one(contender: Contender) -> Measured:
-        found = _memory(bench, contender, crowd)
-        return {**found, **_logins(bench, contender, logins)}
-
-    figures = bench.alternate(measure_one)
+    crowd = int(bench.scaled(_CROWD, 3))
+    figures = bench.alternate(lambda contender: _memory(bench, contender, crowd))
     text = f"{crowd:,} connections that have sent 1 MB each: memory"
     yield Row(f"{text}, plain", "MiB", figures["PLAINTEXT"])
     yield Row(f"{text} more with TLS", "MiB", figures["TLS more"], limit=120)
+
+
+def _many_logins(bench: Bench) -> Iterable[Row]:
+    logins = int(bench.scaled(_LOGINS, 3))
+    figures = bench.alternate(lambda contender: _logins(bench, contender, logins))
     yield Row(f"{logins:,} SCRAM logins at once, all in", "ms", figures["in"], limit=2_000)
     yield Row("a heartbeat meanwhile, p99", "ms", figures["meanwhile"])
     yield Row("a heartbeat before, p99", "ms", figures["before"])
@@ -431,3 +430,6 @@ def _many_rules(count: int) -> dict[str, str | None]:
         for number in range(count)
     )  # fmt: skip
     return {rule_property(rule): "" for rule in rules}
+
+
+_PARTS: Final = {_costs: "costs", _crowds: "memory", _many_logins: "logins", _starts: "start"}

@@ -15,11 +15,11 @@ from functools import partial
 from kohort.broker.config import BrokerConfig, ConfigError, LoadedConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.listeners import HTTP, of_listener, uses_tls_for_http
+from kohort.broker.core.security.addresses import is_loopback
 from kohort.broker.dispatch.access import HTTP_API, Access
 from kohort.broker.http.messages import AnyPage, HttpRequest, Visitor
 from kohort.broker.http.server import HttpServer
 from kohort.broker.http.visitors import OPERATOR, StrangerError
-from kohort.broker.security.addresses import is_loopback
 from kohort.broker.security.http_guard import HttpGuard, HttpVisitor
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.tls_listener import TlsListener

@@ -94,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         "_close_reason",
         "_frame_in_execution",
         "_host",
+        "_is_arriving",
         "_is_closing",
         "_is_due",
         "_is_lost",
@@ -137,6 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         """Ends the time for which the client is held back."""
         self._is_due = False
         """Will requests that are here be executed in this turn or the next?"""
+        self._is_arriving = listener.new_service is not None
+        """Is its client not authenticated yet?"""
         self._is_reading = True
         self._is_stopping = False
         self._is_closing = False
@@ -216,6 +219,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute is not None:
             self._mute.cancel()
             self._mute = None
+        if self._is_arriving and self._is_due:
+            self._turns.forget(self)
         self._reader.close()
         # The budget, the transport and what lets clients in know us; without this only the
         # collector could part us.
@@ -230,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serve requests of `session` from now on, by `service` or as all others."""
         self.info.session = session
         self._service = service or self._host.service
+        self._is_arriving = False
         self._reader.frame_max_bytes = self._host.limits.socket_request_max_bytes
         self._host.let_in(self)
 
@@ -464,7 +470,10 @@ class Connection(asyncio.BufferedProtocol):
     def _work_soon(self) -> None:
         if not self._is_due and not self._is_closing:
             self._is_due = True
-            self._turns.execute_soon(self)
+            if self._is_arriving:
+                self._turns.authenticate_soon(self)
+            else:
+                self._turns.execute_soon(self)
 
     def _work_now(self) -> None:
         """Work in the middle of a turn."""

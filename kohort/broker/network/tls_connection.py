@@ -6,16 +6,19 @@ reads ciphertext into a buffer shared by all such connections. So all limits, ti
 a connection apply during the handshake as well, and a connection without TLS pays nothing.
 
 Guarantees: at most one read of ciphertext waits to be decrypted, and it counts as request memory;
-nothing is encrypted while the transport has too much to write; handshakes of many clients take
-turns.
+nothing is encrypted while the transport has too much to write; few handshakes go on in one turn of
+the loop, and addresses take turns.
 """
 
 import asyncio
 import ssl
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Protocol, cast
 
+from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.memory import Claimant
 from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
@@ -37,26 +40,46 @@ class TlsHost(Protocol):
     handshakes: "Handshakes"
 
 
+class Handshake(Hashable, Protocol):
+    """A connection with a step of its handshake to do."""
+
+    @property
+    def ip(self) -> str: ...
+
+    def shake_hands(self) -> None:
+        """Perform the step. Must not raise."""
+        ...
+
+
 class Handshakes:
-    """A queue of handshake steps, first come first served."""
+    """A queue of handshake steps, in which addresses take turns."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: FairQueue[str, Handshake] = FairQueue(sys.maxsize)
+        """By owner of the address; a connection is there once, so their number is the bound."""
         self._is_planned = False
 
-    def soon(self, step: Callable[[], None]) -> None:
-        """Call `step`, which must not raise, in this iteration of the loop or a later one."""
-        self._waiting.append(step)
+    def soon(self, one: Handshake) -> None:
+        """Have the step done in this iteration of the loop or a later one; call this only once
+        before that.
+        """
+        self._waiting.add(owner_of(one.ip), one)
         if not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._run)
 
+    def forget(self, one: Handshake) -> None:
+        """Remove a lost connection: its step is not to be done."""
+        self._waiting.remove(owner_of(one.ip), one)
+
     def _run(self) -> None:
-        for _ in range(min(HANDSHAKES_PER_TURN, len(self._waiting))):
-            self._waiting.popleft()()
-        self._is_planned = bool(self._waiting)
-        if self._waiting:
+        for _ in range(HANDSHAKES_PER_TURN):
+            if not len(self._waiting):
+                break
+            self._waiting.take().shake_hands()
+        self._is_planned = bool(len(self._waiting))
+        if self._is_planned:
             self._loop.call_soon(self._run)
 
 
@@ -136,7 +159,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._fail("a handshake of too many bytes")
             elif not self._is_handshake_due:
                 self._is_handshake_due = True
-                self._host.handshakes.soon(self._shake_hands)
+                self._host.handshakes.soon(self)
 
     def eof_received(self) -> None:
         """Do nothing: the transport then closes by itself, and frames have explicit ends."""
@@ -153,6 +176,8 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_ended = True
+        if self._is_handshake_due:
+            self._host.handshakes.forget(self)
         self._hold(b"")
         self._unencrypted.clear()
         self._unencrypted_bytes = 0
@@ -226,6 +251,27 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._is_closing = self._is_ended = True
         self._transport.abort()
 
+    # Called by the queue of handshakes.
+
+    @property
+    def ip(self) -> str:
+        """IP address of the client."""
+        return self._connection.ip
+
+    def shake_hands(self) -> None:
+        """Perform one handshake step with all received data. Never raises: other connections are
+        queued.
+        """
+        self._is_handshake_due = False
+        if self._is_ended or self._is_closing:
+            return
+        try:
+            self._go_on_with_handshake()
+        except TlsError as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
+            self._connection.end_by(error)
+
     # Internals.
 
     def _add(self, parts: list[Buffer], byte_count: int) -> None:
@@ -254,20 +300,6 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._pump.say_goodbye()
             self._send_output()
             self._transport.close()
-
-    def _shake_hands(self) -> None:
-        """Perform one handshake step with all received data. Never raises: other connections are
-        queued.
-        """
-        self._is_handshake_due = False
-        if self._is_ended or self._is_closing:
-            return
-        try:
-            self._go_on_with_handshake()
-        except TlsError as error:
-            self._fail(str(error))
-        except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
-            self._connection.end_by(error)
 
     def _go_on_with_handshake(self) -> None:
         data, begin = memoryview(self._held), 0

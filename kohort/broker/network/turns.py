@@ -7,24 +7,38 @@ read first, as the loop finds them; then all requests that came are executed, an
 are written. A request is still answered in the turn in which it came; what an answer need not wait
 for is done when it is sent.
 
+Clients that are not authenticated yet have few requests executed in a turn, and their addresses
+take turns: a thousand that come together delay neither the others nor one that comes from
+elsewhere.
+
 Promises: a turn executes a bounded number of connections' requests; answers that wait to be written
 are bounded in bytes; each connection's are written in their order; what was left for after an
 answer is done before any request is executed that came after it.
 """
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Hashable
 from typing import Final, Protocol
+
+from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.fair_queue import FairQueue
 
 CONNECTIONS_PER_TURN: Final = 128
 """Connections whose requests are executed before control returns to the loop."""
+
+ARRIVALS_PER_TURN: Final = 4
+"""The same for connections that are not authenticated yet; a step of SCRAM costs as much as several
+small requests."""
 
 UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of responses of all connections that may wait for the end of an iteration."""
 
 
-class Worker(Protocol):
+class Worker(Hashable, Protocol):
     """A connection."""
+
+    ip: str
 
     def execute_due(self) -> None:
         """Execute the received requests. Must not raise."""
@@ -42,11 +56,21 @@ class Writer(Protocol):
 class Turns:
     """The queued work of one broker's connections."""
 
-    __slots__ = ("_due", "_is_planned", "_left", "_loop", "_unwritten", "_unwritten_bytes")
+    __slots__ = (
+        "_arrivals",
+        "_due",
+        "_is_planned",
+        "_left",
+        "_loop",
+        "_unwritten",
+        "_unwritten_bytes",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due: list[Worker] = []
+        self._arrivals: FairQueue[str, Worker] = FairQueue(sys.maxsize)
+        """By owner of the address; a connection is there once, so their number is the bound."""
         self._unwritten: list[Writer] = []
         self._unwritten_bytes = 0
         self._left: list[Callable[[], None]] = []
@@ -58,6 +82,16 @@ class Turns:
         self._due.append(worker)
         if not self._is_planned:
             self._plan()
+
+    def authenticate_soon(self, worker: Worker) -> None:
+        """`execute_soon` for a connection that is not authenticated yet."""
+        self._arrivals.add(owner_of(worker.ip), worker)
+        if not self._is_planned:
+            self._plan()
+
+    def forget(self, worker: Worker) -> None:
+        """Remove a lost connection given to `authenticate_soon`: many may be lost in a turn."""
+        self._arrivals.remove(owner_of(worker.ip), worker)
 
     def write_soon(self, writer: Writer, byte_count: int) -> None:
         """Have `write_out` called; `byte_count` more bytes are waiting for it."""
@@ -95,6 +129,10 @@ class Turns:
         try:
             for worker in due[:CONNECTIONS_PER_TURN]:
                 worker.execute_due()
+            for _ in range(ARRIVALS_PER_TURN):
+                if not len(self._arrivals):
+                    break
+                self._arrivals.take().execute_due()
             self._write()
         finally:
             self._is_planned = False
@@ -102,7 +140,7 @@ class Turns:
                 # The loop's transports send at the end of their turn. Requests that it finds then
                 # are planned for behind this.
                 self._loop.call_soon(self.catch_up)
-            if self._due or self._unwritten:
+            if self._due or len(self._arrivals) or self._unwritten:
                 self._plan()
 
     def _write(self) -> None:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting
+from kohort.broker.core.security.addresses import is_loopback, owner_of
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
-from kohort.broker.security.addresses import is_loopback, owner_of
 from kohort.broker.security.disabled_users import DisabledUsers
 from kohort.broker.security.gate import Dispatcher, Exchange, GateKeeper
 from kohort.broker.security.http_guard import HttpGuard

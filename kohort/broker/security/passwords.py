@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
-from kohort.broker.security.addresses import owner_of
 from kohort.broker.security.users import PasswordWork, Users
 from kohort.protocol.scram import HASHES, keys_of, salted_password
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.addresses import is_loopback
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import (
     REFUSAL,
@@ -23,7 +24,6 @@ from kohort.broker.core.security.oauthbearer import (
 )
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
-from kohort.broker.security.addresses import is_loopback
 from kohort.broker.security.tls_context import StoreError
 
 logger = logging.getLogger(__name__)

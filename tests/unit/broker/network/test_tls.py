@@ -157,14 +157,16 @@ class Side:
 class Peer:
     """A client with TLS of an edge without sockets."""
 
-    def __init__(self, edge: Edge, authority: Authority, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, edge: Edge, authority: Authority, context: ssl.SSLContext, ip: str = "127.0.0.1"
+    ) -> None:
         if not edge.server.ciphertext_buffer:
             edge.server.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
         self.side = Side(context)
         listener = Listener("SSL", tls=self.side)
         self.connection = Connection(edge.server, listener)
         tls = TlsConnection(edge.server, self.connection, context, self.side.established)
-        self.transport = MemoryTransport(tls)
+        self.transport = MemoryTransport(tls, ip=ip)
         self.client = Client(authority)
 
     async def shake_hands(self) -> None:
@@ -360,3 +362,27 @@ async def test_who_is_in_does_not_wait_for_those_who_shake_hands(
     assert bodies(peer.client.plain) == [b"one"]
     waiting = [one for one in arriving if not one.transport.taken]
     assert len(waiting) > 50
+
+
+async def test_addresses_take_turns_at_shaking_hands(
+    edge: Edge, authority: Authority, context: ssl.SSLContext
+) -> None:
+    crowd = [Peer(edge, authority, context, "127.0.0.2") for _ in range(50)]
+    one = Peer(edge, authority, context)
+    for peer in (*crowd, one):
+        peer.transport.send(peer.client.take(b""))
+    await asyncio.sleep(0)
+    assert one.transport.taken
+
+
+async def test_who_is_gone_takes_no_turn_at_shaking_hands(
+    edge: Edge, authority: Authority, context: ssl.SSLContext
+) -> None:
+    peers = [Peer(edge, authority, context) for _ in range(50)]
+    for peer in peers:
+        peer.transport.send(peer.client.take(b""))
+    for peer in peers[:-1]:
+        peer.transport.lose()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert peers[-1].transport.taken

@@ -7,8 +7,13 @@ from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, ConnectionInfo
-from kohort.broker.network.turns import CONNECTIONS_PER_TURN, UNWRITTEN_MAX_BYTES, Turns
+from kohort.broker.network.service import Answer, ConnectionInfo, NewConnection
+from kohort.broker.network.turns import (
+    ARRIVALS_PER_TURN,
+    CONNECTIONS_PER_TURN,
+    UNWRITTEN_MAX_BYTES,
+    Turns,
+)
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
@@ -22,6 +27,7 @@ class Counting:
         self.peers: list[MemoryTransport] = []
         self.written_before: list[int] = []
         self.parked: list[Later[None]] = []
+        self.server: NetworkServer | None = None
         self.turns: Turns | None = None
         self.left_after: list[int] = []
         """For each work that was left for after an answer, how much was executed by then."""
@@ -46,6 +52,31 @@ class Counting:
         """Nothing is kept of it."""
 
 
+class Bouncer:
+    """The first service of a connection: lets its client in at the word."""
+
+    def __init__(self, service: Counting, connection: NewConnection) -> None:
+        self._service = service
+        self._connection = connection
+
+    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+        if frame == b"come in 7":
+            self._connection.let_in(connection.session)
+        return self._service.serve(connection, frame)
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        """Nothing is kept of it."""
+
+
+def arriving(*ips: str) -> tuple[Counting, list[MemoryTransport]]:
+    """Connections of a listener that lets clients in later."""
+    service, _ = connected(0)
+    listener = Listener("SASL_PLAINTEXT", new_service=lambda one: Bouncer(service, one))
+    assert service.server is not None
+    service.peers += [MemoryTransport(Connection(service.server, listener), ip=ip) for ip in ips]
+    return service, service.peers
+
+
 def connected(count: int) -> tuple[Counting, list[MemoryTransport]]:
     service, clock = Counting(), VirtualClock()
     server = NetworkServer(
@@ -55,6 +86,7 @@ def connected(count: int) -> tuple[Counting, list[MemoryTransport]]:
         metrics=EdgeMetrics(),
         log=PeerLog(logging.getLogger("peers"), clock),
     )
+    service.server = server
     service.turns = server.turns
     service.peers = [
         MemoryTransport(Connection(server, Listener("PLAINTEXT"))) for _ in range(count)
@@ -98,6 +130,58 @@ async def test_more_connections_than_a_turn_is_for_are_served_in_several() -> No
         served.append(len(service.written_before))
     assert served == [CONNECTIONS_PER_TURN, CONNECTIONS_PER_TURN * 2, len(peers)]
     assert all(peer.write_count == 1 for peer in peers)
+
+
+async def test_of_many_clients_that_are_not_let_in_yet_few_are_served_in_a_turn() -> None:
+    count = ARRIVALS_PER_TURN * 3
+    service, peers = arriving(*["127.0.0.1"] * count)
+    assert service.server is not None
+    one = MemoryTransport(Connection(service.server, Listener("PLAINTEXT")))
+    for peer in peers:
+        ask(peer, b"7")
+    for turn in range(1, 4):
+        # Somebody who is in waits for none of them.
+        ask(one, b"7")
+        await asyncio.sleep(0)
+        assert one.write_count == turn
+        assert sum(peer.write_count for peer in peers) == turn * ARRIVALS_PER_TURN
+
+
+async def test_who_was_let_in_is_served_with_all_others() -> None:
+    count = ARRIVALS_PER_TURN * 3
+    service, peers = arriving(*["127.0.0.1"] * count)
+    for peer in peers:
+        ask(peer, b"come in 7")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(service.written_before) == count
+    for peer in peers:
+        ask(peer, b"7")
+    await asyncio.sleep(0)
+    assert len(service.written_before) == 2 * count
+
+
+async def test_addresses_take_turns_in_what_is_said_before_clients_are_let_in() -> None:
+    crowd = ["127.0.0.2"] * ARRIVALS_PER_TURN * 10
+    service, peers = arriving(*crowd, "127.0.0.1")
+    for peer in peers:
+        ask(peer, b"7")
+    await asyncio.sleep(0)
+    assert len(service.written_before) == ARRIVALS_PER_TURN
+    assert peers[-1].write_count == 1
+
+
+async def test_who_is_gone_takes_no_turn_of_those_who_are_not_let_in_yet() -> None:
+    service, peers = arriving(*["127.0.0.1"] * ARRIVALS_PER_TURN * 10)
+    for peer in peers:
+        ask(peer, b"7")
+    await asyncio.sleep(0)
+    for peer in peers[:-1]:
+        peer.lose()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert peers[-1].write_count == 1
+    assert len(service.written_before) <= 2 * ARRIVALS_PER_TURN + 1
 
 
 async def test_a_large_answer_waits_for_nobody() -> None:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple, cast
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.session import UNKNOWN, Session
@@ -18,7 +19,6 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, Service
 from kohort.broker.runtime.later import Later
-from kohort.broker.security.addresses import owner_of
 from kohort.broker.security.gate import (
     API_VERSIONS,
     SASL_AUTHENTICATE,

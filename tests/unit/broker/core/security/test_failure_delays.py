@@ -1,12 +1,12 @@
 """Failures are kept back by whose they are, not by which of its addresses somebody comes from."""
 
+from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.failure_delays import (
     FAILURES,
     LONGEST_MS,
     WITHIN_MS,
     FailureDelays,
 )
-from kohort.broker.security.addresses import owner_of
 
 LEAST_MS = 100
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.broker.security.addresses import is_loopback, owner_of
+from kohort.broker.core.security.addresses import is_loopback, owner_of
 
 
 @pytest.mark.parametrize(
