@@ -20,6 +20,7 @@ from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.record_json import RecordError, from_line
 from kohort.protocol.errors import EncodeError, ErrorCode
 from kohort.protocol.records.batch import CompressionType
+from kohort.protocol.records.lines import LINE_END
 from kohort.protocol.records.record import Headers, Record
 from kohort.wire.cluster import RefusedError
 from kohort.wire.producing import Producer
@@ -108,11 +109,11 @@ def _send(
     progress = _Progress(producer)
     number = 0
     try:
-        for lines, is_more_ready in _chunks(descriptor):
+        for text, end, is_more_ready in _texts(descriptor):
             if parse is None:
-                producer.add_values(lines, _now_ms(), options.partition)
+                producer.add_lines(text, end, _now_ms(), options.partition)
             else:
-                for line in lines:
+                for line in bytes(text[: end - 1]).split(LINE_END):
                     number += 1
                     _add(producer, *parse(line), options.partition)
             if not is_more_ready:
@@ -207,17 +208,32 @@ def _opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _chunks(descriptor: int) -> Iterator[tuple[list[bytes], bool]]:
-    """Whole lines without their ends, as they come, and whether more can be read at once."""
-    rest = b""
-    while data := os.read(descriptor, READ_BYTES):
-        lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
-        rest = lines.pop()
-        if len(rest) > LINE_BYTES_MAX:
+def _texts(descriptor: int) -> Iterator[tuple[bytearray, int, bool]]:
+    """What can be read, as it comes: whole lines, where the last of them ends, and whether more can
+    be read at once. The text is overwritten when the next one is asked for.
+    """
+    text = bytearray(2 * READ_BYTES)
+    kept = 0
+    while count := _read_into(descriptor, text, kept):
+        filled = kept + count
+        end = text.rfind(LINE_END, kept, filled) + 1
+        if end:
+            yield text, end, bool(select.select([descriptor], [], [], 0)[0])
+            text[: filled - end] = text[end:filled]
+        kept = filled - end
+        if kept > LINE_BYTES_MAX:
             raise UsageError(f"a line of more than {LINE_BYTES_MAX >> 20} MiB is no record")
-        yield lines, bool(select.select([descriptor], [], [], 0)[0])
-    if rest:
-        yield [rest], False
+        if len(text) < kept + READ_BYTES:
+            text += bytes(len(text))
+    if kept:
+        text[kept : kept + 1] = LINE_END
+        yield text, kept + 1, False
+
+
+def _read_into(descriptor: int, text: bytearray, at: int) -> int:
+    """Read what is there into `text`; return how many bytes that is, 0 at the end."""
+    with memoryview(text) as view, view[at : at + READ_BYTES] as room:
+        return os.readv(descriptor, [room])
 
 
 class _Progress:

@@ -1,7 +1,4 @@
-"""A producer for the command line: batches sent one after another, each exactly once (KIP-98).
-
-A batch is sent again, with the same sequence numbers, until a broker has it or the time is over.
-"""
+"""A producer for the command line: records into batches, each of which is appended exactly once."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ from kohort.protocol.messages.init_producer_id import (
 )
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
 )
 from kohort.protocol.records.batch import CompressionType
-from kohort.protocol.records.builder import encode_batch, encode_values
+from kohort.protocol.records.builder import LinesBatch, encode_batch
+from kohort.protocol.records.lines import LINE_END, RECORD_OVERHEAD_BYTES_MAX
 from kohort.protocol.records.record import Record
 from kohort.wire.cluster import RETRY_S, Cluster, RefusedError
 from kohort.wire.partitioner import partition_of
+from kohort.wire.under_way import SentBatch, UnderWay
 
 BATCH_BYTES: Final = 1_000_000
 """Keys and values in a batch; with what is around them it stays below the usual max.message.bytes
@@ -35,11 +32,8 @@ of 1,048,588 where records are not tiny."""
 RECORD_OVERHEAD_BYTES: Final = 12
 """What a record takes beside its key and value, roughly."""
 
-_PRODUCE_MAX: Final = 12
-"""From version 13 on topics are ids."""
 _ALL_REPLICAS: Final = -1
 _SEQUENCES: Final = 1 << 31
-_HAS_IT: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
 class _Identity(TypedDict):
@@ -85,20 +79,29 @@ class Producer:
         self._topic = topic
         self._timeout_s = timeout_s
         self._codec = codec
-        self.sent_records = 0
-        self.sent_bytes = 0
-        """Keys and values."""
         self._waiting: dict[int, _Batch] = {}
         self._sequences: dict[int, int] = {}
-        self._leaders = self._find_leaders()
-        self.partition_count = len(self._leaders)
+        self.leaders = self._find_leaders()
+        """The leader of each partition, None where there is none now."""
+        self.partition_count = len(self.leaders)
         self._next_partition = 0
-        self._values: list[bytes] = []
-        self._values_bytes = 0
-        self._values_time = -1
-        self._values_partition: int | None = None
+        self._lines: LinesBatch | None = None
+        self._lines_bytes = 0
+        self._lines_time = -1
+        self._lines_partition: int | None = None
+        self._under_way = UnderWay(topic, self, timeout_s)
         # A broker that has just been started may ask for a moment.
         self._producer_id, self._producer_epoch = cluster.patiently(self._find_id)
+
+    @property
+    def sent_records(self) -> int:
+        """Records that a broker has."""
+        return self._under_way.appended_records
+
+    @property
+    def sent_bytes(self) -> int:
+        """Their keys and values."""
+        return self._under_way.appended_bytes
 
     def add(self, record: Record, partition: int | None = None) -> None:
         """Take a record, and send a batch if one is full.
@@ -123,51 +126,64 @@ class Producer:
         batch.records.append(record)
         batch.byte_count += size
 
-    def add_values(
-        self, values: Sequence[bytes], timestamp: int, partition: int | None = None
+    def add_lines(
+        self, text: bytearray, end: int, timestamp: int, partition: int | None = None
     ) -> None:
-        """Take records that are nothing but a value, and send what makes full batches.
+        """Take records that are nothing but a value, a line of `text` each, and send full batches.
+
+        Args:
+            text: read until this returns, and not kept.
+            end: behind the end of its last line.
 
         Raises RefusedError, DisconnectedError.
         """
-        self._values += values
-        self._values_time, self._values_partition = timestamp, partition
-        self._values_bytes += sum(map(len, values)) + RECORD_OVERHEAD_BYTES * len(values)
-        if self._values_bytes >= BATCH_BYTES:
-            self._send_values()
+        self._lines_time, self._lines_partition = timestamp, partition
+        position = 0
+        while position < end:
+            if self._lines is None:
+                line_bytes = text.index(LINE_END, position) - position
+                self._lines = LinesBatch(max(BATCH_BYTES, line_bytes + RECORD_OVERHEAD_BYTES_MAX))
+            had, begun = self._lines.count, position
+            position = self._lines.add(text, position, end)
+            # Their ends are no part of them.
+            self._lines_bytes += position - begun - (self._lines.count - had)
+            if position < end:
+                self._send_lines()
 
     def flush(self) -> None:
-        """Send all that waits. Raises RefusedError, DisconnectedError."""
+        """Send all that waits, and return when a broker has it. Raises RefusedError,
+        DisconnectedError.
+        """
         for partition in list(self._waiting):
             self._send(partition)
-        self._send_values()
+        self._send_lines()
+        self._under_way.settle()
+
+    def refresh(self) -> None:
+        """Look for the leaders once more; without an answer they stay what they were."""
+        try:
+            self.leaders |= self._leaders_now()[0]
+        except (DisconnectedError, RefusedError):
+            return
 
     # Within.
 
     def _send(self, partition: int) -> None:
         batch = self._waiting.pop(partition)
         data = encode_batch(batch.records, **self._identity(partition))
-        self._append_counted(partition, data, len(batch.records), batch.byte_count)
+        count = len(batch.records)
+        self._append(partition, data, count, batch.byte_count - RECORD_OVERHEAD_BYTES * count)
 
-    def _send_values(self) -> None:
-        """Send the values that wait, in batches that are not too long."""
-        values, self._values, self._values_bytes = self._values, [], 0
-        begun = byte_count = 0
-        for place, value in enumerate(values):
-            size = len(value) + RECORD_OVERHEAD_BYTES
-            if byte_count + size > BATCH_BYTES and place > begun:
-                self._send_batch_of(values[begun:place], byte_count)
-                begun, byte_count = place, 0
-            byte_count += size
-        if begun < len(values):
-            self._send_batch_of(values[begun:], byte_count)
-
-    def _send_batch_of(self, values: Sequence[bytes], byte_count: int) -> None:
-        partition = self._values_partition
+    def _send_lines(self) -> None:
+        lines, self._lines = self._lines, None
+        if lines is None:
+            return
+        partition = self._lines_partition
         if partition is None:
             partition = self._next_partition
-        data = encode_values(values, self._values_time, **self._identity(partition))
-        self._append_counted(partition, data, len(values), byte_count)
+        data = lines.encode(self._lines_time, **self._identity(partition))
+        byte_count, self._lines_bytes = self._lines_bytes, 0
+        self._append(partition, data, lines.count, byte_count)
 
     def _identity(self, partition: int) -> _Identity:
         return {
@@ -177,17 +193,14 @@ class Producer:
             "base_sequence": self._sequences.get(partition, 0),
         }
 
-    def _append_counted(self, partition: int, data: bytes, count: int, byte_count: int) -> None:
+    def _append(
+        self, partition: int, data: bytes | memoryview, count: int, byte_count: int
+    ) -> None:
+        """Send a batch of `count` records with so many bytes of keys and values."""
         if partition == self._next_partition:
             # Those without a key go on in the next one: a batch each, as Java's clients do.
             self._next_partition = (partition + 1) % self.partition_count
-        self._append(partition, data)
         self._sequences[partition] = (self._sequences.get(partition, 0) + count) % _SEQUENCES
-        self.sent_records += count
-        self.sent_bytes += byte_count - RECORD_OVERHEAD_BYTES * count
-
-    def _append(self, partition: int, data: bytes) -> None:
-        """Send a batch to the current leader of its partition."""
         request = ProduceRequest(
             acks=_ALL_REPLICAS,
             timeout_ms=int(self._timeout_s * 1000),
@@ -199,43 +212,7 @@ class Producer:
             ],
         )
         deadline_s = time.monotonic() + self._timeout_s
-        while True:
-            failure: RefusedError | DisconnectedError
-            try:
-                answer = self._ask_leader(partition, request)
-                if answer.error_code in _HAS_IT:
-                    return
-                failure = self._refused(partition, answer)
-                if not ErrorCode(answer.error_code).retriable:
-                    raise failure
-            except DisconnectedError as error:
-                failure = error
-            if time.monotonic() + RETRY_S > deadline_s:
-                raise failure
-            time.sleep(RETRY_S)
-            self._refresh()
-
-    def _ask_leader(self, partition: int, request: ProduceRequest) -> PartitionProduceResponse:
-        leader = self._leaders.get(partition)
-        if leader is None:
-            return PartitionProduceResponse(
-                index=partition, error_code=ErrorCode.LEADER_NOT_AVAILABLE, base_offset=-1
-            )
-        answer: ProduceResponse = self._cluster.ask(leader, request, at_most=_PRODUCE_MAX)
-        return answer.responses[0].partition_responses[0]
-
-    def _refused(self, partition: int, answer: PartitionProduceResponse) -> RefusedError:
-        what = f"{self._topic}-{partition} does not take a batch"
-        if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE:
-            what += "; max.message.bytes of the topic is the limit"
-        return RefusedError(answer.error_code, what, answer.error_message)
-
-    def _refresh(self) -> None:
-        """Look for the leaders once more; without an answer they stay what they were."""
-        try:
-            self._leaders |= self._leaders_now()[0]
-        except (DisconnectedError, RefusedError):
-            return
+        self._under_way.send(SentBatch(partition, request, count, byte_count, deadline_s))
 
     def _find_leaders(self) -> dict[int, BlockingConnection | None]:
         """The leader of each partition of a topic that may just have been made."""
@@ -260,7 +237,7 @@ class Producer:
         return leaders, described.error_code
 
     def _find_id(self) -> tuple[int, int]:
-        leaders: Sequence[BlockingConnection | None] = list(self._leaders.values())
+        leaders: Sequence[BlockingConnection | None] = list(self.leaders.values())
         assert leaders[0] is not None, "waited for"
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
         found: InitProducerIdResponse = self._cluster.ask(leaders[0], request)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from kohort.cli import main
 from tests.interop.conftest import CLIENT_NAMES, BuildClient
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
@@ -50,3 +51,20 @@ def test_an_idempotent_producer_that_sends_again_leaves_each_record_once(
         *(record.value for record in sent),
         b"the last",
     ]
+
+
+def test_the_command_that_sends_several_batches_at_a_time_leaves_each_line_once(
+    proxy: LossyProxy, build_client: BuildClient, tmp_path: Path
+) -> None:
+    client = build_client("confluent", proxy.bootstrap)
+    admin = admin_client(proxy.bootstrap)
+    admin.create_topics([NewTopic("lines", 1, 1)])["lines"].result(30)
+    lines = [b"%05d" % number + b"x" * 1000 for number in range(20_000)]
+    given = tmp_path / "given"
+    given.write_bytes(b"\n".join(lines))
+    where = ("--bootstrap-server", proxy.bootstrap)
+
+    assert main(["produce", "lines", "--file", str(given), *where]) == 0
+
+    assert proxy.lost == LOSSES
+    assert [record.value for record in client.consume("lines", len(lines))] == lines

@@ -1,4 +1,4 @@
-"""A connection without an event loop: one request at a time, with a timeout for each.
+"""A connection without an event loop: its calls block, with a timeout for each.
 
 The heartbeat thread uses one, which shares nothing with the event loop's connections, because it
 must work while the loop is blocked. The command line uses it too, which saves importing asyncio.
@@ -11,7 +11,8 @@ import secrets
 import socket
 import threading
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
@@ -21,7 +22,10 @@ from kohort.client.net.greeting import NONCE_BYTES, Greeted, advance, greeting, 
 from kohort.client.net.security import SASL_HINT
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
-from kohort.protocol.framing import decode_response, encode_request
+from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request
+
+LARGE_BYTES: Final = 1 << 16
+"""From here on the parts of a request are sent one by one: joining them would copy records."""
 
 
 class BlockingConnection:
@@ -88,8 +92,38 @@ class BlockingConnection:
         """
         if version is None:
             version = self.versions.best(type(request), at_most)
+        deadline_s = time.monotonic() + timeout_s
+        with self._closing_on_error():
+            answer = self._receive(self._send(request, deadline_s, version), deadline_s)
+        self._is_untried = False
+        return answer
+
+    def send(
+        self, request: object, timeout_s: float, *, at_most: int | None = None
+    ) -> ExpectedAnswer:
+        """Send a request, for whose response `receive` waits; others may be sent before. Raises as
+        `call` does, which must not be used until all is received.
+        """
+        version = self.versions.best(type(request), at_most)
+        with self._closing_on_error():
+            return self._send(request, time.monotonic() + timeout_s, version)
+
+    def receive(self, expected: ExpectedAnswer, timeout_s: float) -> Any:  # noqa: ANN401 - see call.
+        """Return the response to the first request whose response was not received yet. Raises as
+        `call` does.
+        """
+        with self._closing_on_error():
+            answer = self._receive(expected, time.monotonic() + timeout_s)
+        self._is_untried = False
+        return answer
+
+    @contextlib.contextmanager
+    def _closing_on_error(self) -> Iterator[None]:
+        """Close the connection after an error, and raise those of the connection as
+        DisconnectedError.
+        """
         try:
-            answer = self._call(request, time.monotonic() + timeout_s, version)
+            yield
         except (OSError, DecodeError, ValueError) as error:
             if isinstance(error, ValueError) and not self._is_closed:
                 raise  # Otherwise it is the error of a TLS socket that another thread has closed.
@@ -98,8 +132,10 @@ class BlockingConnection:
             if isinstance(error, ConnectionError) and self._is_untried:
                 text += "" if self._config.security.uses_sasl else SASL_HINT
             raise DisconnectedError(f"{self.address}: {text}") from error
-        self._is_untried = False
-        return answer
+        except KeyboardInterrupt:
+            # In the middle of a frame, for all that is known.
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the connection; a call in progress in another thread fails."""
@@ -187,20 +223,35 @@ class BlockingConnection:
             self._retire_at_s = time.monotonic() + retire_after_s(asked.session_lifetime_ms / 1000)
 
     def _call(self, request: object, deadline_s: float, version: int) -> Any:  # noqa: ANN401
+        return self._receive(self._send(request, deadline_s, version), deadline_s)
+
+    def _send(self, request: object, deadline_s: float, version: int) -> ExpectedAnswer:
         self._next_correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
         parts, expected = encode_request(
             request, version, self._next_correlation_id, self._config.client_id
         )
-        found = self._socket
-        if found is None:
-            raise OSError("the connection is closed")
+        found = self._open_socket()
         found.settimeout(_left_s(deadline_s))
-        found.sendall(b"".join(parts))
+        if sum(map(len, parts)) < LARGE_BYTES:
+            found.sendall(b"".join(parts))
+        else:
+            for part in parts:
+                found.sendall(part)
+        return expected
+
+    def _receive(self, expected: ExpectedAnswer, deadline_s: float) -> Any:  # noqa: ANN401
+        found = self._open_socket()
         try:
             size = checked_size(_receive(found, 4, deadline_s), self._frame_bytes_max)
         except ValueError as error:
             raise DecodeError(str(error)) from None
         return decode_response(_receive(found, size, deadline_s), expected)
+
+    def _open_socket(self) -> socket.socket:
+        found = self._socket
+        if found is None:
+            raise OSError("the connection is closed")
+        return found
 
 
 def _receive(connection: socket.socket, count: int, deadline_s: float) -> bytes:

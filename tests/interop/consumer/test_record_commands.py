@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kohort.client.core.fetch.unpack import unpack_text
+from kohort.protocol.records.lines import pack_lines
 from kohort.wire.producing import BATCH_BYTES
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
@@ -70,6 +72,52 @@ def test_lines_are_records_for_kcat_and_back(scene: Scene, topics: Topics) -> No
     assert scene.produce(topic, given=given).code == 0
     assert sorted(scene.kcat("-C", "-t", topic, "-e", "-q")) == sorted(lines)
     assert sorted(scene.consume(topic, "--from-beginning", "--exit")) == sorted(lines)
+
+
+def test_a_file_of_lines_is_the_same_in_a_topic_as_by_kcat(
+    scene: Scene, topics: Topics, tmp_path: Path
+) -> None:
+    source = random.Random(1)
+    # Of many batches, with the lengths at which those of records and their parts grow.
+    lengths = [
+        *range(1, 200),
+        8_180,
+        8_191,
+        8_192,
+        20_000,
+        *(source.choices(range(1, 900), k=9_000)),
+    ]
+    lines = tmp_path / "lines"
+    lines.write_bytes(
+        b"".join(source.randbytes(one).replace(b"\n", b".") + b"\n" for one in lengths)
+    )
+    seen: list[bytes] = []
+    for place in ("ours", "kcat's"):
+        topic = topics.create(1)
+        if place == "ours":
+            assert scene.run("produce", topic, "--file", str(lines)).code == 0
+        else:
+            scene.kcat("-P", "-t", topic, "-l", str(lines))
+        form = ("-f", "%o|%p|%K|%h|%S|%s\\n")
+        seen.append(b"\n".join(scene.kcat("-C", "-t", topic, "-e", "-q", *form)))
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > lines.stat().st_size > 3 * BATCH_BYTES
+
+
+def test_lines_become_records_without_being_made(
+    scene: Scene, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is what makes it fast: they are packed from what was read into what is sent."""
+    counts: list[int] = []
+
+    def counted(block: bytearray, filled: int, count: int, *rest: Any) -> Any:  # noqa: ANN401 - passed on.
+        found = pack_lines(block, filled, count, *rest)
+        counts.append(found[1] - count)
+        return found
+
+    monkeypatch.setattr("kohort.protocol.records.builder.pack_lines", counted)
+    assert scene.produce(topics.create(1), given=b"line\n" * 500).code == 0
+    assert sum(counts) == 500
 
 
 def test_keys_headers_and_nulls_arrive(scene: Scene, topics: Topics) -> None:
