@@ -8,11 +8,12 @@ Kafka reads; until then Kohort opens it as before. Blocking code; the directory 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kohort.broker.config.endpoints import EVERY_INTERFACE, Endpoint
 from kohort.broker.kafka_directory.image import ClusterImage, records_of
 from kohort.broker.kafka_directory.meta_properties import (
     MetaProperties,
@@ -44,6 +45,14 @@ from kohort.broker.topics.directories import STRAY_SUFFIX, PartitionDirectories,
 
 EXPORTED_SUFFIX: Final = ".exported"
 """What Kohort's databases end with as long as the directory is Kafka's."""
+
+CONTROLLER: Final = "CONTROLLER"
+"""Name of the controller's listener."""
+KAFKA_LISTENERS: Final = (
+    Endpoint("PLAINTEXT", "localhost", 9092),
+    Endpoint(CONTROLLER, "localhost", 9093),
+)
+"""The ports of the server.properties that Kafka comes with."""
 
 
 @dataclass(slots=True)
@@ -121,14 +130,24 @@ def carry_out_export(files: FileSystem, plan: ExportPlan, *, now_ms: int, tell: 
     files.sync_directory(str(root))
 
 
-def settings_for_kafka(plan: ExportPlan) -> list[str]:
-    """Lines for server.properties that Kafka needs with this directory; ports are examples."""
+def settings_for_kafka(
+    plan: ExportPlan, listeners: Sequence[Endpoint] = KAFKA_LISTENERS
+) -> list[str]:
+    """Lines for server.properties that Kafka needs with this directory.
+
+    Args:
+        listeners: where it listens; one of them is `CONTROLLER`.
+    """
+    controller = next(one for one in listeners if one.listener == CONTROLLER)
+    # Kafka's own word for every interface is none that it could connect to.
+    host = "localhost" if controller.host in EVERY_INTERFACE else controller.host
+    voter = str(controller._replace(host=host)).removeprefix(f"{CONTROLLER}://")
     lines = [
         "process.roles=broker,controller",
         f"node.id={plan.meta.node_id}",
-        f"controller.quorum.voters={plan.meta.node_id}@localhost:9093",
-        "controller.listener.names=CONTROLLER",
-        "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        f"controller.quorum.voters={plan.meta.node_id}@{voter}",
+        f"controller.listener.names={CONTROLLER}",
+        f"listeners={','.join(map(str, listeners))}",
         f"log.dirs={plan.root.absolute()}",
         "offsets.topic.replication.factor=1",
         "transaction.state.log.replication.factor=1",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.config.endpoints import parse_endpoints
 from kohort.broker.core.security.acls import rule_of
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.kafka_directory.exporting import (
@@ -40,6 +41,7 @@ from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.database import Content, MetadataDatabase
 from kohort.broker.storage.metadata.store import FILE_NAME, MIRROR_FILE_NAME, MetadataStore
 from kohort.broker.topics.creation import NewTopic
+from kohort.cli import main
 from kohort.protocol.messages.cluster_metadata import RegisterBrokerRecord
 from kohort.protocol.scram import Keys
 from tests.support.brokers.running_topics import append, running_topics
@@ -172,6 +174,39 @@ async def test_settings_say_what_kafka_needs(root: Path) -> None:
     assert "node.id=1" in lines
     assert f"log.dirs={root}" in lines
     assert any(line.startswith("authorizer.class.name=") for line in lines)
+    assert "controller.quorum.voters=1@localhost:9093" in lines
+    assert "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093" in lines
+
+
+@pytest.mark.parametrize(
+    ("controller", "voter"),
+    [
+        ("[::1]:7", "[::1]:7"),
+        ("k:19093", "k:19093"),
+        (":7", "localhost:7"),
+        ("[::]:7", "localhost:7"),
+    ],
+)
+async def test_settings_have_the_listeners_that_one_wants(
+    root: Path, controller: str, voter: str
+) -> None:
+    wanted = ["SSL://k:19092", f"CONTROLLER://{controller}"]
+    lines = settings_for_kafka(planned_export(root), parse_endpoints(wanted))
+    assert f"listeners={','.join(wanted)}" in lines
+    assert f"controller.quorum.voters=1@{voter}" in lines
+
+
+def test_listeners_without_a_controller_s_are_a_mistake(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wanted, why in (
+        ("PLAINTEXT://k:1", "one named CONTROLLER is wanted"),
+        ("CONTROLLER://k:1", "and one for clients"),
+        ("PLAINTEXT://k", "not of the form NAME://host:port"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["export-kafka", str(root), "--listeners", wanted])
+        assert why in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
