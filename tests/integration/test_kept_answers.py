@@ -55,7 +55,7 @@ CHANGE_EVERY: Final = 5
 """Turns of the two, after which a rule comes or goes."""
 
 SHARED: Final = "shared"
-"""Who may see this topic changes."""
+"""A topic that a user may see at times."""
 TOPICS: Final = (*(f"of-{user}" for user in USERS), SHARED)
 
 
