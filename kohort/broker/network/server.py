@@ -53,6 +53,11 @@ closed at once."""
 LARGE_REQUESTS_BYTES = 4 * 1024 * 1024
 """Memory left by requests below this size is reused by the next."""
 
+CROWD = 100
+"""Connections whose memory is given back when they are gone; with TLS each had some 50 KiB."""
+STRAGGLERS = 10
+"""A crowd is gone when fewer than this have left between two checks."""
+
 
 class NetworkServer:
     """All listeners and connections of one broker. Create it inside the running loop."""
@@ -103,6 +108,10 @@ class NetworkServer:
         self._shortage = Shortage(self.memory)
         self._look_handle: asyncio.Handle | None = None
         self._had_large_requests = False
+        self._lost_count = 0
+        """Connections lost since the last check."""
+        self._lost_of_crowd = 0
+        """The same since memory was given back, up to the last check."""
         self._is_stopping = False
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -201,6 +210,7 @@ class NetworkServer:
 
     def connection_lost(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
+        self._lost_count += 1
         del self._connections[connection]
         self._admission.release(connection.ip, connection.listener.name)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
@@ -284,15 +294,21 @@ class NetworkServer:
         self._check_some(iter(list(self._connections)))
 
     def _give_back_memory(self) -> None:
-        """Return free memory to the system once there are no more large requests.
+        """Return free memory to the system once there are no more large requests, or once a crowd
+        of connections is gone.
 
         Buffers grow with what arrives, so a large frame leaves gaps of many sizes in the heap, and
-        small objects created meanwhile keep the end of the heap in place.
+        small objects created meanwhile keep the end of the heap in place. So do OpenSSL's buffers.
         """
         has_large_requests = self.memory.take_most_bytes() >= LARGE_REQUESTS_BYTES
-        if self._had_large_requests and not has_large_requests:
-            self._loop.run_in_executor(None, give_back_free_memory)
+        is_free = self._had_large_requests and not has_large_requests
         self._had_large_requests = has_large_requests
+        lost_count, self._lost_count = self._lost_count, 0
+        self._lost_of_crowd += lost_count
+        is_free |= self._lost_of_crowd >= CROWD and lost_count < STRAGGLERS
+        if is_free:
+            self._lost_of_crowd = 0
+            self._loop.run_in_executor(None, give_back_free_memory)
 
     def _check_some(self, left: Iterator[Connection]) -> None:
         """Check the next slice of the connections, including ones that have closed since."""
