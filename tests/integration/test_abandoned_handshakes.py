@@ -21,7 +21,7 @@ from tests.support.network.flood import attempt, client_hello
 from tests.support.network.wire import framed, request_body
 
 TIMEOUT_S = 2
-ARRIVALS_MAX = 300
+ARRIVALS_MAX = 1_000
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: leaves with RST instead of FIN."""
 
