@@ -80,9 +80,10 @@ def shared_classes(
     spark_jars: Path, pipeline_kills: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """For tests that start very many drivers, which start sooner then."""
-    from tests.pipeline.driver import share_classes  # noqa: PLC0415 - it takes settings from here.
+    # It takes settings from here.
+    from tests.pipeline.driver import has_shared_classes, share_classes  # noqa: PLC0415
 
-    if pipeline_kills > KILLS_MANY:
+    if pipeline_kills > KILLS_MANY and not has_shared_classes(spark_jars):
         share_classes(spark_jars, tmp_path_factory.mktemp("classes"))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import itertools
 import json
 import os
 import shutil
@@ -18,8 +16,10 @@ from typing import Any, Self
 
 import pyarrow.parquet
 
+from kohort.pipeline.jars import locked
 from tests.pipeline.conftest import JAVA_OPTIONS
-from tests.pipeline.topics import Row, in_order
+from tests.pipeline.topics import Row, Topics, in_order
+from tests.support.brokers.kohort_server import KohortServer
 
 TIMEOUT_S = 600
 """A session alone may take a minute on a machine that has much else to do."""
@@ -35,38 +35,82 @@ LOGS = {"delta": "_delta_log", "iceberg": "metadata"}
 
 def numbers(directory: Path) -> set[str]:
     """Entries that begin with a number: what Spark, Delta or Iceberg have finished writing."""
-    if not directory.exists():
+    try:
+        names = [entry.name for entry in os.scandir(directory)]
+    except FileNotFoundError:
         return set()
-    return {path.name for path in directory.iterdir() if path.stem.partition("-")[0].isdigit()}
+    # A hundred times a second, beside what is waited for: without a Path for each.
+    return {name for name in names if (name.rpartition(".")[0] or name).partition("-")[0].isdigit()}
+
+
+def quick_start(jars: Path, *options: str) -> list[str]:
+    """Arguments of `kohort pipeline` for a JVM that starts soon, and ends soon after.
+
+    Spark gives what `spark.jars` names a class loader of its own, of whose classes a JVM has no
+    archive; those of the class path come from there as Spark's do.
+    """
+    path = ":".join(str(jars / jar.file_name) for jar in locked())
+    # What has to grow, heap and metadata of classes, is collected whole again and again.
+    memory = "-Xms512m -Xmn256m -XX:MetaspaceSize=256m"
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraClassPath": path,
+        "spark.driver.extraJavaOptions": " ".join([JAVA_OPTIONS, memory, *options]),
+        "spark.ui.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    arguments = ["--jars", str(jars), "--master", "local[2]"]
+    for name, value in conf.items():
+        arguments += ["--conf", f"{name}={value}"]
+    return arguments
+
+
+def has_shared_classes(jars: Path) -> bool:
+    """Whether the archive is there, newer than these jars and what is said of it here."""
+    sources = (Path(__file__), *(jars / jar.file_name for jar in locked()))
+    return CLASSES.exists() and CLASSES.stat().st_mtime > max(
+        path.stat().st_mtime for path in sources
+    )
 
 
 def share_classes(jars: Path, directory: Path) -> None:
-    """Makes the archive CLASSES, by a session that goes through a small history."""
-    history, made = directory / "history.jsonl", directory / CLASSES.name
-    with gzip.open(ROOT / "examples" / "rebalance-week" / "week.jsonl.gz") as week:
-        history.write_bytes(b"".join(itertools.islice(week, 20)))
-    command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances"]
-    command += ["--from", str(history), "--lake", str(directory / "lake"), "--jars", str(jars)]
-    options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
-    command += ["--master", "local[2]", "--conf", f"spark.driver.extraJavaOptions={options}"]
-    with (directory / "classes.log").open("wb") as log:
+    """Makes the archive CLASSES, by a session that lands a topic in two batches.
+
+    It has the classes of Kafka's clients, of streaming queries and of Delta, which are most of what
+    any of these jobs loads.
+    """
+    made = directory / CLASSES.name
+    with KohortServer(directory / "broker") as broker:
+        topics = Topics(broker.bootstrap)
+        topic = topics.create(2)
+        topics.produce(topic, 40, partitions=2)
+        command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", topic]
+        command += ["--available-now", "--max-offsets-per-trigger", "20"]
+        command += ["--lake", str(directory / "lake"), "--bootstrap-server", broker.bootstrap]
+        command += quick_start(jars, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable")
+        _run_to_the_end(command, directory / "classes.log")
+    shutil.copyfile(made, CLASSES.with_suffix(".new"))
+    CLASSES.with_suffix(".new").rename(CLASSES)
+
+
+def _run_to_the_end(command: list[str], log: Path) -> None:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
-    assert process.wait(TIMEOUT_S) == 0
+    assert process.wait(TIMEOUT_S) == 0, log.read_text()[-3000:]
     # The JVM ends a while after Python has, and writes until then.
     deadline = time.monotonic() + TIMEOUT_S
     with contextlib.suppress(ProcessLookupError):
         while time.monotonic() < deadline:
             os.killpg(process.pid, 0)
             time.sleep(0.1)
-    shutil.copyfile(made, CLASSES.with_suffix(".new"))
-    CLASSES.with_suffix(".new").rename(CLASSES)
 
 
 class Driver:
@@ -84,18 +128,10 @@ class Driver:
     ) -> None:
         """With `environment`, that on top of what there is."""
         command = [sys.executable, "-m", "kohort.cli", "pipeline", job, *more]
-        command += ["--lake", str(lake), "--bootstrap-server", bootstrap, "--jars", str(jars)]
-        command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
-        command += [
-            "--conf",
-            "spark.ui.enabled=false",
-            "--conf",
-            "spark.sql.codegen.wholeStage=false",
-        ]
-        command += ["--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"]
+        command += ["--lake", str(lake), "--bootstrap-server", bootstrap]
         # One of other classes than there are now is left alone, without a word.
-        shared = f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable" if CLASSES.exists() else ""
-        command += ["--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}{shared}"]
+        archive = (f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable") if CLASSES.exists() else ()
+        command += quick_start(jars, *archive)
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from kohort.pipeline import jars
+from tests.pipeline.catalogs import BUCKET, CREDENTIALS, as_environment, object_store
 from tests.pipeline.conftest import JARS, JAVA_OPTIONS
 from tests.pipeline.driver import LANDED, Driver, as_in_topic
 from tests.pipeline.events import avoided, line, member, rebalance, records
 from tests.pipeline.topics import Topics
-from tests.support.brokers.server_process import free_port
-from tests.support.processes import java_env
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +24,6 @@ if TYPE_CHECKING:
     from kohort.broker.core.history.model import HistoryRecord
     from tests.support.brokers.kohort_server import KohortServer
 
-BUCKET = "lake"
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 ROOT = Path(__file__).parents[2]
 
 EVENTS: list[HistoryRecord] = [
@@ -43,31 +36,8 @@ EVENTS: list[HistoryRecord] = [
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[str]:
     """The endpoint of a store with one empty bucket."""
-    if importlib.util.find_spec("moto") is None:
-        java_env.missing("moto is not installed: pip install '.[dev-long]'")
-    port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-p", str(port)]
-    with (tmp_path / "store.log").open("wb") as log:
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 60
-        while not has_bucket(endpoint):
-            assert time.monotonic() < deadline, "the store does not answer"
-            time.sleep(0.1)
+    with object_store(tmp_path) as endpoint:
         yield endpoint
-    finally:
-        server.kill()
-        server.wait()
-
-
-def has_bucket(endpoint: str) -> bool:
-    request = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return bool(answer.status == HTTPStatus.OK)
-    except OSError:
-        return False
 
 
 def hadoops_settings(store: str) -> dict[str, str]:
@@ -180,10 +150,7 @@ def test_a_topic_lands_once_in_icebergs_tables_on_s3(
     topic, log = topics.create(3), tmp_path / "driver.log"
     topics.produce(topic, 900, partitions=3)
     settings = catalogs_settings(store, tmp_path)
-    environment = CREDENTIALS | {
-        f"PYICEBERG_CATALOG__PROD__{name.upper().replace('.', '__').replace('-', '_')}": value
-        for name, value in settings.items()
-    }
+    environment = CREDENTIALS | as_environment("prod", settings)
     catalog = catalogs.load_catalog("prod", **settings)
     name = ("kafka", f"land_{topic.replace('-', '_')}")
 

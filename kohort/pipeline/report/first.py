@@ -33,8 +33,8 @@ def headline(page: GroupPage) -> str:
     text = f"{counted(figures['rebalance_count'], 'rebalance')} in {span}"
     if figures["stopped_total_ms"]:
         text += (
-            f"; members stood still for {duration(figures['stopped_total_ms'])}, all together, and "
-            f"for up to {duration(figures['stopped_longest_ms'])} at a time"
+            f"; members stood still for {duration(figures['stopped_total_ms'])} in sum, for up to "
+            f"{duration(figures['stopped_longest_ms'])} at a time"
         )
     else:
         text += "; for how long members stood still is not known, or they did not"
