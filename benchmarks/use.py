@@ -45,7 +45,11 @@ class Use:
 
 def _descendants(pid: int) -> list[int]:
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:
+        return found  # Gone meanwhile.
+    for task in tasks:
         try:
             children = [int(child) for child in task.read_text(encoding="ascii").split()]
         except OSError:
