@@ -229,6 +229,7 @@ async def _print_some(reader: Reader, left: int | None) -> int:
     at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
     parts, count = await reader.read_text(POLL_MS, at_most)
     if parts:
-        sys.stdout.buffer.write(b"".join(parts))
+        # A part is a whole batch: joining them would copy all that is printed once more.
+        sys.stdout.buffer.writelines(parts)
         sys.stdout.buffer.flush()
     return count
