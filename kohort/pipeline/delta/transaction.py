@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +50,14 @@ INDEXED: Final = ("cluster_id", "group", "sequence", "started_at", "at")
 """Columns whose smallest and greatest values are noted for each file of the history and of what is
 found in it: those by which rows are looked for. Without a word it would be the first 32 columns,
 which costs a small write more than its rows do.
+"""
+
+CHECKPOINT: Final = "delta.checkpointInterval"
+CHECKPOINT_LEAST: Final = 20
+CHECKPOINT_SPREAD: Final = 23
+"""Commits between two checkpoints of a table's log: so many, and up to so many more by the table's
+name. A batch changes most tables of a lake; every tenth would wait for a checkpoint of each, as
+Delta has it without a word.
 """
 
 
@@ -169,7 +178,7 @@ class Transaction:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema.json(),
             "partitionColumns": list(cut_by),
-            "configuration": _configuration(schema.names),
+            "configuration": _configuration(schema.names, self.root),
             "createdTime": self._now_ms,
         }
         action = self._action({"metaData": metadata})
@@ -279,11 +288,17 @@ class Replacement:
         self._held, self._held_rows = [], 0
 
 
-def _configuration(names: Sequence[str]) -> dict[str, str]:
-    """Which columns are noted; nothing for tables of other things."""
+def _configuration(names: Sequence[str], root: str) -> dict[str, str]:
+    """Which columns are noted, and how often there is a checkpoint; nothing for tables of other
+    things.
+    """
     if "group" not in names:
         return {}
-    return {INDEX: ",".join(name for name in INDEXED if name in names)}
+    between = CHECKPOINT_LEAST + crc32(root.rpartition("/")[2].encode()) % CHECKPOINT_SPREAD
+    return {
+        INDEX: ",".join(name for name in INDEXED if name in names),
+        CHECKPOINT: str(between),
+    }
 
 
 def is_of(rows: pa.Table, groups: Collection[tuple[str, str]]) -> pa.Array:
