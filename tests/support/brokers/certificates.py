@@ -22,6 +22,8 @@ class Authority:
         self._run(
             *("req", "-x509", *NEW_KEY, "-noenc", "-days", "2"),
             *("-subj", "/CN=authority of the tests"),
+            # Python 3.13 and later want it.
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
             *("-keyout", str(self._key), "-out", str(self.certificate)),
         )
 
@@ -31,7 +33,10 @@ class Authority:
         """
         key, request, signed = (self.directory / f"{name}.{end}" for end in ("key", "csr", "crt"))
         extensions = self.directory / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={alternatives}\n")
+        extensions.write_text(
+            f"subjectAltName={alternatives}\n"
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        )
         self._run(
             *("req", *NEW_KEY, "-noenc", "-subj", f"/CN={name}"),
             *("-keyout", str(key), "-out", str(request)),
