@@ -75,10 +75,10 @@ class Handshakes:
 
     def _run(self) -> None:
         for _ in range(HANDSHAKES_PER_TURN):
-            if not len(self._waiting):
+            if not self._waiting.count:
                 break
             self._waiting.take().shake_hands()
-        self._is_planned = bool(len(self._waiting))
+        self._is_planned = self._waiting.count > 0
         if self._is_planned:
             self._loop.call_soon(self._run)
 

@@ -129,10 +129,8 @@ class Turns:
         try:
             for worker in due[:CONNECTIONS_PER_TURN]:
                 worker.execute_due()
-            for _ in range(ARRIVALS_PER_TURN):
-                if not len(self._arrivals):
-                    break
-                self._arrivals.take().execute_due()
+            if self._arrivals.count:
+                self._let_some_in()
             self._write()
         finally:
             self._is_planned = False
@@ -140,8 +138,14 @@ class Turns:
                 # The loop's transports send at the end of their turn. Requests that it finds then
                 # are planned for behind this.
                 self._loop.call_soon(self.catch_up)
-            if self._due or len(self._arrivals) or self._unwritten:
+            if self._due or self._arrivals.count or self._unwritten:
                 self._plan()
+
+    def _let_some_in(self) -> None:
+        for _ in range(ARRIVALS_PER_TURN):
+            if not self._arrivals.count:
+                break
+            self._arrivals.take().execute_due()
 
     def _write(self) -> None:
         unwritten, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0

@@ -89,7 +89,7 @@ class Passwords:
     @property
     def waiting_count(self) -> int:
         """The number of passwords that wait for their turn."""
-        return len(self._waiting)
+        return self._waiting.count
 
     def close(self) -> None:
         """Begin no more checks."""
@@ -129,7 +129,7 @@ class Passwords:
 
     def _begin_next(self) -> None:
         """Begin checks until every thread has one."""
-        while self._at_work < THREADS and len(self._waiting) and not self._is_closed:
+        while self._at_work < THREADS and self._waiting.count and not self._is_closed:
             check = self._waiting.take()
             # Against current credentials: a password changed while it waited is no longer right.
             to_do = self._users.work_for(check.login.user)

@@ -17,17 +17,15 @@ T = TypeVar("T", bound=Hashable)
 class FairQueue(Generic[K, T]):
     """Waiting items by owner. An item must not be added again while it waits."""
 
-    __slots__ = ("_count", "_most", "_waiting")
+    __slots__ = ("_most", "_waiting", "count")
 
     def __init__(self, most: int) -> None:
         """`most` is the bound on waiting items."""
         self._most = most
-        self._count = 0
+        self.count = 0
+        """Waiting items of all owners; to read."""
         self._waiting: dict[K, dict[T, None]] = {}
         """Owners in the order of their turns; each has at least one item."""
-
-    def __len__(self) -> int:
-        return self._count
 
     def add(self, owner: K, item: T) -> T | None:
         """Append an item to the owner's others. Returns the item that is dropped for it, which may
@@ -35,7 +33,7 @@ class FairQueue(Generic[K, T]):
         """
         mine = self._waiting.get(owner, {})
         given_up: T | None = None
-        if self._count >= self._most:
+        if self.count >= self._most:
             longest = max(self._waiting, key=lambda one: len(self._waiting[one]))
             if len(self._waiting[longest]) <= len(mine) + 1:
                 # An exchange would only make another owner worse off.
@@ -44,7 +42,7 @@ class FairQueue(Generic[K, T]):
             self.remove(longest, given_up)
         mine[item] = None
         self._waiting[owner] = mine
-        self._count += 1
+        self.count += 1
         return given_up
 
     def take(self) -> T:
@@ -57,7 +55,7 @@ class FairQueue(Generic[K, T]):
         del items[item]
         if items:
             self._waiting[owner] = items
-        self._count -= 1
+        self.count -= 1
         return item
 
     def remove(self, owner: K, item: T) -> None:
@@ -68,4 +66,4 @@ class FairQueue(Generic[K, T]):
         del items[item]
         if not items:
             del self._waiting[owner]
-        self._count -= 1
+        self.count -= 1
