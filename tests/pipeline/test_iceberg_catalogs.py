@@ -41,7 +41,7 @@ def rest(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def hive(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Of the version that Spark brings, which knows no times with a zone."""
+    """A metastore of the version that Spark brings, which knows no times with a zone."""
     pytest.importorskip("thrift")
     with hive_metastore(tmp_path) as address:
         warehouse = f"file://{tmp_path}/warehouse"
