@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.delta.transaction import SMALL_FILES_MAX, Transaction
+from kohort.pipeline.delta.transaction import CHECKPOINT, SMALL_FILES_MAX, Transaction
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
@@ -230,6 +230,20 @@ def test_tables_with_checkpoints_and_with_more_than_files_are_read_and_changed_a
     expected = [("c", f"g{n}", 44 if n == 4 else n) for n in (0, 2, 3, 4, 5)]
     assert read(lake) == rows(lake, "numbers") == expected
     assert read(lake, "g2") == [("c", "g2", 2)]
+
+
+def test_a_lakes_tables_have_their_checkpoints_at_different_times(
+    spark: SparkSession, lake: DeltaLake
+) -> None:
+    between = dict[str, int]()
+    for name in ("rebalances", "members", "findings"):
+        writer = lake.begin(name).replacing(None, NUMBERS)
+        writer.add(grouped(("a", 1)))
+        assert writer.commit(schema_of(NUMBERS))
+        properties = spark.sql(f"SHOW TBLPROPERTIES delta.`{lake.path(name)}`").collect()
+        between[name] = int({row["key"]: row["value"] for row in properties}[CHECKPOINT])
+    assert len(set(between.values())) == 3
+    assert min(between.values()) >= 20
 
 
 @pytest.mark.long
