@@ -7,7 +7,7 @@ import pytest
 
 from kohort import OffsetAndMetadata, TopicPartition, errors
 from kohort.client.group.commit_callbacks import Offsets
-from tests.interop.consumer.members import Members, Topics, is_at_rest, read, values
+from tests.interop.consumer.members import TIMEOUT_S, Members, Topics, is_at_rest, read, values
 
 
 async def test_a_commit_without_offsets_is_of_what_was_returned(
@@ -123,8 +123,12 @@ async def test_what_moves_to_another_member_was_committed_before(
         records = await read(first, 30)
         second = await members.start(topic, **settings)
         both = (first, second)
-        while len(records) < 80:
-            records += await members.poll_once(*both)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                while len(records) < 80:
+                    records += await members.poll_once(*both)
+        except TimeoutError:
+            pytest.fail(f"{len(records)} of 80 records; {[one.health() for one in both]}")
         await members.settle(*both, partitions=4)
         places = [(record.partition, record.offset) for record in records]
         assert len(places) == len(set(places)), "something was read twice"
