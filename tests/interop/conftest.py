@@ -25,11 +25,11 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.aiokafka_client import AiokafkaClient
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.kafka_python_client import KafkaPythonClient
 from tests.support.clients.kcat_client import KcatClient, kcat
-from tests.support.clients.model import Client, wait_until
+from tests.support.clients.model import Client
 from tests.support.processes.java_process import JavaProcess
 
 
@@ -106,10 +106,8 @@ def create_topic(admin: AdminClient) -> Iterator[CreateTopic]:
         name = f"interop-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        admin.create_topics([topic])[name].result(30)
+        create_topics(admin, topic)
         created.append(name)
-        # A real Kafka answers when its controller has the topic, a moment before its broker has.
-        wait_until(lambda: name in admin.list_topics(timeout=10).topics, f"{name} to be known")
         return name
 
     yield create

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.interop.same_answers.pair import Twins
 from tests.support.clients.blocking_reader import AiokafkaReader, BlockingReader, KohortReader
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Member, Record, Seat, wait_until
 
 RECORDS = 10
@@ -81,7 +81,7 @@ def play(bootstrap: str, kind: type[BlockingReader], in_callback: bool, form: Fo
     """One reader and its rival in a group of two partitions, from beginning to end."""
     name = f"blocked-{uuid.uuid4().hex[:12]}"
     admin = admin_client(bootstrap)
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    create_topics(admin, NewTopic(name, 2, 1))
     client = ConfluentClient(bootstrap)
     reader = kind(
         bootstrap,

@@ -38,7 +38,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest
 from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record
 
 TIMEOUT_MS = 60_000
@@ -279,7 +279,7 @@ def consumer_settings(kafka: Secure, listener: str, name: str) -> dict[str, Any]
 def fill(kafka: Secure, topic: str, *values: bytes) -> None:
     admin = admin_client(kafka.bootstrap)
     if topic not in admin.list_topics(timeout=10).topics:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        create_topics(admin, NewTopic(topic, 1, 1))
     ConfluentClient(kafka.bootstrap).produce(topic, [Record(value) for value in values])
 
 

@@ -22,7 +22,7 @@ from kohort.protocol.messages.leave_group import (
 )
 from tests.interop.same_answers.pair import Twins
 from tests.support.brokers.server_process import ServerProcess, free_port
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Codec, Record
 from tests.support.network.wire import RawClient
 
@@ -46,7 +46,7 @@ async def fill(broker: ServerProcess, topic: str, *values: bytes, codec: Codec =
 
     def create_and_produce() -> None:
         admin = admin_client(broker.bootstrap)
-        admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+        create_topics(admin, NewTopic(topic, 2, 1))
         records = [Record(value) for value in values]
         ConfluentClient(broker.bootstrap).produce(topic, records, codec=codec)
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 from kohort import Consumer, TopicPartition, errors
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record
 
 RECORDS = 50
@@ -40,7 +40,7 @@ def produce(server: KohortServer | KafkaServer, topic: str, begin: int) -> None:
 def prepare(server: KohortServer | KafkaServer, topic: str) -> None:
     server.start()
     admin = admin_client(server.bootstrap)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(admin, NewTopic(topic, 1, 1))
     produce(server, topic, 0)
 
 

@@ -20,7 +20,7 @@ from tests.interop.same_answers.pair import wait_ready
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record
 from tests.support.network.relay import Relay, Spoiled
 
@@ -93,7 +93,7 @@ def settings(relay: Relay, name: str) -> dict[str, object]:
 
 def fill_topic(server: ServerProcess, name: str) -> None:
     admin = admin_client(server.bootstrap)
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    create_topics(admin, NewTopic(name, 2, 1))
     records = [Record(b"%d" % number, partition=number % 2) for number in range(RECORD_COUNT)]
     ConfluentClient(server.bootstrap).produce(name, records)
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer, TopicPartition, errors
 from tests.support.brokers.kafka_server import KafkaServer
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record, wait_until
 
 TOPIC = "cut-off"
@@ -27,7 +27,7 @@ def prepare(server: KafkaServer) -> int:
     """Ten records that stay and ten that will not; where the log is to be cut."""
     server.start(timeout_s=150)
     admin = admin_client(server.bootstrap)
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    create_topics(admin, NewTopic(TOPIC, 1, 1))
     produce(server, "kept", 10)
     size = log_of(server).stat().st_size
     produce(server, "gone", 10)

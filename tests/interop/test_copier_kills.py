@@ -14,7 +14,7 @@ from tests.interop.trouble import SESSION_TIMEOUT_MS, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_transactions import Isolation, read_to_end, values_of
 from tests.support.clients.model import Record, wait_until
 from tests.support.processes.java_process import JavaProcess
@@ -102,8 +102,7 @@ def copy(tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]) -> I
     with scene(tmp_path, own_broker_kind) as stage, ExitStack() as stack:
         admin = admin_client(stage.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("original", "copy")]
-        for created in admin.create_topics(topics).values():
-            created.result(30)
+        create_topics(admin, *topics)
         yield Copy(stage.server, stack)
 
 

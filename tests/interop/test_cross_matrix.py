@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.conftest import CLIENT_NAMES, ClientNamed
+from tests.support.clients.confluent_client import create_topics
 from tests.support.clients.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
 
 RECORDS = [
@@ -38,7 +39,7 @@ def write_once(client: Client, admin: AdminClient, codec: Codec) -> Written:
     place = (client.bootstrap, client.name, codec)
     if place not in _written:
         topic = f"interop-matrix-{client.name}-{codec}-{time.time_ns()}"
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        create_topics(admin, NewTopic(topic, 1, 1))
         started = int(time.time() * 1000)
         client.produce(topic, RECORDS, codec=codec)
         _written[place] = Written(topic, started, int(time.time() * 1000))

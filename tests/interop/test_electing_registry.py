@@ -14,7 +14,7 @@ from tests.interop.electing_registry import TOPIC, RegistryProcess
 from tests.interop.trouble import Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import wait_until
 
 SUBJECTS = 3
@@ -90,7 +90,7 @@ def registries(
     more = {"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "200"}
     with scene(tmp_path, own_broker_kind, more=more) as stage, ExitStack() as stack:
         admin = admin_client(stage.bootstrap)
-        admin.create_topics([NewTopic(TOPIC, 1, 1, config=COMPACTED)])[TOPIC].result(30)
+        create_topics(admin, NewTopic(TOPIC, 1, 1, config=COMPACTED))
         yield Registries(stage, stack)
 
 

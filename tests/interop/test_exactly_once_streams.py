@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewTopic
 from tests.interop.trouble import Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_transactions import read_to_end, values_of
 from tests.support.clients.model import Record, wait_until
 from tests.support.processes.java_process import JavaProcess
@@ -91,8 +91,7 @@ def counting(
     with scene(tmp_path, own_broker_kind) as stage, ExitStack() as stack:
         admin = admin_client(stage.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("lines", "counts")]
-        for created in admin.create_topics(topics).values():
-            created.result(30)
+        create_topics(admin, *topics)
         yield Counting(stage, stack, java_clients)
 
 

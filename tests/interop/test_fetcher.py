@@ -38,7 +38,7 @@ from kohort.protocol.types import ZERO_UUID
 from tests.interop.fetching import EARLIEST, produce, reading
 from tests.interop.same_answers.pair import Twins
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.model import wait_until
 
 CreateTopic = Callable[..., str]
@@ -64,8 +64,7 @@ def its_admin(address: str) -> AdminClient:
 def create(admin: AdminClient, name: str, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-    admin.create_topics([topic])[name].result(30)
-    wait_until(lambda: name in admin.list_topics(timeout=10).topics, f"{name} to be known")
+    create_topics(admin, topic)
 
 
 @pytest.fixture

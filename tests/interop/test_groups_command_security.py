@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 from kohort import Consumer
 from kohort.cli import main
 from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, USER, SecureKafka
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record
 
 MODULES = "org.apache.kafka.common.security"
@@ -26,7 +26,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """With a group that has read two of three records."""
     with SecureKafka(tmp_path_factory.mktemp("secure")) as kafka:
         admin = admin_client(kafka.bootstrap)
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        create_topics(admin, NewTopic(TOPIC, 1, 1))
         client = ConfluentClient(kafka.bootstrap)
         client.produce(TOPIC, [Record(b"%d" % number) for number in range(3)])
         asyncio.run(read_two(kafka.bootstrap))

@@ -19,7 +19,7 @@ from kohort.protocol.messages.offset_fetch import (
 )
 from tests.interop.same_answers.pair import Twins
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_transactions import (
     LEVELS,
     Isolation,
@@ -45,8 +45,7 @@ class Scene:
         self._process = process
         self.topic = self.id = self.group = f"java-{uuid.uuid4().hex[:12]}"
         admin = admin_client(self.bootstrap)
-        admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(30)
-        wait_until(lambda: self.topic in admin.list_topics(timeout=10).topics, "it is known")
+        create_topics(admin, NewTopic(self.topic, 2, 1))
 
     def producer(self, *, timeout_ms: int = 60_000) -> JavaTransactions:
         return JavaTransactions(self.bootstrap, self._process, self.id, timeout_ms=timeout_ms)

@@ -16,7 +16,7 @@ from kohort.protocol.join_reason import JoinReason
 from tests.interop.conftest import BuildClient
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_client import JavaMember
 from tests.support.clients.model import ANY_SEAT, wait_until
 from tests.support.groups.group_probe import GroupProbe
@@ -64,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     }
     with KohortServer(tmp_path_factory.mktemp("reasons"), overrides=overrides) as server:
         admin = admin_client(server.bootstrap)
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+        create_topics(admin, NewTopic(TOPIC, PARTITIONS, 1))
         yield Place(server.port, http_port, server.bootstrap)
 
 

@@ -39,7 +39,7 @@ from kohort.protocol.messages.alter_partition_reassignments import (
 from tests.support.brokers.kafka_server import EarlierKafkaServer, KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_transactions import LEVELS, JavaTransactions
 from tests.support.clients.model import Record, content, wait_until
 from tests.support.network.wire import RawClient
@@ -87,8 +87,7 @@ def kohort(*arguments: str) -> dict[str, Any]:
 def fill(admin: AdminClient) -> None:
     """Topics, groups and all that is not records."""
     wanted = [NewTopic(name, PARTITIONS, 1, config=dict(of)) for name, of in TOPICS.items()]
-    for future in admin.create_topics(wanted).values():
-        future.result(60)
+    create_topics(admin, *wanted)
     credential = UserScramCredentialUpsertion(
         "zoë", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"a secret"
     )

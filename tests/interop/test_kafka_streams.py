@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewTopic
 from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record, wait_until
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.processes.java_process import JavaProcess
@@ -36,8 +36,7 @@ class Application:
         self._rounds = 0
         admin = admin_client(stage.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("lines", "counts")]
-        for created in admin.create_topics(topics).values():
-            created.result(30)
+        create_topics(admin, *topics)
 
     def start(self, name: str, *, is_static: bool) -> JavaProcess:
         """Returns before the instance has its part."""

@@ -17,6 +17,7 @@ from tests.support.clients.confluent_client import (
     ConfluentClient,
     ConfluentMember,
     admin_client,
+    create_topics,
 )
 from tests.support.clients.java_client import JavaMember
 from tests.support.clients.model import ANY_SEAT, Member, Record, wait_until
@@ -38,7 +39,7 @@ def leave_three_epochs(kafka: KafkaServer) -> Path:
         with kafka:
             admin = admin_client(kafka.bootstrap)
             if not start:
-                admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
+                create_topics(admin, NewTopic(TOPIC, 1, 1))
             produce(kafka)
     return kafka.data / f"{TOPIC}-0"
 

@@ -11,7 +11,7 @@ from tests.interop.conftest import CLIENT_NAMES, BuildClient
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.model import Record
 from tests.support.network.lossy_proxy import LossyProxy
 
@@ -38,7 +38,7 @@ def test_an_idempotent_producer_that_sends_again_leaves_each_record_once(
 ) -> None:
     client = build_client(name, proxy.bootstrap)
     admin = admin_client(proxy.bootstrap)
-    admin.create_topics([NewTopic("once", 1, 1)])["once"].result(30)
+    create_topics(admin, NewTopic("once", 1, 1))
     # More than one batch, so that answers are lost in the middle of a sequence.
     sent = [Record(b"%04d" % number + b"x" * 2000) for number in range(600)]
 
@@ -58,7 +58,7 @@ def test_the_command_that_sends_several_batches_at_a_time_leaves_each_line_once(
 ) -> None:
     client = build_client("confluent", proxy.bootstrap)
     admin = admin_client(proxy.bootstrap)
-    admin.create_topics([NewTopic("lines", 1, 1)])["lines"].result(30)
+    create_topics(admin, NewTopic("lines", 1, 1))
     lines = [b"%05d" % number + b"x" * 1000 for number in range(20_000)]
     given = tmp_path / "given"
     given.write_bytes(b"\n".join(lines))

@@ -43,7 +43,7 @@ from tests.interop.tools import Tools
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.model import wait_until
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import RawMember, bring_together, settle
@@ -67,7 +67,7 @@ Place = tuple[int, int, str | None]
 
 def create_topic(server: ServerProcess) -> None:
     admin = admin_client(server.bootstrap)
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    create_topics(admin, NewTopic(TOPIC, PARTITIONS, 1))
 
 
 class Writer:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.interop.tools import Tools
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.model import Record, content, wait_until
 from tests.support.processes.java_process import JavaProcess
@@ -22,9 +22,7 @@ RECORDS = [Record(b"%d" % number, key=b"k%d" % number) for number in range(500)]
 @pytest.fixture
 def topic(own_broker: ServerProcess) -> str:
     admin = admin_client(own_broker.bootstrap)
-    admin.create_topics([NewTopic(TOPIC, 1, 1, config={"segment.bytes": "1048576"})])[TOPIC].result(
-        30
-    )
+    create_topics(admin, NewTopic(TOPIC, 1, 1, config={"segment.bytes": "1048576"}))
     return TOPIC
 
 

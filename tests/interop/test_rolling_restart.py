@@ -18,7 +18,7 @@ from tests.interop.streams import Stream, check_order, streaming, wait_until_all
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.model import Client, Member, Seat, wait_until
 from tests.support.groups.group_probe import GroupProbe
 
@@ -43,7 +43,7 @@ def broker(
     overrides = {"kohort.metrics.port": str(http_port)} if http_port else {}
     with own_broker_kind(tmp_path, overrides=overrides) as server:
         admin = admin_client(server.bootstrap)
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+        create_topics(admin, NewTopic(TOPIC, PARTITIONS, 1))
         yield server
 
 

@@ -23,6 +23,7 @@ from kohort.protocol.messages.fetch import (
 )
 from kohort.protocol.records.batch import BatchHeader, iter_headers
 from tests.support.brokers.kafka_server import KafkaServer
+from tests.support.clients.confluent_client import create_topics
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
 
@@ -99,7 +100,7 @@ def write(server: KafkaServer) -> None:
     """Four producers at once, each with transactions of some batches; two are left open."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     topic = NewTopic("t", 1, 1, config={"segment.bytes": str(MIB)})
-    admin.create_topics([topic])["t"].result(60)
+    create_topics(admin, topic)
     choices = random.Random(5)
     producers = [Producer(server.bootstrap, number) for number in range(4)]
     for _ in range(STEPS):

@@ -18,7 +18,7 @@ from tests.interop.tools import ToolResult, Tools
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_transactions import JavaTransactions, read_to_end, values_of
 from tests.support.clients.model import wait_until
 from tests.support.processes.java_process import JavaProcess
@@ -65,8 +65,7 @@ class Side:
         self._tools = Tools(server.bootstrap, tool_process)
         self.name = name
         admin = admin_client(self.bootstrap)
-        admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-        wait_until(lambda: name in admin.list_topics(timeout=10).topics, "it is known")
+        create_topics(admin, NewTopic(name, 1, 1))
 
     def producer(self) -> JavaTransactions:
         return JavaTransactions(self.bootstrap, self._process, self.name)

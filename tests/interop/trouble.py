@@ -13,7 +13,7 @@ from tests.interop.streams import Stream, streaming
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.model import Seat, wait_until
 from tests.support.clients.remote_member import RemoteMember
@@ -59,7 +59,7 @@ class Scene:
         """A group of its own on a topic of its own."""
         name = f"trouble-{uuid.uuid4().hex[:12]}"
         admin = admin_client(self.bootstrap)
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+        create_topics(admin, NewTopic(name, PARTITIONS, 1))
         probe = GroupProbe(self.server.port, name, self.http_port)
         with Troop(probe, self.bootstrap, name) as troop:
             yield troop

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from tests.support.clients.confluent_client import create_partitions, create_topics
 
 Row: TypeAlias = tuple[Any, ...]
 """(partition, offset, timestamp in ms, key, value, headers)."""
@@ -32,9 +34,7 @@ class Topics:
         # The records are of long ago, and are to stay.
         settings.setdefault("retention.ms", "-1")
         topic = NewTopic(chosen, num_partitions=partitions, replication_factor=1, config=settings)
-        _wait(self.admin.create_topics([topic]).values())
-        # A real Kafka answers when its controller has the topic, a moment before its broker has.
-        _until(lambda: chosen in self.admin.list_topics(timeout=10).topics, f"{chosen} to appear")
+        create_topics(self.admin, topic)
         return chosen
 
     def delete(self, name: str) -> None:
@@ -42,7 +42,7 @@ class Topics:
         _until(lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} to go")
 
     def add_partitions(self, name: str, total: int) -> None:
-        _wait(self.admin.create_partitions([NewPartitions(name, total)]).values())
+        create_partitions(self.admin, name, total)
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
         _wait(self.admin.delete_records([TopicPartition(name, partition, before)]).values())

@@ -7,13 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kohort import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
 from kohort.client.core.group.membership import MemberState
 from kohort.client.group.listener import Partitions
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import (
+    admin_client,
+    create_partitions,
+    create_topics,
+)
 from tests.support.clients.model import wait_until
 
 TIMEOUT_S = 60
@@ -27,7 +31,12 @@ class Topics:
         self._admin: AdminClient = admin_client(bootstrap)
         # Idempotent, so that a topic whose leader is not there yet gets them in their order.
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True}
+            {
+                "bootstrap.servers": bootstrap,
+                "linger.ms": 0,
+                "enable.idempotence": True,
+                "on_delivery": self._check_delivered,
+            }
         )
         self._made: list[str] = []
 
@@ -36,15 +45,13 @@ class Topics:
         name = name or f"read-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        self._admin.create_topics([topic])[name].result(30)
+        create_topics(self._admin, topic)
         self._made.append(name)
-        # A real Kafka answers when its controller has the topic, a moment before its broker has.
-        wait_until(lambda: name in self._admin.list_topics(timeout=10).topics, f"{name} is known")
         return name
 
     def add_partitions(self, name: str, count: int) -> None:
         """So that it has `count`."""
-        self._admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+        create_partitions(self._admin, name, count)
         # The producer may have written to the topic, and remembers how many it had.
         wait_until(
             lambda: (
@@ -90,6 +97,12 @@ class Topics:
                 name, str(timestamp).encode(), partition=partition, timestamp=timestamp
             )
         assert not self._producer.flush(30)
+
+    @staticmethod
+    def _check_delivered(error: KafkaError | None, _message: Message) -> None:
+        """Raises in `flush` or `poll`."""
+        if error is not None:
+            raise KafkaException(error)
 
     def delete_all(self) -> None:
         # Its thread must not outlive the broker.

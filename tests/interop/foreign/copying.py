@@ -22,7 +22,12 @@ from tests.interop.trouble import scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import ConfluentClient, Isolation, admin_client
+from tests.support.clients.confluent_client import (
+    ConfluentClient,
+    Isolation,
+    admin_client,
+    create_topics,
+)
 from tests.support.clients.model import Record, wait_until
 
 PARTITIONS: Final = 2
@@ -127,8 +132,7 @@ def copying(
     with scene(directory, kind) as stage:
         admin = admin_client(stage.bootstrap)
         topics = [NewTopic(name, PARTITIONS, 1) for name in ("original", "copy")]
-        for created in admin.create_topics(topics).values():
-            created.result(30)
+        create_topics(admin, *topics)
         copy = Copy(stage.server, command, directory / "copier.log")
         copy.start()
         try:

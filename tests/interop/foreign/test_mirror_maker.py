@@ -13,7 +13,12 @@ from tests.interop.foreign.mirror_maker import MirrorMaker, both_ways
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import QUIET, ConfluentClient, admin_client
+from tests.support.clients.confluent_client import (
+    QUIET,
+    ConfluentClient,
+    admin_client,
+    create_topics,
+)
 from tests.support.clients.model import wait_until
 
 ROUND = 200
@@ -31,7 +36,7 @@ class Side:
         self.copied = f"{name}.{self.topic}"
         self.written = 0
         admin = admin_client(server.bootstrap)
-        admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(30)
+        create_topics(admin, NewTopic(self.topic, 1, 1))
 
     def write(self) -> None:
         """A round in two transactions, and an aborted one between them."""

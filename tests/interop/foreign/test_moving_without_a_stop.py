@@ -16,7 +16,12 @@ from tests.interop.foreign.mirror_maker import MirrorMaker, as_properties
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.confluent_client import QUIET, ConfluentClient, admin_client
+from tests.support.clients.confluent_client import (
+    QUIET,
+    ConfluentClient,
+    admin_client,
+    create_topics,
+)
 from tests.support.clients.model import Record, content, wait_until
 from tests.support.processes.java_env import ROOT
 
@@ -68,8 +73,7 @@ def fill(server: ServerProcess) -> None:
         NewTopic("orders", PARTITIONS, 1, config={"retention.ms": "987654321"}),
         NewTopic("prices", 1, 1, config={"cleanup.policy": "compact"}),
     ]
-    for future in admin.create_topics(wanted).values():
-        future.result(60)
+    create_topics(admin, *wanted)
     client = ConfluentClient(server.bootstrap)
     for partition in range(PARTITIONS):
         client.produce(

@@ -23,7 +23,7 @@ from kohort.cli import main
 from tests.interop.least_rights.needs import NEEDS, Need
 from tests.support.brokers.secure_kafka import PASSWORD, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
-from tests.support.clients.confluent_client import ConfluentClient, admin_client
+from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.login import Login
 from tests.support.clients.model import Record, wait_until
 
@@ -118,10 +118,7 @@ class Guarded:
         if not names:
             return
         topics = [NewTopic(name, 1, 1) for name in names]
-        for created in self._admin.create_topics(topics).values():
-            created.result(30)
-        known = self._admin.list_topics
-        wait_until(lambda: set(names) <= set(known(timeout=10).topics), "topics to be known")
+        create_topics(self._admin, *topics)
 
     def login(self, user: str, mechanism: str = "SCRAM-SHA-512") -> Login:
         """A new user, who may do nothing."""

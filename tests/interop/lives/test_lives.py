@@ -10,7 +10,7 @@ from tests.interop.lives.fidelity import cells, disorder, table
 from tests.interop.lives.life import WAYS, Life, Way, live
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.confluent_client import admin_client
+from tests.support.clients.confluent_client import admin_client, create_topics
 
 TOPIC = "orders"
 PARTITIONS = 12
@@ -39,9 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with KohortServer(tmp_path_factory.mktemp("lives"), overrides=settings) as server:
         admin = admin_client(server.bootstrap)
         topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-        made = admin.create_topics([topic])
-        for future in made.values():
-            future.result()
+        create_topics(admin, topic)
         yield Place(server.bootstrap, f"http://127.0.0.1:{port}")
 
 

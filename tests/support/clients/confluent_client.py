@@ -2,11 +2,11 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from tests.support.clients.model import (
     ANY_SEAT,
@@ -16,6 +16,7 @@ from tests.support.clients.model import (
     Codec,
     Record,
     Seat,
+    wait_until,
 )
 from tests.support.clients.threads import ThreadMember
 
@@ -33,6 +34,40 @@ LEFT_BEHIND = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 def admin_client(bootstrap: str) -> AdminClient:
     """For what only administrators do."""
     return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+
+
+def create_topics(admin: AdminClient, *topics: NewTopic) -> None:
+    """Create topics, and wait until each partition's leader has its log."""
+    for created in admin.create_topics(list(topics)).values():
+        created.result(30)
+    await_leaders(admin, {topic.topic: topic.num_partitions for topic in topics})
+
+
+def create_partitions(admin: AdminClient, topic: str, total: int) -> None:
+    """Give a topic partitions until it has `total`, and wait for their leaders."""
+    admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+    await_leaders(admin, {topic: total})
+
+
+def await_leaders(admin: AdminClient, partitions: Mapping[str, int]) -> None:
+    """Wait until the leaders of so many partitions of each topic have their logs.
+
+    A real Kafka answers when its controller has a topic, a moment before its broker has. librdkafka
+    sends several batches at once; where the first is refused by a leader that is not there yet and
+    the second is not, the first is told to the producer as delivered, idempotent or not, and was
+    never written: Kafka takes whatever number a producer's first batch in a partition has.
+    """
+    ends = {
+        TopicPartition(topic, number): OffsetSpec.latest()
+        for topic, total in partitions.items()
+        for number in range(total)
+    }
+
+    def are_led() -> bool:
+        found = admin.list_offsets(ends, request_timeout=10).values()
+        return all(future.exception(20) is None for future in found)
+
+    wait_until(are_led, f"leaders of {dict(partitions)}")
 
 
 class ConfluentClient(Client):
