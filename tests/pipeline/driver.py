@@ -26,6 +26,9 @@ TIMEOUT_S = 600
 
 ROOT = Path(__file__).parents[2]
 
+JOBS = (sys.executable, "-m", "kohort.cli", "pipeline")
+"""What a command for one of the jobs begins with."""
+
 CLASSES = ROOT / ".cache" / "spark-classes.jsa"
 """What a JVM had loaded when `share_classes` ran: with it a driver starts in half the time."""
 
@@ -85,13 +88,30 @@ def share_classes(jars: Path, directory: Path) -> None:
         topics = Topics(broker.bootstrap)
         topic = topics.create(2)
         topics.produce(topic, 40, partitions=2)
-        command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", topic]
+        command = [*JOBS, "land", topic]
         command += ["--available-now", "--max-offsets-per-trigger", "20"]
         command += ["--lake", str(directory / "lake"), "--bootstrap-server", broker.bootstrap]
         command += quick_start(jars, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable")
         _run_to_the_end(command, directory / "classes.log")
     shutil.copyfile(made, CLASSES.with_suffix(".new"))
     CLASSES.with_suffix(".new").rename(CLASSES)
+
+
+def run_job(environment: Mapping[str, str], job: str, *arguments: str) -> str:
+    """Run a job to its end, with `environment` on top of what there is.
+
+    Returns what it has told on its way.
+    """
+    done = subprocess.run(
+        [*JOBS, job, *arguments],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return done.stderr
 
 
 def _run_to_the_end(command: list[str], log: Path) -> None:
@@ -127,7 +147,7 @@ class Driver:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """With `environment`, that on top of what there is."""
-        command = [sys.executable, "-m", "kohort.cli", "pipeline", job, *more]
+        command = [*JOBS, job, *more]
         command += ["--lake", str(lake), "--bootstrap-server", bootstrap]
         # One of other classes than there are now is left alone, without a word.
         archive = (f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable") if CLASSES.exists() else ()

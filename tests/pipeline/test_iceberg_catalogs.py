@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +15,7 @@ from tests.pipeline.catalogs import (
     object_store,
     rest_catalog,
 )
-from tests.pipeline.driver import quick_start
+from tests.pipeline.driver import quick_start, run_job
 from tests.pipeline.events import GROUP, line
 from tests.pipeline.test_s3 import EVENTS
 
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from tests.pipeline.topics import Topics
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
@@ -74,20 +69,6 @@ def settings(request: pytest.FixtureRequest) -> dict[str, str]:
     return found
 
 
-def run(environment: Mapping[str, str], job: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", "kohort.cli", "pipeline", job, *arguments]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return done.stderr
-
-
 def test_topics_and_histories_are_kept_in_a_catalog(
     spark_jars: Path,
     topics: Topics,
@@ -102,16 +83,16 @@ def test_topics_and_histories_are_kept_in_a_catalog(
 
     history = tmp_path / "history.jsonl"
     history.write_bytes(b"".join(line(event) + b"\n" for event in EVENTS[:-1]))
-    run(environment, "rebalances", "--from", str(history), *options)
+    run_job(environment, "rebalances", "--from", str(history), *options)
     with history.open("ab") as file:
         file.write(line(EVENTS[-1]) + b"\n")
     # What is read again is there already.
-    run(environment, "rebalances", "--from", str(history), *options)
+    run_job(environment, "rebalances", "--from", str(history), *options)
     topic = topics.create(2)
     for first in (0, 40):
         topics.produce(topic, 40, partitions=2, first=first, json_but_every=7)
         land = ("--value", "json", "--bootstrap-server", topics.bootstrap, "--available-now")
-        run(environment, "land", topic, *land, *options)
+        run_job(environment, "land", topic, *land, *options)
 
     catalog = load_catalog("read", **settings)
     assert len(rows(catalog, "rebalances")) == 2
@@ -145,7 +126,7 @@ def test_deltas_tables_are_entered_in_hives_metastore(
         land = ("--bootstrap-server", topics.bootstrap, "--available-now", *options)
         for _ in range(2):
             topics.produce(topic, 40, partitions=2)
-            run({}, "land", topic, *land)
+            run_job({}, "land", topic, *land)
         known = entered(address, "kafka", f"land_{topic.replace('-', '_')}")
     assert known == ("delta", f"file:{lake}/land/{topic}")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -14,7 +11,7 @@ import pytest
 from kohort.pipeline import jars
 from tests.pipeline.catalogs import BUCKET, CREDENTIALS, as_environment, object_store
 from tests.pipeline.conftest import JARS, JAVA_OPTIONS
-from tests.pipeline.driver import LANDED, Driver, as_in_topic
+from tests.pipeline.driver import LANDED, Driver, as_in_topic, run_job
 from tests.pipeline.events import avoided, line, member, rebalance, records
 from tests.pipeline.topics import Topics
 
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
 
     from kohort.broker.core.history.model import HistoryRecord
     from tests.support.brokers.kohort_server import KohortServer
-
-ROOT = Path(__file__).parents[2]
 
 EVENTS: list[HistoryRecord] = [
     rebalance(1, 0, member("a-1", join=0, sync=9, fate="new", gained=["t-0"])),
@@ -74,22 +69,12 @@ def test_a_lake_on_s3_takes_a_history_and_one_event_more(
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     }
 
+    where = ["--lake", f"s3a://{BUCKET}/kohort", "--jars", str(JARS), "--master", "local[2]"]
+    for name, value in settings.items():
+        where += ["--conf", f"{name}={value}"]
+
     def run(job: str, *arguments: str) -> str:
-        command = [sys.executable, "-m", "kohort.cli", "pipeline", job, *arguments]
-        command += ["--lake", f"s3a://{BUCKET}/kohort", "--jars", str(JARS)]
-        command += ["--master", "local[2]"]
-        for name, value in settings.items():
-            command += ["--conf", f"{name}={value}"]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=os.environ | CREDENTIALS,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stderr
+        return run_job(CREDENTIALS, job, *arguments, *where)
 
     lines = [line(record) for record in EVENTS]
     first, more = tmp_path / "first.jsonl", tmp_path / "more.jsonl"
