@@ -65,7 +65,11 @@ def await_leaders(admin: AdminClient, partitions: Mapping[str, int]) -> None:
 
     def are_led() -> bool:
         found = admin.list_offsets(ends, request_timeout=10).values()
-        return all(future.exception(20) is None for future in found)
+        if all(future.exception(20) is None for future in found):
+            return True
+        # One that once heard of no leaders remembers it and asks no more: it is made to ask.
+        admin.list_topics(timeout=10)
+        return False
 
     wait_until(are_led, f"leaders of {dict(partitions)}")
 
