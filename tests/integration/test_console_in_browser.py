@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from kohort.broker.console.hub import EventHub
+from kohort.broker.console.hub import EventHub, Pace
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import CommitRequest, Now, OffsetToCommit
 from tests.support.brokers.broker_thread import BrokerThread
@@ -216,7 +216,7 @@ def test_what_happens_is_on_the_page_within_a_tenth_of_a_second(
         for number in range(REBALANCES):
             # As if it had been quiet before: only changes that do not end are told once a second.
             for hub in hubs:
-                broker.call(partial(setattr, hub, "_used_until_ms", 0))
+                broker.call(partial(setattr, hub, "_pace", Pace()))
             again = leader.join()
             begun(2 * number + 1)
             follows = follower.join()

@@ -41,6 +41,25 @@ ANY: Final = b'event: groups\ndata: {"any":true,"changed":[]}\n\n'
 QUIET: Final = b": quiet\n\n"
 
 
+class Pace:
+    """When the next event may be sent: the first `BURST` at once, then one each `EVERY_MS`."""
+
+    def __init__(self) -> None:
+        self._sent_ms = 0
+        self._used_until_ms = 0
+        """Until when all events would have been sent at `EVERY_MS`."""
+
+    def left_ms(self, now_ms: int) -> int:
+        """Return how long an event must wait yet."""
+        prompt_ms = self._used_until_ms - (BURST - 1) * EVERY_MS
+        return max(self._sent_ms + APART_MS - now_ms, prompt_ms - now_ms, 0)
+
+    def record(self, now_ms: int) -> None:
+        """Count an event that is sent now."""
+        self._sent_ms = now_ms
+        self._used_until_ms = max(self._used_until_ms, now_ms) + EVERY_MS
+
+
 class Watched(Protocol):
     """The groups; see `kohort.broker.coordinator.host.GroupHost`."""
 
@@ -98,9 +117,7 @@ class EventHub:
         self._chars = 0
         self._is_any = False
         """Whether more has changed than an event can list."""
-        self._sent_ms = 0
-        self._used_until_ms = 0
-        """Until when all events would have been sent at `EVERY_MS`."""
+        self._pace = Pace()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -140,15 +157,12 @@ class EventHub:
         else:
             self._changed[group_id] = None
         if self._timer is None:
-            prompt_ms = self._used_until_ms - (BURST - 1) * EVERY_MS
-            left_ms = max(self._sent_ms + APART_MS - now.ms, prompt_ms - now.ms, 0)
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(left_ms / 1_000, self._tell)
+            left_s = self._pace.left_ms(now.ms) / 1_000
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._tell)
 
     def _tell(self) -> None:
         self._timer = None
-        self._sent_ms = self._clock.monotonic_ms()
-        self._used_until_ms = max(self._used_until_ms, self._sent_ms) + EVERY_MS
+        self._pace.record(self._clock.monotonic_ms())
         event = ANY
         if not self._is_any:
             data = dump({"any": False, "changed": list(self._changed)})

@@ -2,10 +2,22 @@
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 from kohort.broker.console import hub as hubs
-from kohort.broker.console.hub import ANY, HELLO, QUIET, STREAMS_MAX, EventHub, EventStream
+from kohort.broker.console.hub import (
+    ANY,
+    APART_MS,
+    BURST,
+    EVERY_MS,
+    HELLO,
+    QUIET,
+    STREAMS_MAX,
+    EventHub,
+    EventStream,
+    Pace,
+)
 from kohort.broker.core.group.events import (
     Event,
     GroupRemoved,
@@ -80,41 +92,50 @@ async def test_nothing_is_watched_while_nobody_listens() -> None:
     assert one.stream_count == 0
 
 
-def waits_ms(one: EventHub) -> int:
-    timer = one._timer
-    assert timer is not None
-    return round((timer.when() - asyncio.get_running_loop().time()) * 1_000)
+def test_what_a_rebalance_is_made_of_is_told_within_a_tenth_of_a_second() -> None:
+    pace, now_ms = Pace(), 10_000
+    for number in range(BURST):
+        left_ms = pace.left_ms(now_ms)
+        assert left_ms == (APART_MS if number else 0)
+        now_ms += left_ms
+        pace.record(now_ms)
+    assert pace.left_ms(now_ms) > 500
 
 
-async def test_what_a_rebalance_is_made_of_is_told_within_a_tenth_of_a_second() -> None:
-    one, groups = hub()
-    await opened(one)
-    for number in range(hubs.BURST):
-        groups.happen(f"group-{number}")
-        assert waits_ms(one) <= (50 if number else 0)
-        groups.clock.advance(hubs.APART_MS)
-        one._tell()
-
-
-async def test_changes_that_do_not_end_are_told_once_a_second() -> None:
-    one, groups = hub()
-    await opened(one)
+def test_changes_that_do_not_end_are_told_once_a_second() -> None:
+    pace, now_ms = Pace(), 10_000
+    sent_ms = []
     for _ in range(20):
-        groups.happen("a")
-        groups.clock.advance(waits_ms(one))
-        one._tell()
-    groups.clock.advance(400)
-    groups.happen("b")
-    assert 590 <= waits_ms(one) <= 600
+        now_ms += pace.left_ms(now_ms)
+        pace.record(now_ms)
+        sent_ms.append(now_ms)
+    assert {later - earlier for earlier, later in pairwise(sent_ms[BURST:])} == {EVERY_MS}
+    assert pace.left_ms(now_ms + 400) == EVERY_MS - 400
     # Each second without a change allows one more at once.
-    groups.clock.advance(600)
-    one._tell()
-    groups.clock.advance(2_000)
-    for at_most_ms in (0, hubs.APART_MS):
-        groups.happen("c")
-        assert waits_ms(one) <= at_most_ms
-        groups.clock.advance(hubs.APART_MS)
-        one._tell()
+    now_ms += 3 * EVERY_MS
+    assert [send(pace, now_ms), send(pace, now_ms + APART_MS)] == [0, 0]
+    assert pace.left_ms(now_ms + 2 * APART_MS) == 0
+    assert send(pace, now_ms + 2 * APART_MS) == 0
+    assert pace.left_ms(now_ms + 3 * APART_MS) == EVERY_MS - 3 * APART_MS
+
+
+def send(pace: Pace, now_ms: int) -> int:
+    left_ms = pace.left_ms(now_ms)
+    pace.record(now_ms)
+    return left_ms
+
+
+async def test_a_change_is_told_when_the_pace_allows_it() -> None:
+    one, groups = hub()
+    stream = await opened(one)
+    groups.happen("a")
+    assert told(await stream.wait_chunk())["changed"] == ["a"]
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    groups.happen("b")
+    assert told(await stream.wait_chunk())["changed"] == ["b"]
+    # The clock of the groups stands still, so that the second waits the whole distance.
+    assert loop.time() - started_s >= APART_MS / 1_000 - 0.005
 
 
 async def test_commits_are_not_told() -> None:
