@@ -152,7 +152,7 @@ def join(client: RawClient) -> None:
     ("ask", "calls_max", "files_max"),
     [
         (heartbeat, 45, 15),
-        (commit, 122, 42),
+        (commit, 120, 42),
         (produce, 85, 31),
         (fetch, 65, 22),
         (join, 95, 33),

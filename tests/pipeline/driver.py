@@ -93,8 +93,10 @@ def share_classes(jars: Path, directory: Path) -> None:
         command += ["--lake", str(directory / "lake"), "--bootstrap-server", broker.bootstrap]
         command += quick_start(jars, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable")
         _run_to_the_end(command, directory / "classes.log")
-    shutil.copyfile(made, CLASSES.with_suffix(".new"))
-    CLASSES.with_suffix(".new").rename(CLASSES)
+    # Two sessions of tests may make it at once.
+    complete = CLASSES.with_suffix(f".{os.getpid()}")
+    shutil.copyfile(made, complete)
+    complete.rename(CLASSES)
 
 
 def run_job(environment: Mapping[str, str], job: str, *arguments: str) -> str:

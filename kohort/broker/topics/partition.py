@@ -196,7 +196,9 @@ class Partition:
             self._load_stable_offset()
         next_offset = written.last_offset + 1
         self._behind_watermark.append((next_offset, len(batch)))
-        if next_offset - log.flushed_offset >= self.config.flush_messages:
+        flush_messages = self.config.flush_messages
+        # Its default is more than any log has, so that most appends need not know what is flushed.
+        if next_offset >= flush_messages and next_offset - log.flushed_offset >= flush_messages:
             self._is_watermark_held = True
             self.start_flush()
         elif not self._is_watermark_held:
