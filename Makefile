@@ -113,7 +113,7 @@ fuzz: $(STAMPS)/test ## mutated frames and random bytes (N= frames; the default 
 LAKE ?= .cache/demo-lake
 DEMO = --lake $(LAKE) --jars .cache/jars
 
-pipeline: $(STAMPS)/test $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
+pipeline: $(STAMPS)/long $(STAMPS)/java $(STAMPS)/jars ## the Spark jobs against real brokers, with 20 kills of each kind (N= kills)
 	$(PYTEST) tests/pipeline tests/simulation/test_what_if.py --timeout=0 --long --pipeline-kills=$(or $(N),20) \
 		--what-if-traces=120
 
