@@ -386,7 +386,9 @@ def test_a_follower_forces_a_stock_leader_to_rebalance_once_every_time(
             assert not member.sync().error_code
             scene.probe.wait_stable(2)
 
-        news = scene.probe.wait_records(TIMES, after=sequence)
+        # What kafka-python's leader does of its own accord afterwards (once in 100 runs it rejoins)
+        # is none of the generations that were counted above.
+        news = scene.probe.wait_records(TIMES, after=sequence)[:TIMES]
         found = [(record["trigger"]["kind"], record["trigger"]["reason"]) for record in news]
         assert found == [("forced_by_reason", "ENFORCED")] * TIMES
         assert not any(record["further_causes"] for record in news)
