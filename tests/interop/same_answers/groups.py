@@ -88,7 +88,12 @@ class Group:
     def describe(self, version: int | None = None, *, differs: Difference | None = None) -> Value:
         """Compare what DescribeGroups shows; Kafka's view is returned."""
         version = self.age.describe if version is None else version
-        answers = self.pair.ask(DescribeGroupsRequest(groups=[self.id]), version, differs=differs)
+        request = DescribeGroupsRequest(groups=[self.id])
+        if differs is None and self.pair.is_waiting:
+            # On a busy machine one of both has not taken up yet what it has not answered yet.
+            answers = self.pair.ask_until_equal(request, version)
+        else:
+            answers = self.pair.ask(request, version, differs=differs)
         return answers.kafka.groups[0]
 
     def list(self, version: int = 5, **filters: list[str]) -> None:

@@ -266,6 +266,11 @@ class Pair:
         for line in self._lines:
             line.close()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request's answers have not been asked for yet."""
+        return any(line.awaited for line in self._lines)
+
     def open(self, *, timeout_s: float = 20, client_id: str = "test", source: str = "") -> Line:
         """One more connection to each, from the address `source` where it matters."""
         line = Line(self, timeout_s=timeout_s, client_id=client_id, source=source)
