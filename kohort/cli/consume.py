@@ -8,7 +8,7 @@ printed, and shares partitions with the others.
 import argparse
 from typing import Final
 
-from kohort.cli.asking import run
+from kohort.cli.broker_commands import run
 from kohort.cli.options import add_kafka
 from kohort.cli.record_format import HELP
 from kohort.cli.times import duration_ms, moment_ms

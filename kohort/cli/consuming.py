@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias, Unpack
 
 from kohort.cli.errors import UnavailableError, UsageError
-from kohort.cli.missing import partitions_of
+from kohort.cli.not_found import partitions_of
 from kohort.cli.options import cluster_of, security_of
 from kohort.cli.record_format import VALUES, parse_format
 from kohort.client.config import OtherSettings

@@ -16,7 +16,7 @@ from kohort.broker.kafka_directory.survey import Findings
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.metadata.store import MetadataError
-from kohort.cli.asking import run
+from kohort.cli.broker_commands import run
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UnavailableError
 from kohort.cli.options import print_json
 

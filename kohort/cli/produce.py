@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
-from kohort.cli.asking import run
+from kohort.cli.broker_commands import run
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.record_json import RecordError, from_line

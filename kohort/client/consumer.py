@@ -39,7 +39,7 @@ from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.group.commit_callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener, listener_from
 from kohort.client.health import Health
-from kohort.client.net.aside import aside
+from kohort.client.net.thread_call import aside
 from kohort.client.processing.running import Runs
 from kohort.client.reporting import figures_of, health_of
 

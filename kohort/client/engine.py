@@ -19,12 +19,12 @@ from kohort.client.core.errors import (
     IllegalStateError,
     PartitionError,
 )
-from kohort.client.core.failing import Failures
 from kohort.client.core.fetch.buffers import Records
 from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST
+from kohort.client.core.ongoing_failures import Failures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.ending import Ending
 from kohort.client.fetch.fetcher import Fetcher

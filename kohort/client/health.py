@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.client.core.failing import Failing
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
+from kohort.client.core.ongoing_failures import Failing
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.processing.figures import RunFigures
 

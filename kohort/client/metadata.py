@@ -18,7 +18,7 @@ from kohort.client.core.errors import (
     BrokerUnreachableError,
     ConsumerError,
 )
-from kohort.client.core.expected import Expected
+from kohort.client.core.expected_topics import Expected
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError

@@ -10,9 +10,9 @@ from typing import Any
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
-from kohort.client.core.failing import Failures
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
+from kohort.client.core.ongoing_failures import Failures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.engine import Engine
 from kohort.client.group.member import MembershipShell

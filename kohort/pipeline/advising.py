@@ -21,7 +21,7 @@ from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.spread import spread
+from kohort.pipeline.spark_tasks import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

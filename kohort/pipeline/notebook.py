@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField, StructType
 
 from kohort.pipeline.advising import Advising
 from kohort.pipeline.advisor.pieces import Key
-from kohort.pipeline.analysis.found import Thresholds
+from kohort.pipeline.analysis.finder import Thresholds
 from kohort.pipeline.analysis.in_arrow import tables_of
 from kohort.pipeline.analysis.rows import histories_of
 from kohort.pipeline.delta.lake import DeltaLake

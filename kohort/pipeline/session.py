@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from kohort.pipeline import jars, jvm
 from kohort.pipeline.errors import UnavailableError, UsageError
 from kohort.pipeline.java import LOGGING, find_java
-from kohort.pipeline.quiet import without_noise
+from kohort.pipeline.java_stderr import without_noise
 
 MASTER: Final = "local[*]"
 """Without one from outside: all cores of this machine."""

@@ -22,9 +22,9 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import LinesBatch, encode_batch
 from kohort.protocol.records.lines import LINE_END, RECORD_OVERHEAD_BYTES_MAX
 from kohort.protocol.records.record import Record
+from kohort.wire.batches_in_flight import SentBatch, UnderWay
 from kohort.wire.cluster import RETRY_S, Cluster, RefusedError
 from kohort.wire.partitioner import partition_of
-from kohort.wire.under_way import SentBatch, UnderWay
 
 BATCH_BYTES: Final = 1_000_000
 """Keys and values in a batch; with what is around them it stays below the usual max.message.bytes

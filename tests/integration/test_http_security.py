@@ -20,7 +20,7 @@ from kohort.broker.core.security.acls import (
     Rule,
 )
 from kohort.cli import main
-from kohort.cli.users.stopped import stopped_broker
+from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from kohort.broker.security.passwords import THREADS, WAITING_MAX
-from kohort.cli.users.stopped import stopped_broker
+from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,

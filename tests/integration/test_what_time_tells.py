@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kohort.cli.users.stopped import stopped_broker
+from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,

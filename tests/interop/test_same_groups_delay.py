@@ -10,7 +10,7 @@ from tests.interop.conftest import start_twins
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Pair
-from tests.interop.same_answers.waiting import Scripts, Stopwatch
+from tests.interop.same_answers.timed_scripts import Scripts, Stopwatch
 
 pytestmark = pytest.mark.long
 

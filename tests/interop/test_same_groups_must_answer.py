@@ -8,7 +8,7 @@ import pytest
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.groups import Group, Member
 from tests.interop.same_answers.pair import Pair, Twins
-from tests.interop.same_answers.waiting import Scripts
+from tests.interop.same_answers.timed_scripts import Scripts
 
 scripts = Scripts()
 

@@ -12,7 +12,7 @@ from tests.interop.same_answers.groups import Group, subscription
 from tests.interop.same_answers.offsets import commit, fetch_all, fetch_request
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import create_topic
-from tests.interop.same_answers.waiting import Scripts, Stopwatch
+from tests.interop.same_answers.timed_scripts import Scripts, Stopwatch
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,7 @@ from tests.interop.same_answers.groups import Group, Member, subscription
 from tests.interop.same_answers.offsets import commit, fetch_all
 from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.scenes import create_topic
-from tests.interop.same_answers.waiting import Scripts, Stopwatch
+from tests.interop.same_answers.timed_scripts import Scripts, Stopwatch
 
 pytestmark = pytest.mark.long
 

@@ -13,9 +13,9 @@ from pyspark.sql import functions as f
 
 from kohort.pipeline.advising import Advising, in_lake
 from kohort.pipeline.advisor import pieces
+from kohort.pipeline.advisor.computation import work_out
 from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.advisor.setting import grid
-from kohort.pipeline.advisor.working_out import work_out
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import UsageError
 from kohort.pipeline.jobs import advise as job

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.pipeline.analysis.found import Finder, Rows, Thresholds, found_in
+from kohort.pipeline.analysis.finder import Finder, Rows, Thresholds, found_in
 from kohort.pipeline.analysis.ownership import Interval
 from kohort.pipeline.analysis.rows import GroupHistory
 from tests.pipeline.events import avoided, histories, member, rebalance

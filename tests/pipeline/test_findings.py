@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.broker.core.history.model import WaitedFor
+from kohort.pipeline.analysis.finder import Thresholds, found_in
 from kohort.pipeline.analysis.flapping import Flapping, Stints
-from kohort.pipeline.analysis.found import Thresholds, found_in
 from kohort.pipeline.analysis.in_arrow import SCHEMAS, tables_of
 from kohort.pipeline.analysis.ownership import Interval, Unavailability
 from kohort.pipeline.analysis.rows import by_sequence
@@ -23,7 +23,7 @@ from kohort.pipeline.analysis.summaries import (
     needless,
     sequence_gaps,
 )
-from kohort.pipeline.analysis.waiting import (
+from kohort.pipeline.analysis.wait_times import (
     HeartbeatGap,
     SlowMember,
     Waiting,

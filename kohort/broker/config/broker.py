@@ -10,8 +10,8 @@ from kohort.broker.config.endpoints import (
     parse_protocol_map,
 )
 from kohort.broker.config.groups import GroupSettings
+from kohort.broker.config.kohort_settings import KohortSettings
 from kohort.broker.config.network import NetworkSettings
-from kohort.broker.config.own import KohortSettings
 from kohort.broker.config.security import SecuritySettings
 from kohort.broker.config.settings import Int, Settings, String, setting, settings_of, unit_ms
 from kohort.broker.config.storage import (

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.lag import Ages, Position, positions
 from kohort.broker.console.recent import Recents
-from kohort.broker.console.remembered import Remembered
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
+from kohort.broker.console.timed_cache import Remembered
 from kohort.broker.core.history.waiting_text import waited_for
 from kohort.broker.http.group_json import waiting_json, waiting_members
 from kohort.broker.http.json_parts import SLICE_MS

@@ -22,9 +22,9 @@ from kohort.broker.console.hub import EventHub
 from kohort.broker.console.lag import Ages
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import LISTED_MAX, Teller, listed
-from kohort.broker.console.remembered import Remembered
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Surveyor
+from kohort.broker.console.timed_cache import Remembered
 from kohort.broker.console.topics_view import TopicsView
 from kohort.broker.http.group_json import waiting_json
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump

@@ -13,9 +13,9 @@ from kohort.broker.console.recent import record_without_members
 from kohort.broker.core.history.deploys import Deploy, deploy_steps
 from kohort.broker.core.history.model import AvoidedRecord, HistoryRecord
 from kohort.broker.core.history.names import AVOIDED, REBALANCE
+from kohort.broker.core.history.record_text import told_evidence, told_sentence
 from kohort.broker.core.history.sentence import sentence
 from kohort.broker.core.history.text import parse_text
-from kohort.broker.core.history.told import told_evidence, told_sentence
 from kohort.broker.core.history.wording import utc_time
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept

@@ -2,7 +2,7 @@
 each topic.
 
 A survey of ten thousand groups takes a few tenths of a second, in slices. So one is shared by all
-pages that need it within a short time (`kohort.broker.console.remembered`).
+pages that need it within a short time (`kohort.broker.console.timed_cache`).
 """
 
 from __future__ import annotations

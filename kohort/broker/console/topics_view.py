@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from kohort.broker.console.lag import Ages, Position, positions, total_lag
-from kohort.broker.console.remembered import Remembered
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
+from kohort.broker.console.timed_cache import Remembered
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.queries import Query
 from kohort.broker.metrics.partitions import open_partition

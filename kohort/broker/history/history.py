@@ -32,7 +32,7 @@ from kohort.broker.runtime.slices import Slice, run
 if TYPE_CHECKING:
     # Not needed at a start; see `RebalanceHistory._making`.
     from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
-    from kohort.broker.history.making import Making
+    from kohort.broker.history.record_maker import Making
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class RebalanceHistory:
         missing = recorded.missing(event.generations)
         if not missing:
             return
-        from kohort.broker.history.making import (  # noqa: PLC0415 - seldom needed.
+        from kohort.broker.history.record_maker import (  # noqa: PLC0415 - seldom needed.
             completed_text,
             recovered_text,
         )
@@ -467,6 +467,6 @@ class RebalanceHistory:
 
 
 def _import_making() -> type[Making]:
-    from kohort.broker.history.making import Making  # noqa: PLC0415 - 30 ms that a start saves.
+    from kohort.broker.history.record_maker import Making  # noqa: PLC0415 - 30 ms that a start saves.
 
     return Making

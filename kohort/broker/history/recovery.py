@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from kohort.broker.core.group.begun import Begun, decode_begun
 from kohort.broker.core.group.records import GroupRecord
+from kohort.broker.core.group.stored_cause import Begun, decode_begun
 from kohort.broker.history.topic import Entry
 
 logger = logging.getLogger(__name__)

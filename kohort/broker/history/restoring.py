@@ -59,7 +59,7 @@ def _take(entry: Entry, rings: Rings, running: dict[str, Entry]) -> None:
 
 def _unfinished(running: dict[str, Entry]) -> Iterator[Entry]:
     for entry in running.values():
-        from kohort.broker.history.making import unfinished  # noqa: PLC0415 - seldom needed.
+        from kohort.broker.history.record_maker import unfinished  # noqa: PLC0415 - seldom needed.
 
         try:
             text = unfinished(entry.text)

@@ -8,7 +8,7 @@ that cannot be meant; 3 if no broker answers, or something else is in the way.
 import argparse
 from typing import Final
 
-from kohort.cli.asking import add_commands
+from kohort.cli.broker_commands import add_commands
 
 COMMANDS: Final = {
     "list": ("all groups", "kohort.cli.groups.list_groups"),

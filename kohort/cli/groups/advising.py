@@ -16,11 +16,11 @@ from kohort.cli.groups.options import history_of
 from kohort.cli.options import print_json
 from kohort.cli.table import Cell, table
 from kohort.pipeline.advisor.advice import Advice
+from kohort.pipeline.advisor.computation import work_out
 from kohort.pipeline.advisor.config_lines import config_lines
 from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import known_settings
 from kohort.pipeline.advisor.words import changes, choice, is_by_chance, words
-from kohort.pipeline.advisor.working_out import work_out
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.history_files import histories
 

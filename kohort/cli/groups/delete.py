@@ -4,7 +4,7 @@ import argparse
 
 from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import RefusedCommandError
-from kohort.cli.missing import no_group
+from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.protocol.errors import ErrorCode
 from kohort.wire.cluster import RefusedError

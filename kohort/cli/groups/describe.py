@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from kohort.broker.core.history.wording import counted, shown
-from kohort.cli.missing import no_group
+from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.wire.groups import Group, Position, describe_group

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import NotFoundError, UsageError
-from kohort.cli.missing import partitions_of
+from kohort.cli.not_found import partitions_of
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.times import duration_ms, moment_ms

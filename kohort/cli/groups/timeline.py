@@ -7,14 +7,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.core.history.told import told_sentence
+from kohort.broker.core.history.record_text import told_sentence
 from kohort.broker.core.history.waiting_text import waiting_lines
 from kohort.broker.core.history.wording import shown
 from kohort.cli.admin_http import Json
 from kohort.cli.errors import UnavailableError
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
+from kohort.cli.groups.local_clock import local_clock
 from kohort.cli.groups.options import add_http, count, history_of
-from kohort.cli.groups.record_text import local_clock
 from kohort.cli.groups.why import nothing_text
 from kohort.cli.options import print_json
 

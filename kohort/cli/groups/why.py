@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Iterator
 
-from kohort.broker.core.history.told import told_evidence, told_sentence
+from kohort.broker.core.history.record_text import told_evidence, told_sentence
 from kohort.broker.core.history.waiting_text import waiting_lines
 from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.admin_http import Json
+from kohort.cli.groups.local_clock import local_clock
 from kohort.cli.groups.options import add_http, history_of
-from kohort.cli.groups.record_text import local_clock
 from kohort.cli.options import print_json
 
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from kohort.cli.asking import add_commands
+from kohort.cli.broker_commands import add_commands
 
 COMMANDS: Final = {
     "list": ("all topics", "kohort.cli.topics.list_topics"),

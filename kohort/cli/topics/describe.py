@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kohort.broker.core.history.wording import counted, shown
-from kohort.cli.missing import no_topic
+from kohort.cli.not_found import no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.topics.options import add_names, refused

@@ -8,7 +8,7 @@ command line that cannot be meant; 3 if no broker answers, or something else is 
 import argparse
 from typing import Final
 
-from kohort.cli.asking import add_commands
+from kohort.cli.broker_commands import add_commands
 
 COMMANDS: Final = {
     "list": ("transactional ids and their states", "kohort.cli.transactions.list_transactions"),

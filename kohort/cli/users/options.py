@@ -115,7 +115,7 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
     """Where the users are. Raises UsageError, UnavailableError."""
     if options.data is not None:
         # Only needed to read a data directory, not to ask a broker.
-        from kohort.cli.users.stopped import stopped_broker  # noqa: PLC0415
+        from kohort.cli.users.stopped_broker import stopped_broker  # noqa: PLC0415
 
         with stopped_broker(options.data) as place:
             yield place

@@ -43,12 +43,12 @@ from kohort.client.core.group.steps import (
 )
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.coordinator import Coordinator
-from kohort.client.group.goodbye import Goodbye
 from kohort.client.group.heartbeat_thread import (
     HeartbeatThread,
     HeartbeatThreadConfig,
     heartbeats_are_sent_by,
 )
+from kohort.client.group.leave_sender import Goodbye
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataKeeper

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from kohort.client.net.aside import aside
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.errors import DisconnectedError, connect_error
 from kohort.client.net.frames import FRAME_BYTES_MAX, FrameReader
@@ -31,6 +30,7 @@ from kohort.client.net.greeting import (
     retire_after_s,
 )
 from kohort.client.net.security import SASL_HINT, tls_error
+from kohort.client.net.thread_call import aside
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request

@@ -14,12 +14,12 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any, Final
 
 from kohort.pipeline.advisor.advice import advise
+from kohort.pipeline.advisor.computation import beyond_the_grid, lately
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
 from kohort.pipeline.advisor.setting import Setting, grid
 from kohort.pipeline.advisor.trace import Trace
 from kohort.pipeline.advisor.words import words
-from kohort.pipeline.advisor.working_out import beyond_the_grid, lately
 
 Key = tuple[str, str]
 """Cluster and group."""

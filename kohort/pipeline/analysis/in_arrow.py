@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from kohort.pipeline.analysis.found import Rows, Thresholds, found_in
+from kohort.pipeline.analysis.finder import Rows, Thresholds, found_in
 from kohort.pipeline.analysis.rows import (
     Avoided,
     Group,

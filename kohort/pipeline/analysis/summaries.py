@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kohort.pipeline.analysis.ownership import Unavailability
 from kohort.pipeline.analysis.rows import Avoided, Rebalance, Running, longest, total
 from kohort.pipeline.analysis.storms import Storm
-from kohort.pipeline.analysis.waiting import percentile
+from kohort.pipeline.analysis.wait_times import percentile
 
 
 class Cause(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from kohort.pipeline.analysis.found import Finder, Thresholds
+from kohort.pipeline.analysis.finder import Finder, Thresholds
 from kohort.pipeline.analysis.in_arrow import (
     READ,
     SCHEMAS,

@@ -10,8 +10,8 @@ from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.words import changes
 from kohort.pipeline.report.answer import Answer
 from kohort.pipeline.report.contents import GroupPage, Row
-from kohort.pipeline.report.front import front
 from kohort.pipeline.report.markup import Markup, element, join, text
+from kohort.pipeline.report.settings_plot import front
 from kohort.pipeline.report.tables import Cells, behind, number, table
 from kohort.pipeline.report.words import duration, name, seconds
 

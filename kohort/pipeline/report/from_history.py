@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kohort.broker.core.history.told import told_sentence
-from kohort.pipeline.analysis.found import Thresholds, found_in
+from kohort.broker.core.history.record_text import told_sentence
+from kohort.pipeline.analysis.finder import Thresholds, found_in
 from kohort.pipeline.report.contents import (
     MARKS_MAX,
     OWNED_PARTITIONS_MAX,

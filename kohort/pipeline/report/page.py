@@ -10,11 +10,11 @@ from kohort.pipeline.report import tables
 from kohort.pipeline.report.answer import Answer, answer
 from kohort.pipeline.report.choices import choices
 from kohort.pipeline.report.contents import Contents, GroupPage
-from kohort.pipeline.report.first import change, first, headline, in_short, mostly, slowest
+from kohort.pipeline.report.first_screen import change, first, headline, in_short, mostly, slowest
 from kohort.pipeline.report.markup import Child, Markup, element, join
+from kohort.pipeline.report.narrative import told
 from kohort.pipeline.report.ownership import ownership, table_rows
 from kohort.pipeline.report.timeline import timeline
-from kohort.pipeline.report.told import told
 from kohort.pipeline.report.words import counted, name, seconds
 
 STYLE: Final = "page.css"

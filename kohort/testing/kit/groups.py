@@ -23,7 +23,7 @@ from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.runtime.later import Later
 from kohort.cli.groups.why import lines as why_lines
-from kohort.testing.kit.waiting import wait_until
+from kohort.testing.kit.polling import wait_until
 from kohort.wire.groups import Member, partitions_in
 
 SETTLED_WITHIN_S: Final = 5.0

@@ -33,7 +33,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
 from kohort.testing.kit.configs import texts_of
-from kohort.testing.kit.waiting import wait_until
+from kohort.testing.kit.polling import wait_until
 from kohort.wire.partitioner import partition_of
 
 CLIENT_ID: Final = "kohort-testing"

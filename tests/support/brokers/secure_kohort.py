@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from kohort.cli.users.stopped import stopped_broker
+from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.wire.users import hashed
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer

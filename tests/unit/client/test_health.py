@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kohort.client.core.failing import Failing
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
+from kohort.client.core.ongoing_failures import Failing
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures

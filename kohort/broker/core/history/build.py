@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from kohort.broker.core.group.events import MemberRef
 from kohort.broker.core.group.protocols import CONSUMER
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.history.awaiting import leader_change, waited_for
+from kohort.broker.core.history.awaited_members import leader_change, waited_for
 from kohort.broker.core.history.facts import Cause, Departure, RebalanceFacts
 from kohort.broker.core.history.fold import AvoidedFacts
 from kohort.broker.core.history.limits import MEMBERS_LISTED, cut_id

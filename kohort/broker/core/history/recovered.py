@@ -8,11 +8,11 @@ waited for, is lost.
 from dataclasses import replace
 from typing import Final
 
-from kohort.broker.core.group.begun import Begun
 from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.group.reasons import ReasonSource
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.group.stored_cause import Begun
 from kohort.broker.core.history.limits import MEMBERS_LISTED, cut_id, cut_text
 from kohort.broker.core.history.model import (
     MemberTimeline,

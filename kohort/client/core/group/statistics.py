@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Final
 
 from kohort.client.core.errors import ConsumerError, is_refusal
-from kohort.client.core.failing import Failures
 from kohort.client.core.group.steps import (
     Apply,
     Assign,
@@ -26,6 +25,7 @@ from kohort.client.core.group.steps import (
     Step,
     Sync,
 )
+from kohort.client.core.ongoing_failures import Failures
 from kohort.protocol.errors import ErrorCode
 
 WINDOW_MS: Final = 30_000

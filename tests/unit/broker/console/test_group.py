@@ -5,7 +5,7 @@ from http import HTTPStatus
 import pytest
 
 from kohort.broker.http.messages import BadRequestError, HttpResponse
-from tests.unit.broker.console.looked_at import LookedAt, looked_at
+from tests.unit.broker.console.viewed_pages import LookedAt, looked_at
 
 
 async def test_positions_are_told_with_their_member_lag_and_last_commit() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.broker.console import survey
-from tests.unit.broker.console.looked_at import looked_at
+from tests.unit.broker.console.viewed_pages import looked_at
 
 HOUR_MS = 3_600_000
 

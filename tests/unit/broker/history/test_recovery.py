@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.core.group.begun import CHARS, Begun, decode_begun, encode_begun
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
 from kohort.broker.core.group.group_value import StoredMember
@@ -17,6 +16,7 @@ from kohort.broker.core.group.reasons import ReasonSource, StatedReason
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.group.stored_cause import CHARS, Begun, decode_begun, encode_begun
 from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations

@@ -12,10 +12,10 @@ import pytest
 
 from kohort import Consumer, errors
 from kohort.client.config import config_from
-from kohort.client.net.aside import aside
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.thread_call import aside
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kohort.pipeline.advisor.advice import advise, pareto_front
+from kohort.pipeline.advisor.computation import beyond_the_grid
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.setting import Setting, grid
 from kohort.pipeline.advisor.trace import Delays, Doubt, End, Rejoin, Run, Slot, Trace
 from kohort.pipeline.advisor.words import words
-from kohort.pipeline.advisor.working_out import beyond_the_grid
 from kohort.protocol.join_reason import JoinReason
 
 RECORDED = Setting(static=False, session_timeout_ms=6_000)

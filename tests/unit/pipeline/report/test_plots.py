@@ -10,9 +10,9 @@ from kohort.pipeline.report.answer import answer
 from kohort.pipeline.report.contents import Ownership
 from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
-from kohort.pipeline.report.front import front
 from kohort.pipeline.report.ownership import ownership
 from kohort.pipeline.report.scales import Times, Values, nice_step
+from kohort.pipeline.report.settings_plot import front
 from kohort.pipeline.report.timeline import timeline
 from tests.unit.pipeline.report.pages import BEGIN_MS, advice, event, page
 

@@ -8,7 +8,6 @@ joins or time runs out. The first rebalance of an empty group waits only for its
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kohort.broker.core.group.begun import encode_begun
 from kohort.broker.core.group.classic import durable
 from kohort.broker.core.group.classic.data import GroupData, InitialDelay
 from kohort.broker.core.group.classic.member import Member, Protocols, metadata_for
@@ -30,6 +29,7 @@ from kohort.broker.core.group.events import (
 )
 from kohort.broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.group.stored_cause import encode_begun
 from kohort.protocol.errors import ErrorCode
 
 

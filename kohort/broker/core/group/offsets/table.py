@@ -7,7 +7,7 @@ is valid.
 
 from collections.abc import Collection, Iterator, Mapping
 
-from kohort.broker.core.group.offsets.held import HeldValues
+from kohort.broker.core.group.offsets.held_values import HeldValues
 from kohort.broker.core.group.records import OffsetRecord, OffsetTombstone, PendingOffset
 from kohort.broker.core.group.requests import CommittedOffset, TopicPartition
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import AuthorizationError, CommitFailedError
-from kohort.client.core.failing import Failing
 from kohort.client.core.group.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import (
@@ -19,6 +18,7 @@ from kohort.client.core.group.statistics import (
     Sampled,
 )
 from kohort.client.core.group.steps import Idle, Join, Prepare, Step, Sync
+from kohort.client.core.ongoing_failures import Failing
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
 from kohort.protocol.messages.sync_group import SyncGroupRequest

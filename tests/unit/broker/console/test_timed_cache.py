@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kohort.broker.console.remembered import AGE_MS_MIN, WORTH, Remembered
+from kohort.broker.console.timed_cache import AGE_MS_MIN, WORTH, Remembered
 from kohort.testing.virtual_clock import VirtualClock
 
 

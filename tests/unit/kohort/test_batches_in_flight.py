@@ -26,8 +26,8 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
+from kohort.wire.batches_in_flight import SentBatch, UnderWay
 from kohort.wire.cluster import RefusedError
-from kohort.wire.under_way import SentBatch, UnderWay
 
 REMEMBERED = 5
 """Batches of a producer in a partition; Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""
@@ -126,7 +126,7 @@ def numbered(partitions: Sequence[int]) -> Iterator[SentBatch]:
 @pytest.fixture(autouse=True, scope="module")
 def no_pauses() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kohort.wire.under_way.RETRY_S", 0)
+        patch.setattr("kohort.wire.batches_in_flight.RETRY_S", 0)
         yield
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kohort.pipeline.quiet import without_noise
+from kohort.pipeline.java_stderr import without_noise
 
 
 def test_only_the_noise_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kohort.broker.core.group.begun import Begun
 from kohort.broker.core.group.records import GroupRecord
+from kohort.broker.core.group.stored_cause import Begun
 from kohort.broker.core.history.build import (
     Built,
     build_avoided,

@@ -1,4 +1,4 @@
-from kohort.client.core.failing import Failing, Failures
+from kohort.client.core.ongoing_failures import Failing, Failures
 
 
 def failed(*times_ms: int, is_refused: bool = True) -> Failures:

@@ -11,7 +11,7 @@ from kohort.pipeline.analysis.ownership import Idle, Ownership
 from kohort.pipeline.analysis.rows import GroupHistory, Member, by_sequence, longest
 from kohort.pipeline.analysis.storms import Moved, moved_in, storms
 from kohort.pipeline.analysis.summaries import causes, group, needless, sequence_gaps
-from kohort.pipeline.analysis.waiting import Waiting
+from kohort.pipeline.analysis.wait_times import Waiting
 
 DAY_MS: Final = 24 * 3600 * 1000
 

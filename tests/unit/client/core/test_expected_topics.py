@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from kohort.client.core.errors import AuthorizationError, UnknownTopicError
-from kohort.client.core.expected import Expected
+from kohort.client.core.expected_topics import Expected
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 
