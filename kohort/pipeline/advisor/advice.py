@@ -11,25 +11,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log1p
 from typing import Final, TypeAlias
 
-from kohort.pipeline.advisor.prediction import Prediction, beats_by_pairs
+from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.trace import Doubt, Trace
+from kohort.pipeline.advisor.weighing import (
+    GAIN_LEAST,
+    STEP_MS,
+    UNREAD_TOLD,
+    earns_its_parts,
+    score,
+)
 from kohort.pipeline.advisor.words import check, counted, words
 
-STOPPED_STEP_MS: Final = 1_000
-"""Differences in stopped time below it are chance."""
-GAIN_LEAST: Final = 0.05
-"""A setting must gain so much over its neighbours on the front to be told of."""
-UNREAD_TOLD: Final = 0.1
-"""Share of the time without a reader: a smaller difference is not told of."""
-UNREAD_WEIGHT: Final = 0.75
-"""Beside one of the count of rebalances and of stopped time: the history does not know how much
-there is to read of a partition.
-"""
 UNREAD_MOST: Final = 2.0
 """What leaves partitions without a reader for so many times as long is not taken for fewer
 rebalances."""
@@ -41,7 +38,8 @@ LATER_MOST_MS: Final = 60_000
 """Nor is what notices a crash so much later than now."""
 CHECK_MOST: Final = 0.2
 """How far the replay of the settings of the time may be off for anything to be advised."""
-CHECK_REBALANCES: Final = 1
+SHOWN_MS: Final = 100
+"""The check line shows tenths of a second: what is not seen in it is not off."""
 TOLD_MAX: Final = 6
 
 _Point: TypeAlias = tuple[int, int, int, int]
@@ -90,7 +88,12 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     quicker = next((one for one in listed if one.quicker), None)
     settings = [one for one in listed if not one.quicker]
     doubted = [(one, doubt(trace, one.setting)) for one in settings]
-    ranked = _worth_a_delay([one for one, why in doubted if why is None])
+    by_setting = {one.setting: one for one in settings}
+    ranked = [
+        one
+        for one, why in doubted
+        if why is None and earns_its_parts(one, trace.recorded, by_setting)
+    ]
     slack_ms = UNREAD_SLACK_MS * trace.partition_count
     most_ms = round(UNREAD_MOST * recorded.unread_ms) + slack_ms
     of_best_ms = round(UNREAD_OF_BEST * recorded.unread_ms) + slack_ms // 2
@@ -100,10 +103,9 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     gains = [
         one
         for one in front
-        if _score(one, recorded) < _score(recorded, recorded)
-        and _is_taken(one, recorded, of_best_ms)
+        if score(one, recorded) < score(recorded, recorded) and _is_taken(one, recorded, of_best_ms)
     ]
-    best = min(gains, key=lambda one: _score(one, recorded), default=None)
+    best = min(gains, key=lambda one: score(one, recorded), default=None)
     return Advice(
         trace=trace,
         recorded=recorded,
@@ -145,18 +147,6 @@ def _unranked(doubts: Iterable[Doubt]) -> list[str]:
     ]
 
 
-def _worth_a_delay(predictions: list[Prediction]) -> list[Prediction]:
-    """Without those with another initial delay that do not beat the same without it."""
-    by_setting = {one.setting: one for one in predictions}
-    delay_ms = predictions[0].setting.initial_rebalance_delay_ms
-    chosen = []
-    for one in predictions:
-        same = by_setting.get(replace(one.setting, initial_rebalance_delay_ms=delay_ms))
-        if same is None or same is one or beats_by_pairs(one, same):
-            chosen.append(one)
-    return chosen
-
-
 def _is_taken(one: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
     """Would anybody pay this price?"""
     is_read = one.unread_ms <= unread_most_ms
@@ -164,13 +154,17 @@ def _is_taken(one: Prediction, recorded: Prediction, unread_most_ms: int) -> boo
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
-    """Is the replay of the settings of the time another life than that of the history?"""
-    count = trace.rebalances
-    is_off = abs(recorded.rebalances - count) > max(CHECK_MOST * count, CHECK_REBALANCES)
+    """Is the replay of the settings of the time another life than that of the history?
+
+    No allowance is made for small counts or for chance: with three rebalances of which the replay
+    has two, what it says of other settings may be as far off, and a choice of two for three is all
+    that there would be to gain.
+    """
+    is_off = abs(recorded.rebalances - trace.rebalances) > CHECK_MOST * trace.rebalances
     if trace.stopped_ms is None:
         return is_off
-    least_ms = max(CHECK_MOST * trace.stopped_ms, STOPPED_STEP_MS, recorded.stopped_spread_ms)
-    return is_off or abs(recorded.stopped_ms - trace.stopped_ms) > least_ms
+    off_ms = abs(recorded.stopped_ms - trace.stopped_ms)
+    return is_off or off_ms > max(CHECK_MOST * trace.stopped_ms, SHOWN_MS)
 
 
 def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
@@ -203,7 +197,7 @@ def _point(one: Prediction) -> _Point:
 
 def _step(duration_ms: int) -> int:
     """The same for durations that are the same but for chance."""
-    return round(log1p(duration_ms / STOPPED_STEP_MS) / log1p(GAIN_LEAST))
+    return round(log1p(duration_ms / STEP_MS) / log1p(GAIN_LEAST))
 
 
 def _beats(one: _Point, other: _Point) -> bool:
@@ -221,26 +215,14 @@ def _told(front: list[Prediction], recorded: Prediction) -> list[Prediction]:
         chosen.append(one)
     if len(chosen) <= TOLD_MAX:
         return chosen
-    ranked = sorted(chosen, key=lambda one: _score(one, recorded))[:TOLD_MAX]
+    ranked = sorted(chosen, key=lambda one: score(one, recorded))[:TOLD_MAX]
     return [one for one in chosen if one in ranked]
 
 
 def _gains_on(one: Prediction, other: Prediction) -> bool:
     fewer = one.rebalances <= other.rebalances * (1 - GAIN_LEAST) - 0.5
     # What chance may give or take is no gain.
-    least_ms = max(other.stopped_ms * GAIN_LEAST + STOPPED_STEP_MS, one.stopped_spread_ms)
+    least_ms = max(other.stopped_ms * GAIN_LEAST + STEP_MS, one.stopped_spread_ms)
     shorter = one.stopped_ms <= other.stopped_ms - least_ms
-    is_read_more = one.unread_ms <= other.unread_ms * (1 - UNREAD_TOLD) - STOPPED_STEP_MS
+    is_read_more = one.unread_ms <= other.unread_ms * (1 - UNREAD_TOLD) - STEP_MS
     return fewer or shorter or is_read_more
-
-
-def _score(one: Prediction, recorded: Prediction) -> float:
-    """Shares of what there was; less is better. A late notice counts little of itself: what it
-    costs is in the time that partitions have no reader.
-    """
-    return (
-        one.rebalances / max(recorded.rebalances, 1)
-        + one.stopped_ms / max(recorded.stopped_ms, STOPPED_STEP_MS)
-        + UNREAD_WEIGHT * one.unread_ms / max(recorded.unread_ms, STOPPED_STEP_MS)
-        + 0.1 * one.notice_ms / recorded.notice_ms
-    )

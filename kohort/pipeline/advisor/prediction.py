@@ -34,6 +34,7 @@ class Prediction(Outcome):
     stopped_by_seed: tuple[int, ...] = ()
     """`stopped_ms` of each replay. Seeds count from 0, so predictions are compared by pairs."""
     rebalances_by_seed: tuple[int, ...] = ()
+    unread_by_seed: tuple[int, ...] = ()
     quicker: str | None = None
     """The slot that was taken to be as quick as the others; else all are as they were recorded."""
 
@@ -66,21 +67,21 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
         stopped_spread_ms=_spread([one.stopped_ms for one in outcomes]),
         stopped_by_seed=tuple(one.stopped_ms for one in outcomes),
         rebalances_by_seed=tuple(one.rebalances for one in outcomes),
+        unread_by_seed=tuple(one.unread_ms for one in outcomes),
     )
 
 
-def beats_by_pairs(one: Prediction, other: Prediction) -> bool:
-    """Is `one` better than `other` on the same seeds, beyond what chance would have it?"""
-    fewer = _differences(other.rebalances_by_seed, one.rebalances_by_seed)
-    shorter = _differences(other.stopped_by_seed, one.stopped_by_seed)
-    if fmean(fewer) < 0 or fmean(shorter) < 0:
-        return False
-    least_ms = max(CLOSE * other.stopped_ms, NOTHING_MS)
-    return fmean(fewer) >= 1 or fmean(shorter) >= max(least_ms, 2 * _error(shorter))
-
-
-def _differences(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
-    return [a - b for a, b in zip(before, after, strict=False)] or [0]
+def gain_by_pairs(
+    before: tuple[int, ...], after: tuple[int, ...], *, share: float, least: float
+) -> float:
+    """How much less `after` has than `before`, seed for seed and in the mean; 0 if it is no more
+    than `share` of it, than `least`, or than what chance would have it.
+    """
+    gains = [a - b for a, b in zip(before, after, strict=False)]
+    if not gains:
+        return 0.0
+    gain = fmean(gains)
+    return gain if gain >= max(share * fmean(before), least, 2 * _error(gains)) else 0.0
 
 
 def _error(values: list[int]) -> float:

@@ -11,24 +11,34 @@ from kohort.pipeline.advisor.computation import beyond_the_grid
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.setting import Setting, grid
 from kohort.pipeline.advisor.trace import Delays, Doubt, End, Rejoin, Run, Slot, Trace
+from kohort.pipeline.advisor.weighing import twins_of
 from kohort.pipeline.advisor.words import words
 from kohort.protocol.join_reason import JoinReason
 
 RECORDED = Setting(static=False, session_timeout_ms=6_000)
 
 
-def prediction(setting: Setting, rebalances: int, stopped_s: float) -> Prediction:
+SEEDS = 5
+
+
+def prediction(
+    setting: Setting, rebalances: int, stopped_s: float, unread_s: float = 0
+) -> Prediction:
+    """The same with each seed."""
     return Prediction(
         setting=setting,
         rebalances=rebalances,
         stopped_ms=round(stopped_s * 1000),
         stopped_longest_ms=0,
         stopped_by_slot=(),
-        unread_ms=0,
+        unread_ms=round(unread_s * 1000),
         unread_longest_ms=0,
         deaths=0,
         unnoticed_ms=0,
         unnoticed_longest_ms=0,
+        rebalances_by_seed=(rebalances,) * SEEDS,
+        stopped_by_seed=(round(stopped_s * 1000),) * SEEDS,
+        unread_by_seed=(round(unread_s * 1000),) * SEEDS,
     )
 
 
@@ -83,7 +93,7 @@ def test_the_words_count_one_rebalance_and_round_to_whole_seconds_where_it_is_on
 
 
 def test_the_words_name_the_time_without_a_reader_where_it_differs() -> None:
-    recorded = replace(prediction(RECORDED, 41, 310), unread_ms=900_000)
+    recorded = prediction(RECORDED, 41, 310, unread_s=900)
     tried = prediction(replace(RECORDED, session_timeout_ms=45_000), 3, 22)
 
     assert words(recorded, replace(tried, unread_ms=1_400_000)).endswith(
@@ -94,20 +104,72 @@ def test_the_words_name_the_time_without_a_reader_where_it_differs() -> None:
 
 
 def test_fewer_rebalances_do_not_make_up_for_partitions_that_nobody_reads() -> None:
-    recorded = replace(prediction(RECORDED, 90, 367), unread_ms=922_000)
+    recorded = prediction(RECORDED, 90, 367, unread_s=922)
     few = replace(RECORDED, static=True, cooperative=False)
     quick = replace(RECORDED, heartbeat_interval_ms=2_000)
     told = advise(
         trace(like=recorded),
         [
             recorded,
-            replace(prediction(few, 61, 210), unread_ms=1_742_000),
-            replace(prediction(quick, 90, 294), unread_ms=694_000),
+            prediction(few, 61, 210, unread_s=1_742),
+            prediction(quick, 90, 294, unread_s=694),
         ],
     )
     assert {one.setting for one in told.front} == {few, quick}
     assert told.best is not None
     assert told.best.setting == quick
+
+
+@pytest.mark.parametrize(
+    ("with_static", "is_told"),
+    [
+        pytest.param((220, 1_467, 6_235), False, id="a percent fewer rebalances for much else"),
+        pytest.param((221, 1_332, 4_099), False, id="the same"),
+        pytest.param((214, 1_332, 4_099), False, id="fewer by less than a twentieth"),
+        pytest.param((150, 1_332, 4_600), True, id="fewer for a little more without a reader"),
+        pytest.param((221, 1_100, 4_099), True, id="less stopped time"),
+        pytest.param((221, 1_332, 3_400), True, id="less time without a reader"),
+    ],
+)
+def test_a_choice_is_told_of_if_it_beats_the_same_without_each_of_its_parts(
+    with_static: tuple[int, int, int], is_told: bool
+) -> None:
+    recorded = prediction(RECORDED, 142, 6_493, unread_s=32_885)
+    cooperative = replace(RECORDED, cooperative=True)
+    alone = prediction(cooperative, 221, 1_332, unread_s=4_099)
+    both = prediction(replace(cooperative, static=True), *with_static)
+    static = prediction(replace(RECORDED, static=True), 142, 6_493, unread_s=32_885)
+
+    told = advise(trace(like=recorded), [recorded, static, alone, both])
+    assert (both in told.front) is is_told
+
+
+def test_session_and_heartbeat_are_one_part_of_a_choice() -> None:
+    recorded = prediction(RECORDED, 41, 310)
+    longer = replace(RECORDED, session_timeout_ms=45_000, heartbeat_interval_ms=5_000)
+    both = prediction(longer, 3, 22)
+    static = replace(longer, static=True)
+
+    assert set(twins_of(longer, RECORDED)) == {RECORDED}
+    assert set(twins_of(static, RECORDED)) == {longer, replace(RECORDED, static=True)}
+    told = advise(trace(like=recorded), [recorded, both, prediction(static, 3, 22)])
+    assert told.front == (both,)
+
+
+def test_what_is_won_with_some_seeds_and_lost_with_others_is_no_gain() -> None:
+    recorded = prediction(RECORDED, 40, 300)
+    cooperative = replace(RECORDED, cooperative=True)
+    alone = prediction(cooperative, 20, 100)
+    static = replace(cooperative, static=True)
+    by_chance = replace(
+        prediction(static, 20, 90), stopped_by_seed=(50_000, 130_000, 60_000, 125_000, 85_000)
+    )
+    surely = replace(
+        prediction(static, 20, 90), stopped_by_seed=(88_000, 92_000, 91_000, 89_000, 90_000)
+    )
+
+    assert advise(trace(like=recorded), [recorded, alone, by_chance]).front == (alone,)
+    assert surely in advise(trace(like=recorded), [recorded, alone, surely]).front
 
 
 def test_what_chance_may_give_or_take_is_no_gain() -> None:
@@ -210,6 +272,30 @@ def test_nothing_is_advised_where_the_replay_is_another_life_than_the_history() 
 
 
 @pytest.mark.parametrize(
+    ("replayed", "history", "has_star"),
+    [
+        pytest.param((41, 520), (41, 520), True, id="the same"),
+        pytest.param((36, 416), (30, 520), True, id="a fifth"),
+        pytest.param((37, 520), (30, 520), False, id="more than a fifth of the rebalances"),
+        pytest.param((41, 310), (41, 520), False, id="more than a fifth of the stopped time"),
+        pytest.param((4, 20), (3, 20), False, id="one of three"),
+        pytest.param((3, 0.5), (3, 0.3), False, id="two tenths of half a second"),
+        pytest.param((3, 0.07), (3, 0.01), True, id="what the check line does not show"),
+    ],
+)
+def test_nothing_has_a_star_if_the_check_is_off_by_more_than_a_fifth_whatever_chance_may_do(
+    replayed: tuple[int, float], history: tuple[int, float], has_star: bool
+) -> None:
+    recorded = replace(prediction(RECORDED, *replayed), stopped_spread_ms=250_000)
+    tried = prediction(replace(RECORDED, static=True), 1, 0)
+    told = advise(trace(like=prediction(RECORDED, *history)), [recorded, tried])
+
+    assert told.front == (tried,)
+    assert (told.best is not None) is has_star
+    assert told.is_off is not has_star
+
+
+@pytest.mark.parametrize(
     ("doubt", "recorded", "tried"),
     [
         (Doubt.CRASHES, {"static": True}, {"static": False}),
@@ -237,8 +323,8 @@ def test_what_is_not_known_takes_the_settings_that_rest_on_it_out_of_the_ranking
 
 
 def test_what_nobody_would_take_is_not_told() -> None:
-    recorded = replace(prediction(RECORDED, 41, 310), unread_ms=57_000)
-    unread = replace(prediction(replace(RECORDED, static=True), 1, 2), unread_ms=1_596_000)
+    recorded = prediction(RECORDED, 41, 310, unread_s=57)
+    unread = prediction(replace(RECORDED, static=True), 1, 2, unread_s=1_596)
     late = prediction(replace(RECORDED, session_timeout_ms=300_000), 1, 2)
 
     assert advise(trace(like=recorded), [recorded, unread, late]).front == ()
@@ -266,7 +352,10 @@ def test_an_initial_delay_is_told_of_if_it_beats_the_same_without_it_on_the_same
 
 def by_seed(setting: Setting, rebalances: tuple[int, ...], stopped: tuple[int, ...]) -> Prediction:
     made = prediction(setting, round(fmean(rebalances)), fmean(stopped) / 1000)
-    return replace(made, rebalances_by_seed=rebalances, stopped_by_seed=stopped)
+    unread = (0,) * len(stopped)
+    return replace(
+        made, rebalances_by_seed=rebalances, stopped_by_seed=stopped, unread_by_seed=unread
+    )
 
 
 def test_a_member_that_all_wait_for_is_tried_as_quick_as_the_others() -> None:

@@ -1,0 +1,71 @@
+"""What a setting gains and what it costs, all in all, and whether each part of it is worth having.
+
+A choice that changes several things is compared with the same choice without each of them, its
+twins, on the same seeds: what does not beat its twin carries something along that is of no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from kohort.pipeline.advisor.prediction import CLOSE, Prediction, gain_by_pairs
+from kohort.pipeline.advisor.setting import Setting
+
+STEP_MS: Final = 1_000
+"""Differences in stopped time below it are chance."""
+GAIN_LEAST: Final = 0.05
+"""Share of the rebalances: fewer of them are no gain."""
+UNREAD_TOLD: Final = 0.1
+"""Share of the time without a reader: a smaller difference is not told of."""
+UNREAD_WEIGHT: Final = 0.75
+"""Beside one of the count of rebalances and of stopped time: the history does not know how much
+there is to read of a partition.
+"""
+_SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
+"""They are chosen together, and are one part of a setting."""
+
+
+def score(one: Prediction, other: Prediction) -> float:
+    """Shares of what there is with `other`; less is better. A late notice counts little of itself:
+    what it costs is in the time that partitions have no reader.
+    """
+    return (
+        one.rebalances / max(other.rebalances, 1)
+        + one.stopped_ms / max(other.stopped_ms, STEP_MS)
+        + UNREAD_WEIGHT * one.unread_ms / max(other.unread_ms, STEP_MS)
+        + 0.1 * one.notice_ms / other.notice_ms
+    )
+
+
+def earns_its_parts(
+    one: Prediction, recorded: Setting, by_setting: Mapping[Setting, Prediction]
+) -> bool:
+    """Is it better with each of its parts than without, as far as that was tried?"""
+    twins = (by_setting.get(setting) for setting in twins_of(one.setting, recorded))
+    return all(twin is None or beats(one, twin) for twin in twins)
+
+
+def twins_of(one: Setting, recorded: Setting) -> Iterator[Setting]:
+    """The same with one part of it as it was recorded, for each part that is not so."""
+    names = [field.name for field in fields(Setting) if field.name not in _SESSION]
+    for part in (_SESSION, *((name,) for name in names)):
+        twin = replace(one, **{name: getattr(recorded, name) for name in part})
+        if twin != one:
+            yield twin
+
+
+def beats(one: Prediction, twin: Prediction) -> bool:
+    """Does it gain something beyond chance on the same seeds, that outweighs what it costs?
+
+    Fewer rebalances for some more time without a reader, say, is a choice that people may make. The
+    same of everything for another setting is none, nor is a percent less of one thing for half as
+    much again of the others.
+    """
+    gains = (
+        gain_by_pairs(twin.rebalances_by_seed, one.rebalances_by_seed, share=GAIN_LEAST, least=0.5),
+        gain_by_pairs(twin.stopped_by_seed, one.stopped_by_seed, share=CLOSE, least=STEP_MS),
+        gain_by_pairs(twin.unread_by_seed, one.unread_by_seed, share=UNREAD_TOLD, least=STEP_MS),
+    )
+    return any(gains) and score(one, twin) < score(twin, twin)
