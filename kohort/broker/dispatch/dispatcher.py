@@ -54,6 +54,7 @@ class Dispatcher:
         self, router: Router, broker: BrokerServices, metrics: NetworkMetrics, log: PeerLog
     ) -> None:
         self._router = router
+        self._routes = router.routes
         self._broker = broker
         self._limits = broker.quotas
         self._metrics = metrics
@@ -66,7 +67,8 @@ class Dispatcher:
             header, position = read_request_prefix(frame)
         except DecodeError as error:
             raise self._rejected("malformed_header", str(error)) from None
-        route = self._router.find(header.api_key, header.api_version)
+        key, version = header.api_key, header.api_version
+        route = self._routes.get((key, version)) or self._router.find(key, version)
         if route is None:
             return self._answer_unserved(header)
         try:

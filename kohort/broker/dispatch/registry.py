@@ -165,7 +165,8 @@ class Router:
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
         self.apis = apis
-        self._routes: dict[tuple[int, int], Route] = {}
+        self.routes: dict[tuple[int, int], Route] = {}
+        """The routes found so far, by key and version, for a look before `find` is called."""
         self._handler_of: Callable[[Api], Handler] | None = None
 
     def intercept(self, handler_of: Callable[[Api], Handler] | None) -> None:
@@ -176,17 +177,17 @@ class Router:
         without interception pays nothing.
         """
         self._handler_of = handler_of
-        for route in self._routes.values():
+        for route in self.routes.values():
             route.handler = route.api.handler if handler_of is None else handler_of(route.api)
 
     def find(self, api_key: int, version: int) -> Route | None:
         """Return the route of a request, or None if the API or version is not served."""
-        route = self._routes.get((api_key, version))
+        route = self.routes.get((api_key, version))
         if route is None:
             api = self.apis.get(api_key)
             if api is None or version not in api.versions:
                 return None
-            route = self._routes[api_key, version] = Route(api, version)
+            route = self.routes[api_key, version] = Route(api, version)
             if self._handler_of is not None:
                 route.handler = self._handler_of(api)
         return route

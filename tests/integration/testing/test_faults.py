@@ -208,7 +208,7 @@ def test_faults_outlive_the_broker(kafka: Kafka) -> None:
 def test_where_nothing_is_set_requests_go_to_their_handlers(kafka: Kafka) -> None:
     def handlers() -> bool:
         router = kafka._kit.broker.router
-        return all(route.handler is route.api.handler for route in router._routes.values())
+        return all(route.handler is route.api.handler for route in router.routes.values())
 
     with RawClient(kafka.port) as client:
         client.call(ListGroupsRequest(), 0, ListGroupsResponse)
