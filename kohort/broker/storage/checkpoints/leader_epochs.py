@@ -69,26 +69,28 @@ def believable_epochs(runs: Iterable[EpochRun], leader_epoch_max: int) -> list[E
 class LeaderEpochs:
     """The epochs of one partition; changes are written to the file immediately."""
 
-    __slots__ = ("_directory", "_files", "_is_deferred", "_is_unsaved", "_starts")
+    __slots__ = ("_directory", "_files", "_is_deferred", "_is_unsaved", "_starts", "latest")
 
     def __init__(
         self, files: FileSystem, directory: str, starts: Iterable[EpochStart] = ()
     ) -> None:
         self._files = files
         self._directory = directory
-        self._starts = list(starts)
         self._is_deferred = False
         self._is_unsaved = False
+        self._starts: list[EpochStart] = []
+        self.latest = NO_EPOCH
+        """The latest epoch, NO_EPOCH if there is none. Kept, because every append reads it."""
+        self._set(list(starts))
 
     @property
     def starts(self) -> tuple[EpochStart, ...]:
         """All known epochs, ascending."""
         return tuple(self._starts)
 
-    @property
-    def latest(self) -> int:
-        """The latest epoch, NO_EPOCH if there is none."""
-        return self._starts[-1].epoch if self._starts else NO_EPOCH
+    def _set(self, starts: list[EpochStart]) -> None:
+        self._starts = starts
+        self.latest = starts[-1].epoch if starts else NO_EPOCH
 
     def epoch_at(self, offset: int) -> int:
         """Return the epoch of an offset, existing or next; NO_EPOCH before the first known one."""
@@ -117,26 +119,26 @@ class LeaderEpochs:
         if epoch <= self.latest:
             return
         before = self._starts
-        self._starts = [start for start in before if start.start_offset < start_offset]
-        self._starts.append(EpochStart(epoch, start_offset))
+        kept = [start for start in before if start.start_offset < start_offset]
+        self._set([*kept, EpochStart(epoch, start_offset)])
         try:
             self.write()
         except OSError:
-            self._starts = before
+            self._set(before)
             raise
 
     def truncate_from(self, end_offset: int) -> None:
         """Drop epochs that start at or after the end of the log. Raises OSError."""
         kept = [start for start in self._starts if start.start_offset < end_offset]
         if len(kept) != len(self._starts):
-            self._starts = kept
+            self._set(kept)
             self.write()
 
     def truncate_before(self, start_offset: int) -> None:
         """Drop epochs that end at or before the start of the log. Raises OSError."""
         number = bisect_right(self._starts, start_offset, key=lambda start: start.start_offset)
         if number > 1:
-            del self._starts[: number - 1]
+            self._set(self._starts[number - 1 :])
             self.write()
 
     def defer(self) -> None:

@@ -145,7 +145,7 @@ class CleanedSegment:
         if self._replaces_aborted and not self._aborted:
             self._remove_empty_index(segment.path(TRANSACTION_INDEX_SUFFIX))
         segment.max_timestamp, segment.max_timestamp_offset = self._latest
-        segment.verified.add(0, self.size_bytes)
+        segment.note_verified(0, self.size_bytes)
         segment.is_sealed = segment.is_synced = True
         return segment
 

@@ -119,7 +119,7 @@ class _Scan:
         except CorruptBatchError as error:
             return error
         finally:
-            self._segment.verified.add(start, self.position)
+            self._segment.note_verified(start, self.position)
         return None
 
     def resume(self, batch: BatchAt) -> None:

@@ -86,7 +86,7 @@ def read_batches(
     if start >= limit:
         return b""
     wish = _Wish(start, min(limit, start + max_bytes), limit, base_offset, min_one)
-    if not segment.verified.covers(start, wish.stop):
+    if not segment.is_verified(start, wish.stop):
         stop = _verify(segment, wish, epoch_at)
     elif wish.stop == limit:
         stop = limit
@@ -115,7 +115,7 @@ def range_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> FileRange
     if start is None or max_bytes < RANGE_BYTES_MIN:
         return None
     stop = min(start + max_bytes, size)
-    if not segment.verified.covers(start, stop):
+    if not segment.is_verified(start, stop):
         return None
     if stop < size:
         stop = _boundary_at_hand(segment, offset, start, stop)
@@ -134,7 +134,7 @@ def is_at_hand(segment: LogSegment, offset: int, max_bytes: int) -> bool:
     # The batch after those wanted is examined too, to see that it ends too late.
     looked_at = min(wanted + FEW_BYTES, segment.size_bytes)
     return (
-        segment.verified.covers(start, wanted)
+        segment.is_verified(start, wanted)
         and segment.log.is_cached(start, looked_at)
         and segment.index.is_cached()
     )
@@ -166,7 +166,7 @@ def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
         if stop == wish.start:
             raise
         logger.warning("%s", error)
-    segment.verified.add(wish.start, stop)
+    segment.note_verified(wish.start, stop)
     segment.hint(next_offset, stop)
     return stop
 

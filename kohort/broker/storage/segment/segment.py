@@ -43,10 +43,10 @@ class LogSegment:
     """
 
     __slots__ = (
-        "_hinted", "_hints", "_marks", "aborted", "base_offset", "created_ms", "directory",
-        "first_timestamp", "following_offset", "index", "is_damaged", "is_deleted",
-        "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log", "max_timestamp",
-        "max_timestamp_offset", "size_bytes", "time_index", "unindexed_bytes", "verified",
+        "_appended_from", "_hinted", "_hints", "_marks", "_verified", "aborted", "base_offset",
+        "created_ms", "directory", "first_timestamp", "following_offset", "index", "is_damaged",
+        "is_deleted", "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log",
+        "max_timestamp", "max_timestamp_offset", "size_bytes", "time_index", "unindexed_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -67,7 +67,10 @@ class LogSegment:
         """The aborted transactions whose marker is in this segment; None if there are none."""
         if TRANSACTION_INDEX_SUFFIX in sizes:
             self.add_transaction_index(files, sizes[TRANSACTION_INDEX_SUFFIX])
-        self.verified = VerifiedRanges()
+        self._verified = VerifiedRanges()
+        """Bytes verified by reading them."""
+        self._appended_from = self.size_bytes
+        """All bytes from here on were appended by this object, and need no verification."""
         self.created_ms = 0
         """Wall-clock time of the creation, or of the last write as found when the log was
         opened."""
@@ -147,7 +150,6 @@ class LogSegment:
             self.first_timestamp = header.max_timestamp
         self.unindexed_bytes += stop - position
         self.size_bytes = stop
-        self.verified.add(position, stop)
         self.hint(base_offset, position)
         marks = self._marks
         if marks is None:
@@ -158,6 +160,18 @@ class LogSegment:
     def undo_append(self) -> None:
         """Truncate what a failed append may have left."""
         self.log.truncate(self.size_bytes)
+
+    def is_verified(self, start: int, stop: int) -> bool:
+        """Whether every byte from start up to (not including) stop was appended by this process, or
+        was verified since it started.
+        """
+        appended_from = self._appended_from
+        return start >= appended_from or self._verified.covers(start, min(stop, appended_from))
+
+    def note_verified(self, start: int, stop: int) -> None:
+        """Remember that these bytes have been verified."""
+        if start < self._appended_from:
+            self._verified.add(start, min(stop, self._appended_from))
 
     def is_recent(self, offset: int) -> bool:
         """Whether the data from an offset on was recently appended by this process.
@@ -205,7 +219,7 @@ class LogSegment:
             self.size_bytes,
             expected_offset=expected_offset,
             following_offset=self.following_offset,
-            check_crc=check_crc and not self.verified.covers(start, self.size_bytes),
+            check_crc=check_crc and not self.is_verified(start, self.size_bytes),
             chunk_bytes=chunk_bytes,
         )
 
@@ -270,7 +284,7 @@ class LogSegment:
         """
         twin = copy(self)
         twin.index, twin.time_index = self.index.twin(), self.time_index.twin()
-        twin.verified = self.verified.copy()
+        twin._verified = self._verified.copy()  # noqa: SLF001 - its own.
         twin._hints, twin._hinted = self._hints.copy(), self._hinted[:]  # noqa: SLF001 - its own.
         # Only the appending thread may rewrite an index that is still being appended to.
         twin.is_index_rebuilt = self.is_index_rebuilt or not self.is_sealed
@@ -279,7 +293,7 @@ class LogSegment:
 
     def learn_from(self, twin: LogSegment) -> None:
         """Take over what was found out while reading from a twin."""
-        self.verified.add_all(twin.verified)
+        self._verified.add_all(twin._verified)
         if twin._hints:
             offset = next(reversed(twin._hints))
             if offset not in self._hints:
@@ -297,6 +311,7 @@ class LogSegment:
         """Truncate the batches at a position; the caller handles indexes and timestamps."""
         self.log.truncate(size_bytes)
         self.size_bytes = size_bytes
-        self.verified.cut(size_bytes)
+        self._verified.cut(size_bytes)
+        self._appended_from = min(self._appended_from, size_bytes)
         self._hints.clear()
         del self._hinted[:]

@@ -1,9 +1,9 @@
-"""The bytes of a segment that have been verified.
+"""The bytes of a segment that have been verified by reading them.
 
-Batches appended by this process and batches whose CRC was checked once since the start are served
-without another check; everything else is verified when it is first read. Adjacent ranges are
-merged, so a consumer that reads through a segment leaves one range; RANGES_MAX bounds what
-scattered reads leave.
+Batches whose CRC was checked once since the start are served without another check; so are those
+that this process appended, which the segment knows by itself. Everything else is verified when it
+is first read. Adjacent ranges are merged, so a consumer that reads through a segment leaves one
+range; RANGES_MAX bounds what scattered reads leave.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class VerifiedRanges:
     def add(self, start: int, stop: int) -> None:
         """Add a range; the shortest one is dropped if there are too many."""
         starts, stops = self._starts, self._stops
-        if stops and stops[-1] == start:  # Every append.
+        if stops and stops[-1] == start:  # A reader that goes on.
             stops[-1] = stop
             return
         first = bisect_right(stops, start - 1)

@@ -259,11 +259,11 @@ async def test_what_another_thread_has_verified_is_known(tmp_path: Path) -> None
     await filled(tmp_path, batches=3)
     async with running_topics(tmp_path) as topics:
         segment = partition_of(topics).log.segments[0]
-        assert not segment.verified.covers(0, segment.size_bytes)
+        assert not segment.is_verified(0, segment.size_bytes)
         answer = answered(topics, asked(0))
         assert answer is not None
         await answer
-        assert segment.verified.covers(0, segment.size_bytes)
+        assert segment.is_verified(0, segment.size_bytes)
 
 
 async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def test_bytes_are_checked_once_and_served_from_then_on(
     segment, _ = opened
     size = len(sample()[0])
     read(segment, 10, 3 * size)
-    assert segment.verified.covers(5 * size, 8 * size)
-    assert not segment.verified.covers(4 * size, 5 * size)
+    assert segment.is_verified(5 * size, 8 * size)
+    assert not segment.is_verified(4 * size, 5 * size)
     read(segment, 16, 10**6)
-    assert segment.verified.covers(5 * size, COUNT * size)
+    assert segment.is_verified(5 * size, COUNT * size)
 
 
 def test_a_file_that_lost_its_end_is_damage(

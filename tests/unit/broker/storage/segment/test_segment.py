@@ -4,7 +4,7 @@ import pytest
 
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment.segment import HINTS_MAX, SAVE_ENTRIES, LogSegment
-from kohort.protocol.records.batch import placement_prefix, read_header
+from kohort.protocol.records.batch import NO_TIMESTAMP, placement_prefix, read_header
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import WALL_MS, batch_of, stored
 
@@ -88,11 +88,34 @@ def test_indexes_are_saved_from_time_to_time_and_a_full_disk_does_not_matter() -
 
 
 def test_what_was_appended_needs_no_check_when_it_is_read() -> None:
-    segment, _ = new_segment()
+    segment, files = new_segment()
     append(segment, 100, batch_of(b"one"))
-    assert segment.verified.covers(0, segment.size_bytes)
-    segment.truncate(0)
-    assert not segment.verified.covers(0, 1)
+    append(segment, 101, batch_of(b"two"))
+    assert segment.is_verified(0, segment.size_bytes)
+    old_bytes = segment.size_bytes
+    found = LogSegment(files, segment.directory, 100, {".log": old_bytes})
+    found.max_timestamp = NO_TIMESTAMP
+    append(found, 102, batch_of(b"three"))
+    assert found.is_verified(old_bytes, found.size_bytes)
+    assert not found.is_verified(old_bytes - 1, found.size_bytes)
+    found.note_verified(0, old_bytes)
+    assert found.is_verified(0, found.size_bytes)
+
+
+def test_what_is_appended_in_place_of_what_was_cut_off_needs_no_check_either() -> None:
+    segment, files = new_segment()
+    for number in range(3):
+        append(segment, 100 + number, batch_of(b"old"))
+    one = segment.size_bytes // 3
+    found = LogSegment(files, segment.directory, 100, {".log": 3 * one})
+    found.max_timestamp = NO_TIMESTAMP
+    found.note_verified(0, 3 * one)
+    found.truncate(2 * one)
+    append(found, 102, batch_of(b"new"))
+    assert found.is_verified(0, found.size_bytes)
+    other = LogSegment(files, segment.directory, 100, {".log": 3 * one})
+    other.truncate(one)
+    assert not other.is_verified(0, one)
 
 
 def test_the_latest_positions_are_remembered_and_no_more() -> None:

@@ -30,7 +30,7 @@ def test_what_was_cut_off_is_not_covered(added: list[tuple[int, int]], size: int
     assert all(ranges.covers(start, min(stop, size)) for start, stop in added if start < size)
 
 
-def test_appends_make_one_range() -> None:
+def test_a_reader_that_goes_on_leaves_one_range() -> None:
     ranges = VerifiedRanges()
     for position in range(0, 1000, 10):
         ranges.add(position, position + 10)
