@@ -18,7 +18,7 @@ from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.events import EVENTS, Event
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.model import HistoryRecord
 from kohort.broker.topics.names import CONSUMER_OFFSETS
@@ -276,6 +276,7 @@ class World:
             if not life.is_dead:
                 ledger.told(record)
 
+        history.observed = EVENTS
         history.observe = see  # type: ignore[method-assign]  # The one place that sees all events.
         history.add_listener(hear)
 

@@ -7,10 +7,11 @@ into "anything may have changed". While no page listens, groups are not observed
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from kohort.broker.console.security import HEADERS
-from kohort.broker.core.group.events import Event, OffsetsStored
+from kohort.broker.core.group.events import EVENTS, Event, OffsetsStored
 from kohort.broker.core.group.requests import Now
 from kohort.broker.http.json_parts import dump
 from kohort.broker.runtime.clock import Clock
@@ -109,6 +110,9 @@ class EventStream:
 class EventHub:
     """All streams of one broker. An observer of the groups while there are any."""
 
+    observed: Collection[type[Event]] = EVENTS - {OffsetsStored}
+    """See `GroupObserver`. Commits are too frequent and are ignored, like records of producers."""
+
     def __init__(self, groups: Watched, clock: Clock) -> None:
         self._groups = groups
         self._clock = clock
@@ -146,10 +150,9 @@ class EventHub:
                 self._timer = None
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        """Note an event of a group. Commits are too frequent and are ignored, like records of
-        producers.
-        """
-        if event.__class__ is OffsetsStored or self._is_any or group_id in self._changed:
+        """Note an event of a group."""
+        del event
+        if self._is_any or group_id in self._changed:
             return
         self._chars += len(group_id)
         if len(self._changed) >= CHANGED_MAX or self._chars > CHANGED_CHARS_MAX:

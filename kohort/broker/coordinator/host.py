@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -54,6 +54,9 @@ class CoordinatorConfig(NamedTuple):
 class GroupObserver(Protocol):
     """An observer of all groups: the history, the metrics."""
 
+    observed: Collection[type[Event]]
+    """The classes of the events that it is told of; read when it is added."""
+
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """Process an event. Must not call back."""
         ...
@@ -86,7 +89,10 @@ class GroupHost:
         self._clock = clock
         self._new_group = new_group
         self._topic_id = topic_id
-        self._observers = tuple(observers)
+        self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
+        """By class of event, so that one that comes with every commit reaches only its counter."""
+        for observer in observers:
+            self.add_observer(observer)
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
         """How long loading took, for each partition of the log that has records."""
@@ -225,16 +231,19 @@ class GroupHost:
         task.add_done_callback(self._forget_task)
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
-        for observer in self._observers:
+        for observer in self._observers.get(event.__class__, ()):
             observer.observe(group_id, event, now)
 
     def add_observer(self, observer: GroupObserver) -> None:
         """Add an observer; to be called between two iterations of the event loop."""
-        self._observers = (*self._observers, observer)
+        for kind in observer.observed:
+            self._observers[kind] = (*self._observers.get(kind, ()), observer)
 
     def remove_observer(self, observer: GroupObserver) -> None:
         """Remove an observer."""
-        self._observers = tuple(one for one in self._observers if one is not observer)
+        for kind in observer.observed:
+            left = [one for one in self._observers.get(kind, ()) if one is not observer]
+            self._observers[kind] = tuple(left)
 
     def remove(self, group: Group) -> None:
         actor = self._actors.get(group.group_id)

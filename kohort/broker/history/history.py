@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -77,6 +77,8 @@ class RebalanceHistory:
     """Observes all groups and keeps the latest records of each. An observer of the coordinator."""
 
     def __init__(self, limits: HistoryLimits | None = None, clock: Clock | None = None) -> None:
+        self.observed: Collection[type[Event]] = frozenset(GroupFold.handlers)
+        """See `GroupObserver`."""
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
         self._piece = Slice(self._clock)
@@ -147,8 +149,6 @@ class RebalanceHistory:
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """File an event; takes a few microseconds."""
         kind = event.__class__
-        if kind not in GroupFold.handlers:
-            return
         fold = self._folds.get(group_id)
         if fold is None:
             if kind is GroupRemoved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kohort.broker.core.group.events import (
@@ -69,12 +69,12 @@ class RebalanceMetrics:
         self.running: dict[str, Running] = {}
         """Running rebalances by group, oldest first; dropped with the group."""
         self.by_group = CountsByGroup(groups_max)
+        self.observed: Collection[type[Event]] = frozenset(self._handlers)
+        """See `GroupObserver`."""
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         """Count an event; takes a fraction of a microsecond for events of every request."""
-        handler = self._handlers.get(event.__class__)
-        if handler is not None:
-            handler(self, group_id, event, now)
+        self._handlers[event.__class__](self, group_id, event, now)
 
     def on_record(self, record: HistoryRecord) -> None:
         """Count what is known only from the complete record of a rebalance; a listener of the
@@ -154,7 +154,7 @@ class RebalanceMetrics:
         self.running.pop(group_id, None)
         self.by_group.remove(group_id, now.ms)
 
-    _handlers: ClassVar[dict[type, Callable[..., None]]] = {
+    _handlers: ClassVar[dict[type[Event], Callable[..., None]]] = {
         OffsetsStored: _on_offsets_stored,
         OffsetsRemoved: _on_offsets_removed,
         RebalanceStarted: _on_started,

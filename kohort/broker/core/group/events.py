@@ -9,7 +9,7 @@ time that a frozen dataclass takes.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason
 from kohort.broker.core.group.records import GroupRecord
@@ -314,3 +314,6 @@ Event: TypeAlias = (
     | GroupRestored
     | GroupRemoved
 )
+
+EVENTS: Final[frozenset[type[Event]]] = frozenset(get_args(Event))
+"""The classes of all events."""

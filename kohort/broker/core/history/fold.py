@@ -345,7 +345,7 @@ class GroupFold:
             ref = MemberRef(event.member_id, None, event.client_id, event.client_host)
             facts.add_stranger(Departure(ref, MemberFate.REFUSED, now.ms))
 
-    handlers: ClassVar[dict[type, Callable[..., None]]] = {
+    handlers: ClassVar[dict[type[Event], Callable[..., None]]] = {
         RebalanceStarted: _on_started,
         CommitFenced: _on_commit_fenced,
         RebalanceEnded: _on_ended,

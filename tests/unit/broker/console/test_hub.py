@@ -47,7 +47,8 @@ class Groups:
         now = Now(self.clock.monotonic_ms(), self.clock.wall_ms())
         for group_id in group_ids:
             for observer in self.observers:
-                observer.observe(group_id, event, now)
+                if event.__class__ in observer.observed:
+                    observer.observe(group_id, event, now)
 
 
 def hub() -> tuple[EventHub, Groups]:

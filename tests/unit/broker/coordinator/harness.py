@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import Event
+from kohort.broker.core.group.events import EVENTS, Event
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
@@ -61,6 +61,7 @@ def report(doing: str, error: Exception) -> None:
 @dataclass
 class Watcher:
     events: list[tuple[str, Event]] = field(default_factory=list)
+    observed: Collection[type[Event]] = EVENTS
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         assert now.wall_ms > now.ms

@@ -10,7 +10,7 @@ from kohort.broker.coordinator.loading import read_group
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import RebalanceStarted
+from kohort.broker.core.group.events import OffsetsStored, RebalanceStarted
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -31,7 +31,7 @@ from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
-from tests.unit.broker.coordinator.harness import TOPIC_ID, running, virtual
+from tests.unit.broker.coordinator.harness import TOPIC_ID, Watcher, running, virtual
 
 
 class TestAbsentGroups:
@@ -419,6 +419,21 @@ class TestUpkeep:
                 if isinstance(event, RebalanceStarted)
             ]
             assert starts == ["g"]
+
+    @virtual
+    async def test_an_observer_is_told_of_the_events_that_it_asks_for_while_it_is_there(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            counter = Watcher(observed={OffsetsStored})
+            h.groups.host.add_observer(counter)
+            await h.stable_static("a")
+            await h.do_commit(group_id="b")
+            assert counter.events == [("b", OffsetsStored(1))]
+            h.groups.host.remove_observer(counter)
+            await h.do_commit(group_id="b")
+            assert len(counter.events) == 1
+            assert h.watcher.events[-1] == ("b", OffsetsStored(1))
 
 
 class TestBounds:

@@ -42,7 +42,7 @@ class Process:
     ) -> None:
         self.history = RebalanceHistory(clock=clock)
         self.harness = Harness(clock, groups_log, CONFIG)
-        self.harness.groups.host._observers = (self.history,)
+        self.harness.groups.host.add_observer(self.history)
         self.history_log = history_log
 
     async def start(self) -> None:

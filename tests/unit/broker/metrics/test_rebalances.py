@@ -62,7 +62,8 @@ def observed(
     """Each event with its time in milliseconds."""
     metrics = metrics or RebalanceMetrics()
     for now_ms, event in events:
-        metrics.observe(group_id, event, Now(now_ms, 1_000_000 + now_ms))
+        if event.__class__ in metrics.observed:
+            metrics.observe(group_id, event, Now(now_ms, 1_000_000 + now_ms))
     return metrics
 
 
