@@ -1,7 +1,8 @@
 import pytest
 
 from kohort.client.core.errors import ConfigError
-from kohort.client.core.offsets import EARLIEST, LATEST, ResetPolicy
+from kohort.client.core.offsets import EARLIEST, LATEST
+from kohort.client.core.reset_policy import ResetPolicy
 
 NOW_MS = 1_700_000_000_000
 
