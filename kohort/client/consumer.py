@@ -6,15 +6,12 @@ that started it, never from another thread.
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import itertools
 import re
-import ssl
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 from kohort.client.config import ConsumerConfig, Settings, config_from
 from kohort.client.constructor import K, TypedConstructor, V
@@ -27,7 +24,6 @@ from kohort.client.core.offsets import (
     LATEST,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    OffsetSpec,
     ToCommit,
     check_time,
 )
@@ -35,13 +31,14 @@ from kohort.client.core.partition_info import PartitionInfo
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
-from kohort.client.fetch.offset_lookup import list_offsets
 from kohort.client.group.commit_callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener, listener_from
 from kohort.client.health import Health
-from kohort.client.net.thread_call import aside
-from kohort.client.processing.running import Runs
+from kohort.client.lifecycle import Lifecycle
+from kohort.client.processing.options import RunOptions, RunSettings
+from kohort.client.processing.run_controller import RunController
 from kohort.client.reporting import figures_of, health_of
+from kohort.client.seeking import ends, offsets_for, seek_to, seek_to_committed
 
 CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -49,7 +46,7 @@ _numbers: Final = itertools.count(1)
 """Numbers for the consumers of this process that were not given a client_id."""
 
 
-class Consumer(TypedConstructor[K, V], Runs[K, V]):
+class Consumer(TypedConstructor[K, V]):
     """Reads records. It must be closed: use `async with`, or call `start` and `stop`.
 
     Type checkers infer the types of keys and values from the deserialisers: `Consumer("orders",
@@ -64,14 +61,17 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             # Distinguishes the metrics of several consumers, and the member ids that brokers derive
             # from it.
             settings = {**settings, "client_id": f"kohort-{next(_numbers)}"}
-        self.config: ConsumerConfig = config_from(settings)
-        self._subscription = Subscription(has_group=self.config.group_id is not None)
-        self._listener: RebalanceListener = listener_from(None)
-        self._engine: Engine | None = None
-        self._starting: asyncio.Task[None] | None = None
-        self._is_closed = False
+        config = config_from(settings)
+        self._subscription = Subscription(has_group=config.group_id is not None)
+        self._runs = RunController()
+        self._lifecycle = Lifecycle(config, self._subscription, self._runs)
         if topics:
             self.subscribe(topics)
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """All settings."""
+        return self._lifecycle.config
 
     # Starting and stopping.
 
@@ -82,37 +82,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             BrokerUnreachableError: no broker of bootstrap_servers answers.
             AuthenticationError: the broker rejects the credentials.
         """
-        if self._is_closed:
-            raise ConsumerClosedError("a closed consumer cannot be started again; make a new one")
-        if self._engine is not None:
-            return
-        if self._starting is None:
-            self._starting = asyncio.create_task(self._start(), name="start a consumer")
-        starting = self._starting
-        try:
-            # A second concurrent call waits for the same start.
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            if starting.cancelled() and self._is_closed:
-                raise ConsumerClosedError("this consumer was closed meanwhile") from None
-            starting.cancel()
-            raise
-        finally:
-            self._starting = None
-
-    async def _ready_config(self) -> ConsumerConfig:
-        """Load the system's trusted certificate authorities once, for all connections to share."""
-        config = self.config
-        if config.ssl_context is None and config.security_protocol.endswith("SSL"):
-            context = await aside(ssl.create_default_context, "read the system's authorities")
-            config = self.config = dataclasses.replace(config, ssl_context=context)
-        return config
-
-    async def _start(self) -> None:
-        engine = Engine(await self._ready_config(), self._subscription)
-        engine.rebalance.listener = self._listener
-        await engine.start()
-        self._engine = engine
+        await self._lifecycle.start()
 
     async def stop(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
         """Commit (with auto commit), notify the listener, leave the group, disconnect.
@@ -131,34 +101,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         Raises:
             Exception: whatever the listener raises, after everything has been closed.
         """
-        await self._stop(timeout, leave=leave, commits_all=True)
-
-    async def _stop(self, timeout_s: float, *, leave: bool | None, commits_all: bool) -> None:
-        engine = self._engine
-        if engine is None:
-            self._is_closed = True
-            if self._starting is not None:
-                self._starting.cancel()
-                await asyncio.wait([self._starting])
-            engine = self._engine
-        if engine is not None:
-            try:
-                left_s = await self._end_run_first(engine, timeout_s, leave=leave)
-                await engine.close(left_s, leaves=leave, commits_all=commits_all)
-            finally:
-                self._is_closed = engine.ending.is_closed
-
-    async def _end_run_first(
-        self, engine: Engine, timeout_s: float, *, leave: bool | None
-    ) -> float:
-        """Let running handlers finish. Returns the seconds that remain of `timeout_s`."""
-        deadline_s = time.monotonic() + timeout_s
-        try:
-            await self._end_run(timeout_s)
-        except asyncio.CancelledError:
-            await engine.close(0.0, leaves=leave, commits_all=False)
-            raise
-        return max(0.0, deadline_s - time.monotonic())
+        await self._lifecycle.stop(timeout, leave=leave, commits_all=True)
 
     close = stop
 
@@ -173,7 +116,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         traceback: TracebackType | None,
     ) -> None:
         # After an error, the records returned last may not have been processed.
-        await self._stop(CLOSE_TIMEOUT_S, leave=None, commits_all=error is None)
+        await self._lifecycle.stop(CLOSE_TIMEOUT_S, leave=None, commits_all=error is None)
 
     # Reading.
 
@@ -226,14 +169,13 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Iterate over records until another task stops the consumer. Raises as `poll`."""
-        if self._is_closed:
-            raise ConsumerClosedError("this consumer is closed")
-        if self._engine is not None:
-            self._engine.check_reader()
+        self._lifecycle.check_open()
+        if self._lifecycle.engine is not None:
+            self._lifecycle.engine.check_reader()
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        engine = self._engine
+        engine = self._lifecycle.engine
         if engine is not None and time.monotonic() < engine.duties.due_s:
             record = engine.fetcher.next_record()
             if record is not None:
@@ -248,6 +190,38 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         found = await engine.poll(None, engine.fetcher.next_record)
         assert found is not None
         return found
+
+    # Handling records.
+
+    async def run(
+        self,
+        handler: Callable[[ConsumerRecord[K, V]], Awaitable[object] | object],
+        **options: Unpack[RunSettings],
+    ) -> None:
+        """Handle every record at least once, and commit what is handled, until `stop` or `end_run`.
+
+        Afterwards the consumer's positions are behind the records that were handled without gaps,
+        and it can be read further. Cancelling cancels the handlers, whose records are not
+        committed.
+
+        Args:
+            handler: called with each record, usually a coroutine function. A plain function must be
+                quick, because it blocks the event loop.
+            options: how many handlers run at once, in which order, and what happens when one fails;
+                see `RunOptions`.
+
+        Raises:
+            ConfigError: an option cannot be used.
+            HandlerError: see `RunOptions.on_failure`.
+            IllegalStateError: a run is in progress already, or there is nothing to read.
+            Exception: whatever a poll raises.
+        """
+        checked = RunOptions(**options)
+        await self._runs.run(self._running(), handler, checked)
+
+    def end_run(self) -> None:
+        """Make `run` return once the running handlers have finished. Handlers may call it, too."""
+        self._runs.end()
 
     # Subscription and assignment.
 
@@ -286,10 +260,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
             self._subscription.subscribe(names)
         else:
             self._subscription.subscribe_pattern(re.compile(pattern))
-        self._listener = listener
-        if self._engine is not None:
-            self._engine.rebalance.listener = listener
-            self._engine.subscribed()
+        self._lifecycle.listen(listener)
+        self._subscribed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, even if other consumers read them too. There is no group
@@ -300,8 +272,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         """
         self._check_may_subscribe()
         self._subscription.assign(TopicPartition(*one) for one in partitions)
-        if self._engine is not None:
-            self._engine.subscribed()
+        self._subscribed()
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions in addition to those already assigned manually, whose positions are
@@ -330,7 +301,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
 
     async def unsubscribe(self) -> None:
         """Stop reading, and leave the group. Raises whatever the listener raises."""
-        if self._engine is None:
+        if self._lifecycle.engine is None:
             self._subscription.unsubscribe()
         else:
             await self._running().unsubscribe(CLOSE_TIMEOUT_S)
@@ -374,7 +345,8 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         config = self.config
         if config.group_id is None:
             raise IllegalStateError("there is no group without a group_id")
-        member = None if self._engine is None else self._engine.member
+        engine = self._lifecycle.engine
+        member = None if engine is None else engine.member
         if member is None:
             return GroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
         identity = member.membership.identity
@@ -416,13 +388,13 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         """Continue from the first record of these partitions, or of all; looked up in the
         background.
         """
-        self._seek_to(partitions, EARLIEST)
+        seek_to(self._running(), partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Continue after the last record of these partitions, or of all. The end is looked up in
         the background; `position` waits for it.
         """
-        self._seek_to(partitions, LATEST)
+        seek_to(self._running(), partitions, LATEST)
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
@@ -430,28 +402,19 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         """Continue from the committed offsets of these partitions, or of all, and return them.
         Partitions without a committed offset keep their position.
         """
-        engine = self._running()
-        asked = {one: engine.positions.state(one) for one in self._chosen(partitions)}
-        found = await self.committed_offsets(asked)
-        for partition, committed in found.items():
-            # A partition that was revoked and reassigned meanwhile starts at its group's newer
-            # offset.
-            if committed is not None and engine.positions.find(partition) is asked[partition]:
-                engine.positions.seek(partition, committed.offset, committed.leader_epoch)
-        engine.wake()
-        return found
+        return await seek_to_committed(self._running(), partitions)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition. Raises as `offsets_for_times`."""
-        return await self._ends(partitions, EARLIEST)
+        return await ends(self._running(), partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset that the next record of each partition will get; with read_committed
         the last stable offset. Raises as `offsets_for_times`.
         """
-        return await self._ends(partitions, LATEST)
+        return await ends(self._running(), partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -465,7 +428,7 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         """
         for timestamp_ms in timestamps.values():
             check_time(timestamp_ms)
-        return dict(await self._list_offsets(timestamps))
+        return dict(await offsets_for(self._running(), timestamps))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`; polling keeps the membership."""
@@ -619,9 +582,9 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         return health_of(
             self.config,
             self._subscription,
-            self._engine,
-            self._run_figures(),
-            is_closed=self._is_closed,
+            self._lifecycle.engine,
+            self._runs.figures(),
+            is_closed=self._lifecycle.is_closed,
         )
 
     def metrics(self) -> Figures:
@@ -630,67 +593,27 @@ class Consumer(TypedConstructor[K, V], Runs[K, V]):
         Times are in milliseconds unless the name says seconds.
         `kohort.client.metrics.ConsumerCollector` exports them to Prometheus.
         """
-        return figures_of(self._subscription, self._engine)
+        return figures_of(self._subscription, self._lifecycle.engine)
 
     # Internals.
 
-    def _check_open(self) -> None:
-        engine = self._engine
-        if self._is_closed or (engine is not None and engine.ending.is_closed):
-            raise ConsumerClosedError("this consumer is closed")
+    def _running(self) -> Engine:
+        return self._lifecycle.running()
 
     def _check_may_subscribe(self) -> None:
-        self._check_open()
-        if self._engine is not None:
-            self._engine.ending.check_not_unsubscribing()
+        self._lifecycle.check_open()
+        if self._lifecycle.engine is not None:
+            self._lifecycle.engine.ending.check_not_unsubscribing()
+
+    def _subscribed(self) -> None:
+        if self._lifecycle.engine is not None:
+            self._lifecycle.engine.subscribed()
 
     def _assigned_by_hand(self) -> frozenset[TopicPartition]:
         is_by_hand = self._subscription.kind is SubscriptionKind.MANUAL
         return self._subscription.assigned if is_by_hand else frozenset()
 
-    def _running(self) -> Engine:
-        self._check_open()
-        engine = self._engine
-        if engine is None:
-            raise IllegalStateError("start() the consumer first, or use it with async with")
-        return engine
-
     def _count(self, max_records: int | None) -> int:
         if max_records is not None and max_records < 1:
             raise ValueError("max_records must be 1 or more")
         return max_records or self.config.max_poll_records
-
-    def _chosen(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
-        """Return these partitions, which must be assigned,
-        or all assigned ones if none are given.
-        """
-        engine = self._running()
-        engine.check_assigned(partitions)
-        return [TopicPartition(*one) for one in partitions] or list(engine.positions.assigned)
-
-    def _seek_to(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> None:
-        engine = self._running()
-        for partition in self._chosen(partitions):
-            engine.positions.seek_to(partition, spec)
-        engine.wake()
-
-    async def _ends(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
-    ) -> dict[TopicPartition, int]:
-        found = await self._list_offsets({TopicPartition(*one): spec for one in partitions})
-        return {partition: one.offset for partition, one in found.items() if one is not None}
-
-    async def _list_offsets(
-        self, specs: Mapping[TopicPartition, OffsetSpec]
-    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
-        config = self.config
-        isolation = config.isolation
-        engine = self._running()
-        with engine.calls.call():
-            return await list_offsets(
-                engine.cluster,
-                specs,
-                isolation,
-                config.default_api_timeout_ms,
-                request_timeout_ms=config.request_timeout_ms,
-            )

@@ -9,13 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.fetch.fetcher import Fetcher
+from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.callbacks import GRACE_S
-
-if TYPE_CHECKING:
-    from kohort.client.engine import Engine
+from kohort.client.group.commits import Commits
+from kohort.client.group.member import MembershipShell
+from kohort.client.group.rebalance import Rebalance
+from kohort.client.open_calls import OpenCalls
+from kohort.client.poll_duties import PollDuties
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +31,35 @@ COMMIT_SHARE: Final = 0.5
 """The share of the close timeout that the last commit may take, so that callbacks have time too."""
 
 
+class Reading(Protocol):
+    """What ends: the engine of one consumer, with all of its parts."""
+
+    subscription: Subscription
+    fetcher: Fetcher
+    lookups: PositionLookups
+    calls: OpenCalls
+    commits: Commits | None
+    member: MembershipShell | None
+    rebalance: Rebalance
+    duties: PollDuties
+
+    def wake(self) -> None:
+        """Make the next poll run its duties, and wake a waiting one."""
+        ...
+
+    def subscribed(self) -> None:
+        """Apply a change of the subscription."""
+        ...
+
+    async def close_parts(self, timeout_s: float) -> None:
+        """Close all connections and end all tasks."""
+        ...
+
+
 class Ending:
     """Runs `unsubscribe` and `close` for one consumer."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Reading) -> None:
         """`engine` is the engine to stop, with all of its parts."""
         self._engine = engine
         self.is_closing = False

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
@@ -23,7 +23,7 @@ from kohort.client.core.fetch.buffers import Records
 from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
-from kohort.client.core.offsets import EARLIEST
+from kohort.client.core.offsets import EARLIEST, OffsetAndMetadata
 from kohort.client.core.ongoing_failures import Failures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.ending import Ending
@@ -40,9 +40,6 @@ from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.open_calls import OpenCalls
 from kohort.client.poll_duties import PollDuties
-
-if TYPE_CHECKING:
-    from kohort.client.processing.runner import Runner
 
 T = TypeVar("T")
 
@@ -118,9 +115,8 @@ class Engine:
         """When it connected, on the loop's clock."""
         self.poll_failures = Failures()
         """Errors raised by polls that do not concern a single partition."""
-        self.runner: Runner | None = None
-        """The record-handling run in progress, if any: only it reads and commits."""
         self._reader: asyncio.Task[Any] | None = None
+        """The task that handles records, if there is a run: only it reads and commits."""
         self._next_yield_s = 0.0
 
     def _commits_with(self, coordinator: Coordinator) -> Commits:
@@ -255,15 +251,19 @@ class Engine:
     # Records handled by a runner.
 
     @contextmanager
-    def handed_to(self, runner: Runner, listener: RebalanceListener) -> Iterator[None]:
-        """A context in which only the current task reads, records stay undeserialised, and `runner`
-        decides what is committed.
+    def handed_to(
+        self,
+        listener: RebalanceListener,
+        committable: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
+    ) -> Iterator[None]:
+        """A context in which only the current task reads, records stay undeserialised, and
+        `committable` decides what is committed.
 
         `listener` is notified of rebalances before the application's listener.
         """
-        self.runner, self._reader = runner, asyncio.current_task()
+        self._reader = asyncio.current_task()
         if self.commits is not None:
-            self.commits.handled = runner.committable
+            self.commits.handled = committable
         self.rebalance.committer = listener
         read_by = self.deserialisers.key, self.deserialisers.value
         self.deserialisers.key = self.deserialisers.value = None
@@ -272,7 +272,7 @@ class Engine:
         finally:
             self.deserialisers.key, self.deserialisers.value = read_by
             self.rebalance.committer = None
-            self.runner = self._reader = None
+            self._reader = None
             if self.commits is not None:
                 self.commits.handled = None
 
@@ -280,7 +280,7 @@ class Engine:
         """Raise an IllegalStateError if a run reads this consumer and the current task is not its
         reader.
         """
-        if self.runner is not None and asyncio.current_task() is not self._reader:
+        if self._reader is not None and asyncio.current_task() is not self._reader:
             raise IllegalStateError("run() reads this consumer; only its handlers get records")
 
     # Polls.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.retries import RetryRules
@@ -34,13 +34,8 @@ _MAYBE: Final = {"retries": 0, "handler_timeout_ms": 1, "commit_interval_ms": 0}
 """Integer options that may also be None, and their minimum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The keyword arguments of `Consumer.run`, which documents them.
-
-    Raises:
-        ConfigError: an option has an unusable value, or two options contradict each other.
-    """
+class RunSettings(TypedDict, total=False):
+    """The keyword arguments of `Consumer.run`; `RunOptions` says what they mean."""
 
     concurrency: int
     ordering: Ordering
@@ -58,6 +53,58 @@ class RunOptions:
     in_flight_bytes_limit: int
     uncommitted_records_limit: int
     stop_on: Collection[signal.Signals]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """All options of one run.
+
+    Raises:
+        ConfigError: an option has an unusable value, or two options contradict each other.
+    """
+
+    concurrency: int = 16
+    """The largest number of handlers running at once."""
+    ordering: Ordering = "partition"
+    """"partition": one record of a partition at a time; "key": one record of each key of a
+    partition at a time, where records without a key count as having the same key. Keys are compared
+    as bytes. A record that is retried keeps its place."""
+    retries: int | None = 3
+    """Attempts after the first one; None: unlimited."""
+    retry_on: RetryOn = Exception
+    """The exceptions that are retried: classes, or a function that decides."""
+    retry_backoff_ms: int = 500
+    """The wait before the second attempt; it doubles for each further attempt."""
+    retry_backoff_max_ms: int = 30_000
+    """The longest such wait."""
+    retry_jitter: float = 0.2
+    """The share by which waits vary at random; 0 for none."""
+    handler_timeout_ms: int | None = None
+    """A handler that takes longer is cancelled, which counts as a TimeoutError."""
+    dead_letter: str | DeadLetterWriter | None = None
+    """Where a record goes whose attempts are used up, or that cannot be deserialised: a topic,
+    which requires aiokafka (`kohort[dead-letters]`), or a coroutine function that returns when the
+    `DeadLetter` is stored. Retried until it succeeds."""
+    on_failure: OnFailure = "stop"
+    """Without `dead_letter`: "stop" raises a HandlerError once the running handlers have finished,
+    "skip" logs the record and continues after it."""
+    commit_interval_ms: int | None = None
+    """auto_commit_interval_ms by default. enable_auto_commit and other kinds of commits have no
+    effect during a run; `commit()` commits what is handled."""
+    drain_timeout_ms: int = 30_000
+    """How long handlers have when their partitions are revoked, at most a quarter of
+    max_poll_interval_ms, and at the end of the run. Handlers that take longer are cancelled, and
+    their records are read again."""
+    in_flight_records_limit: int = 1_000
+    """The largest number of records held, waiting or in a handler."""
+    in_flight_bytes_limit: int = 16 << 20
+    """No more records are taken while those held exceed this many bytes."""
+    uncommitted_records_limit: int = 10_000
+    """Per partition, records after the first that is not done; bounds how many may be handled
+    twice."""
+    stop_on: Collection[signal.Signals] = ()
+    """Signals that end the run, as `end_run` does; a second one has its usual effect. Use
+    (signal.SIGTERM,) in a container."""
 
     def __post_init__(self) -> None:
         for name, least in (_COUNTS | _MAYBE).items():

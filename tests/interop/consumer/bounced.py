@@ -197,9 +197,9 @@ class Reader(RebalanceListener):
 
     @property
     def _state(self) -> MemberState:
-        assert self.consumer._engine is not None
-        assert self.consumer._engine.member is not None
-        return self.consumer._engine.member.membership.state
+        assert self.consumer._lifecycle.engine is not None
+        assert self.consumer._lifecycle.engine.member is not None
+        return self.consumer._lifecycle.engine.member.membership.state
 
     async def _commit(self, wanted: dict[TopicPartition, int]) -> None:
         wanted = dict(wanted)

@@ -207,9 +207,9 @@ def is_settled(consumers: Collection[Consumer], partitions: int) -> bool:
 
 def is_at_rest(consumer: Consumer) -> bool:
     """Whether it is a member and does not mean to join again."""
-    assert consumer._engine is not None
-    assert consumer._engine.member is not None
-    membership = consumer._engine.member.membership
+    assert consumer._lifecycle.engine is not None
+    assert consumer._lifecycle.engine.member is not None
+    membership = consumer._lifecycle.engine.member.membership
     return (
         membership.state is MemberState.STABLE
         and membership._rejoin is None

@@ -230,8 +230,8 @@ async def test_nothing_is_returned_once_stop_was_called(topics: Topics, members:
     consumer = await members.start(topic)
     assert (await consumer.getone()).offset == 0
     # As for who asks again within a millisecond, and does not wait for anything.
-    assert consumer._engine is not None
-    consumer._engine._next_yield_s = time.monotonic() + 1_000
+    assert consumer._lifecycle.engine is not None
+    consumer._lifecycle.engine._next_yield_s = time.monotonic() + 1_000
     ending = asyncio.create_task(consumer.stop())
     late = asyncio.create_task(consumer.getone())
     await ending

@@ -127,9 +127,9 @@ async def test_no_task_and_no_thread_is_left_behind(topics: Topics, members: Mem
     before = asyncio.all_tasks()
     async with members.make(topic) as consumer:
         await read(consumer, 1)
-        assert consumer._engine is not None
-        assert consumer._engine.member is not None
-        thread = consumer._engine.member.heartbeats._thread
+        assert consumer._lifecycle.engine is not None
+        assert consumer._lifecycle.engine.member is not None
+        thread = consumer._lifecycle.engine.member.heartbeats._thread
         assert thread.is_alive()
         assert asyncio.all_tasks() - before
     assert not thread.is_alive()

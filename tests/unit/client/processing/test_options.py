@@ -1,10 +1,11 @@
-from typing import Any
+import dataclasses
+from typing import Any, get_type_hints
 
 import pytest
 
 from kohort.client.core.errors import ConfigError
 from kohort.client.processing.dead_letters import DeadLetter
-from kohort.client.processing.options import RunOptions
+from kohort.client.processing.options import RunOptions, RunSettings
 
 GOOD: dict[str, Any] = {
     "concurrency": 1,
@@ -70,3 +71,10 @@ def test_which_exceptions_are_worth_another_attempt_is_said_in_three_ways(retry_
     options = RunOptions(**{**GOOD, "retry_on": retry_on})
     assert options.is_retried(ConnectionError())
     assert not options.is_retried(ValueError())
+
+
+def test_what_a_run_may_be_given_are_its_options() -> None:
+    assert get_type_hints(RunSettings) == get_type_hints(RunOptions)
+    for field in dataclasses.fields(RunOptions):
+        assert field.default is not dataclasses.MISSING, field.name
+    RunOptions()

@@ -1,0 +1,122 @@
+"""Starts the engine of a consumer and stops it, each at most once, whichever tasks call."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ssl
+import time
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
+from kohort.client.core.group.subscription import Subscription
+from kohort.client.engine import Engine
+from kohort.client.group.listener import RebalanceListener, listener_from
+from kohort.client.net.thread_call import aside
+from kohort.client.processing.run_controller import RunController
+
+
+class Lifecycle:
+    """One consumer from its creation until it is closed."""
+
+    def __init__(
+        self, config: ConsumerConfig, subscription: Subscription, runs: RunController
+    ) -> None:
+        self.config = config
+        self.engine: Engine | None = None
+        """The engine, from when it has connected; it stays when it is closed."""
+        self._subscription = subscription
+        self._runs = runs
+        self._listener: RebalanceListener = listener_from(None)
+        self._starting: asyncio.Task[None] | None = None
+        self._is_given_up = False
+        """Stopped before there was an engine."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be read any more."""
+        engine = self.engine
+        return self._is_given_up or (engine is not None and engine.ending.is_closed)
+
+    def check_open(self) -> None:
+        """Raise a ConsumerClosedError if the consumer is closed."""
+        if self.is_closed:
+            raise ConsumerClosedError("this consumer is closed")
+
+    def running(self) -> Engine:
+        """The engine of a consumer that is started and not closed.
+
+        Raises:
+            ConsumerClosedError, IllegalStateError: it is closed, or not started.
+        """
+        self.check_open()
+        if self.engine is None:
+            raise IllegalStateError("start() the consumer first, or use it with async with")
+        return self.engine
+
+    def listen(self, listener: RebalanceListener) -> None:
+        """Notify `listener` of rebalances, and no other."""
+        self._listener = listener
+        if self.engine is not None:
+            self.engine.rebalance.listener = listener
+
+    async def start(self) -> None:
+        """Implements `Consumer.start`."""
+        if self.is_closed:
+            raise ConsumerClosedError("a closed consumer cannot be started again; make a new one")
+        if self.engine is not None:
+            return
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start(), name="start a consumer")
+        starting = self._starting
+        try:
+            # A second concurrent call waits for the same start.
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if starting.cancelled() and self.is_closed:
+                raise ConsumerClosedError("this consumer was closed meanwhile") from None
+            starting.cancel()
+            raise
+        finally:
+            self._starting = None
+
+    async def _start(self) -> None:
+        engine = Engine(await self._ready_config(), self._subscription)
+        engine.rebalance.listener = self._listener
+        await engine.start()
+        self.engine = engine
+
+    async def _ready_config(self) -> ConsumerConfig:
+        """Load the system's trusted certificate authorities once, for all connections to share."""
+        config = self.config
+        if config.ssl_context is None and config.security_protocol.endswith("SSL"):
+            context = await aside(ssl.create_default_context, "read the system's authorities")
+            config = self.config = dataclasses.replace(config, ssl_context=context)
+        return config
+
+    async def stop(self, timeout_s: float, *, leave: bool | None, commits_all: bool) -> None:
+        """Implements `Consumer.stop`.
+
+        `commits_all`: whether auto commit includes the records that were returned last.
+        """
+        if self.engine is None:
+            self._is_given_up = True
+            if self._starting is not None:
+                self._starting.cancel()
+                await asyncio.wait([self._starting])
+        engine = self.engine
+        if engine is not None:
+            left_s = await self._end_run_first(engine, timeout_s, leave=leave)
+            await engine.close(left_s, leaves=leave, commits_all=commits_all)
+
+    async def _end_run_first(
+        self, engine: Engine, timeout_s: float, *, leave: bool | None
+    ) -> float:
+        """Let running handlers finish. Returns the seconds that remain of `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            await self._runs.end_within(timeout_s)
+        except asyncio.CancelledError:
+            await engine.close(0.0, leaves=leave, commits_all=False)
+            raise
+        return max(0.0, deadline_s - time.monotonic())
