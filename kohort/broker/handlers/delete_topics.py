@@ -29,6 +29,7 @@ BY_ID_SINCE: Final = 6
 STRICT_SINCE: Final = 5
 """The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 DELETION_DISABLED_SINCE: Final = 3
+DENIED: Final = "Topic authorization failed."
 
 
 @handles(
@@ -79,7 +80,7 @@ async def _answer(
             # no id.
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
                 answer.name = topic.name
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
         by_both = any(one.name == topic.name for one in asked) and any(
             one.topic_id == topic.topic_id for one in asked
         )
@@ -124,7 +125,7 @@ def _find(ctx: RequestContext, name: str | None, topic_id: bytes, *, is_repeated
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return topic
     if ctx.broker.access is not None and not _may(ctx, Operation.DESCRIBE, name):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
     topic = ctx.broker.topics.get(name)
     if topic is None:
         raise KafkaError(

@@ -31,6 +31,8 @@ from kohort.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+_TYPES: Final = frozenset(ResourceType)
+
 NO_MESSAGE: Final = ""
 """Used by Kafka where the other APIs have null."""
 
@@ -47,7 +49,11 @@ NO_MESSAGE: Final = ""
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe each resource."""
+    """Describe each resource; none if one has a type that does not exist, as in Kafka."""
+    for resource in request.resources:
+        if resource.resource_type not in _TYPES:
+            message = f"Unknown resource type {resource.resource_type}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     return DescribeConfigsResponse(
         results=[_describe(ctx, request, resource) for resource in request.resources]
     )
@@ -100,10 +106,9 @@ def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> Iterable
             expected = f"{ctx.broker.node_id} or empty string,"
             check_broker_id(ctx, name, kind="Broker", expected=expected)
             return settings.describe_broker()
-        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+        case _:
+            # There are no client metrics, and no configs of groups.
             return ()
-        case unknown:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {unknown}")
 
 
 def _loggers(ctx: RequestContext, name: str) -> list[DescribeConfigsResourceResult]:

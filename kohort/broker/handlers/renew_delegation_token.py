@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.no_tokens import refusal
+from kohort.broker.handlers.shared.no_tokens import expiry_ms, refusal
 from kohort.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -19,4 +19,5 @@ def renew_delegation_token(
     ctx: RequestContext, _request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     """Refuse the request."""
-    return RenewDelegationTokenResponse(error_code=refusal(ctx), expiry_timestamp_ms=-1)
+    code = refusal(ctx)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry_ms(code))

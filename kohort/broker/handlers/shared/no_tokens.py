@@ -14,3 +14,8 @@ def refusal(ctx: RequestContext) -> ErrorCode:
     if ctx.session.principal == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+def expiry_ms(code: ErrorCode) -> int:
+    """Return the expiry that Kafka puts beside this refusal: each is of another part of it."""
+    return -1 if code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -75,7 +75,6 @@ async def test_nothing_is_said_that_was_not_asked_for(tmp_path: Path) -> None:
         (BROKER, "2", ErrorCode.INVALID_REQUEST, "expected 1 or empty string, but received 2"),
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST, "expected 1 but received 2"),
-        (99, "x", ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )
 async def test_what_is_not_there_is_refused(
@@ -86,6 +85,15 @@ async def test_what_is_not_there_is_refused(
         assert result.error_code == code
         assert message in result.error_message
         assert (result.resource_type, result.resource_name, result.configs) == (kind, name, [])
+
+
+async def test_a_type_that_there_is_not_fails_the_request(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        request = asking(BROKER, "1")
+        request.resources += asking(99, "x").resources
+        with pytest.raises(KafkaError, match="Unknown resource type 99") as failed:
+            await ask(topics, request)
+        assert failed.value.code == ErrorCode.INVALID_REQUEST
 
 
 async def test_the_broker_describes_its_settings(tmp_path: Path) -> None:
