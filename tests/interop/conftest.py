@@ -23,6 +23,8 @@ from tests.interop.same_answers.transactions import Producer, producer
 from tests.interop.tools import Tools
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.brokers.secure_kafka import SecureKafka
+from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.aiokafka_client import AiokafkaClient
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
@@ -178,6 +180,19 @@ def start_twins(directory: Path, settings: Mapping[str, str] | None = None) -> I
     overrides = {**TWIN_SETTINGS, **(settings or {})}
     with (
         KafkaServer(directory / "kafka", overrides=overrides) as kafka,
+        kind(directory / "kohort", overrides=overrides) as kohort,
+    ):
+        wait_ready(kafka)
+        yield Twins(kafka, kohort)
+
+
+@contextmanager
+def secure_twins(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Twins]:
+    """The same with a listener for every security protocol, and a user."""
+    kind = SecureKafka if os.environ.get("BOOTSTRAP") else SecureKohort
+    overrides = {**TWIN_SETTINGS, **(settings or {})}
+    with (
+        SecureKafka(directory / "kafka", overrides=overrides) as kafka,
         kind(directory / "kohort", overrides=overrides) as kohort,
     ):
         wait_ready(kafka)

@@ -1,39 +1,56 @@
-"""What somebody is told who may not do it, by a real Kafka and by this broker, field by field.
-
-Clients that have different rights come from different addresses, by which the rules tell them
-apart; no client needs a name for that.
-"""
+"""What somebody is told who may not do it, by a real Kafka and by this broker, field by field."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pytest
 
-from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from kohort.protocol.messages.api_versions import ApiVersionsRequest
+from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
-from tests.interop.conftest import start_twins
+from kohort.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.differences import Difference
+from tests.interop.same_answers.differences import ANY, CLOSED, Difference
+from tests.interop.same_answers.each import for_broker
 from tests.interop.same_answers.pair import Line, Pair, Twins
-from tests.interop.same_answers.questions import questions
-from tests.interop.same_answers.scenes import Topic, create_topic, fresh_name
+from tests.interop.same_answers.questions import NEW_TOPIC, batch, questions
+from tests.interop.same_answers.scenes import END, Topic, create_topic, fresh_name, offsets_request
+from tests.interop.same_answers.secured import (
+    ALL,
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER,
+    CLUSTER_ACTION,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    NOBODY,
+    READ,
+    THE_CLUSTER,
+    TOPIC,
+    TXN,
+    WRITE,
+    as_super_user,
+    create_rules,
+    opened,
+    rule,
+    start_secured,
+)
 
 pytestmark = pytest.mark.long
 
-ADMIN, NOBODY = "127.0.0.1", "127.0.0.2"
-TOPIC, GROUP, CLUSTER, TXN = 2, 3, 4, 5
-ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(2, 10)
-DESCRIBE_CONFIGS = 10
-THE_CLUSTER: Final = "kafka-cluster"
-
-SETTINGS: Final = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Kafka's node asks itself as nobody, before there are rules.
-    "allow.everyone.if.no.acl.found": "true",
-}
-
-MISSING: Final = Topic("no-such-topic", b"\x55" * 16)
+MISSING_ID: Final = b"\x55" * 16
 
 SHORT_TEXT: Final = Difference(
     "the text tells no addresses and sessions; Kafka prints its own request",
@@ -47,63 +64,43 @@ TOLD_OTHERWISE: Final = {
     "CreateAclsRequest": SHORT_TEXT,
     "DeleteAclsRequest": SHORT_TEXT,
     "FetchRequest": differences.NOT_THERE,
+    "DescribeTopicPartitionsRequest": Difference(
+        "Kafka tells of topics that are denied in the order of a hash table",
+        [("topics.name", ANY, ANY)],
+    ),
     "DescribeQuorumRequest": differences.NO_METADATA_LOG,
 }
 
 
-def rule(kind: int, name: str, operation: int, *, host: str, prefixed: bool = False) -> AclCreation:
-    return AclCreation(
-        resource_type=kind,
-        resource_name=name,
-        resource_pattern_type=4 if prefixed else 3,
-        principal="User:ANONYMOUS",
-        host=host,
-        operation=operation,
-        permission_type=3,
-    )
-
-
-def create_rules(pair: Pair, rules: Sequence[AclCreation]) -> None:
-    for answer in pair.ask(CreateAclsRequest(creations=list(rules)), 3):
-        assert not any(result.error_code for result in answer.results), answer
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """Both with an authorizer; the administrator may do everything, other users nothing."""
-    with start_twins(tmp_path_factory.mktemp("secured"), SETTINGS) as twins:
-        with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
-            everything = ((TOPIC, "*"), (GROUP, "*"), (TXN, "*"), (CLUSTER, THE_CLUSTER))
-            create_rules(pair, [rule(kind, name, ALL, host=ADMIN) for kind, name in everything])
-            # Topics of coordinators are made for whoever is first.
-            for kind in (0, 1):
-                pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
-            # The id 0 is also what is told of a producer that there is not.
-            pair.peek(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 0)
+    with start_secured(tmp_path_factory.mktemp("secured")) as twins:
         yield twins
 
 
 @pytest.fixture
 def pair(secured: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
-    def report(name: str, text: str) -> None:
-        with subtests.test(name):
-            pytest.fail(text, pytrace=False)
-
-    with Pair(secured, report) as made:
+    with opened(secured, subtests) as made:
         yield made
 
 
-def ask_everything(pair: Pair, line: Line, topic: Topic) -> None:
+def ask_everything(
+    line: Line, topics: Sequence[Topic], groups: Sequence[str], txns: Sequence[str]
+) -> None:
     """Answers differ only as they are meant to, and where they are denials."""
-    group, txn = fresh_name("group"), fresh_name("txn")
-    for question in questions(topic, group, txn):
+    for side in line.pair.sides:
+        for topic in topics:
+            side.facts.topic_names[for_broker(topic.id, side.name)] = topic.name
+    # Lists of all have what other tests made, too.
+    about = (*(topic.name for topic in topics), NEW_TOPIC, *groups, *txns, "1")
+    for question in questions(topics, groups, txns):
+        told = TOLD_OTHERWISE.get(type(question.request).__name__)
+        of_all = question.is_of_all or question.name == "ListConfigResources"
         for version in question.versions:
-            pending = line.send(question.request, version)
-            answers = pending.uncompared()
-            told = TOLD_OTHERWISE.get(type(question.request).__name__)
-            # The list of all has topics of others, too.
-            about = (topic.name, "1") if question.name == "ListConfigResources" else ()
-            pair.compare(question.request, version, answers, may_differ(told), about)
+            answers = line.send(question.request, version).uncompared()
+            line.pair.compare(
+                question.request, version, answers, may_differ(told), about if of_all else ()
+            )
 
 
 def may_differ(told: Difference | None) -> Difference | None:
@@ -111,10 +108,21 @@ def may_differ(told: Difference | None) -> Difference | None:
     return None if told is None else told._replace(by_chance=True)
 
 
-@pytest.mark.parametrize("exists", [True, False], ids=["there", "missing"])
+def ask_of_one(pair: Pair, line: Line, *, exists: bool) -> None:
+    topic = create_topic(pair) if exists else Topic(fresh_name(), MISSING_ID)
+    ask_everything(line, [topic], [fresh_name("group")], [fresh_name("txn")])
+
+
+EITHER: Final = pytest.mark.parametrize("exists", [True, False], ids=["there", "missing"])
+
+
+@EITHER
 def test_somebody_without_rights_is_told_the_same_of_everything(pair: Pair, exists: bool) -> None:
-    topic = create_topic(pair) if exists else MISSING
-    ask_everything(pair, pair.open(source=NOBODY), topic)
+    ask_of_one(pair, pair.open(source=NOBODY), exists=exists)
+
+
+def test_a_super_user_is_told_the_same_of_everything(pair: Pair) -> None:
+    ask_of_one(pair, pair.open(connect=as_super_user), exists=True)
 
 
 RIGHTS: Final = {
@@ -127,11 +135,107 @@ RIGHTS: Final = {
 """What one address each may do; no two of them have the same."""
 
 
+@EITHER
 @pytest.mark.parametrize("name", RIGHTS)
-def test_somebody_with_some_rights_is_told_the_same_of_everything(pair: Pair, name: str) -> None:
+def test_somebody_with_some_rights_is_told_the_same_of_everything(
+    pair: Pair, name: str, exists: bool
+) -> None:
     host = f"127.0.0.{10 + list(RIGHTS).index(name)}"
     of_kind = {CLUSTER: THE_CLUSTER}
     create_rules(
         pair, [rule(kind, of_kind.get(kind, "*"), one, host=host) for kind, one in RIGHTS[name]]
     )
-    ask_everything(pair, pair.open(source=host), create_topic(pair))
+    ask_of_one(pair, pair.open(source=host), exists=exists)
+
+
+def test_nothing_is_added_to_a_transaction_if_a_part_is_denied(pair: Pair) -> None:
+    host, mine = "127.0.0.31", fresh_name("mine")
+    rules = [rule(TOPIC, mine, WRITE, host=host), rule(TXN, mine, WRITE, host=host)]
+    create_rules(pair, rules)
+    topics = [create_topic(pair, name=mine), create_topic(pair)]
+    line = pair.open(source=host)
+    started = line.ask(
+        InitProducerIdRequest(transactional_id=mine, transaction_timeout_ms=9_000), 4
+    )
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=mine,
+        v3_and_below_producer_id=started.each(lambda answer: answer.producer_id),
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=topic.name, partitions=[0]) for topic in topics
+        ],
+    )
+    for version in range(4):
+        for answer in line.ask(request, version):
+            told = {
+                of.name: of.results_by_partition[0].partition_error_code
+                for of in answer.results_by_topic_v3_and_below
+            }
+            assert told == {
+                topics[0].name: ErrorCode.OPERATION_NOT_ATTEMPTED,
+                topics[1].name: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            }
+    for answer in pair.ask(DescribeTransactionsRequest(transactional_ids=[mine]), 0):
+        (state,) = answer.transaction_states
+        assert (state.transaction_state, state.topics) == ("Empty", [])
+
+
+@pytest.mark.parametrize("version", [3, 12, 13])
+def test_a_producer_that_wants_no_answer_is_cut_off_when_it_is_denied(
+    pair: Pair, version: int
+) -> None:
+    host, mine = f"127.0.0.{40 + version}", fresh_name("mine")
+    create_rules(pair, [rule(TOPIC, mine, WRITE, host=host)])
+    allowed, denied = create_topic(pair, name=mine), create_topic(pair)
+
+    def send(line: Line, *topics: Topic) -> None:
+        one = PartitionProduceData(index=0, records=batch())
+        data = [
+            TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[one])
+            for topic in topics
+        ]
+        request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1, topic_data=data)
+        line.send(request, version).unanswered()
+
+    def is_cut_off(line: Line) -> list[bool]:
+        versions = line.send(ApiVersionsRequest(), 0).uncompared()
+        return [answer == CLOSED for answer in versions]
+
+    line = pair.open(source=host)
+    send(line, allowed)
+    assert is_cut_off(line) == [False, False]
+    send(line, denied)
+    assert is_cut_off(line) == [True, True]
+    send(line, allowed, denied)
+    assert is_cut_off(line) == [True, True]
+    # What was allowed is there, both times.
+    pair.ask_until_equal(offsets_request(allowed, END), 4)
+    assert [end_of(pair, topic) for topic in (allowed, denied)] == [[2, 2], [0, 0]]
+
+
+def end_of(pair: Pair, topic: Topic) -> list[int]:
+    answers = pair.ask(offsets_request(topic, END), 4)
+    return [answer.topics[0].partitions[0].offset for answer in answers]
+
+
+OF_TOPICS: Final = (READ, WRITE, DELETE, ALTER, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+"""All but CREATE: who asks for metadata would create what there is not."""
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["mine first", "mine last"])
+def test_what_is_ones_own_and_what_is_not_are_told_alike_of_in_one_request(
+    pair: Pair, order: int
+) -> None:
+    host, mine = f"127.0.0.{21 + order}", fresh_name("mine")
+    rules = [rule(TOPIC, mine, one, host=host, prefixed=True) for one in OF_TOPICS]
+    rules += [rule(kind, mine, ALL, host=host, prefixed=True) for kind in (GROUP, TXN)]
+    create_rules(pair, [*rules, rule(TOPIC, NEW_TOPIC, CREATE, host=host)])
+    topics = [
+        create_topic(pair, name=f"{mine}-a"),
+        create_topic(pair),
+        Topic(f"{mine}-missing", MISSING_ID),
+        Topic(fresh_name(), b"\x56" * 16),
+        create_topic(pair, name=f"{mine}-b"),
+    ]
+    groups = [f"{mine}-group", fresh_name("group"), f"{mine}-other-group"]
+    txns = [f"{mine}-txn", fresh_name("txn")]
+    ask_everything(pair.open(source=host), topics[::order], groups[::order], txns[::order])

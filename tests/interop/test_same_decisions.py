@@ -249,10 +249,12 @@ def random_questions(choose: random.Random, topics: Sequence[Topic]) -> Iterator
     yield metadata, 10
     yield DescribeGroupsRequest(groups=list(NAMES), include_authorized_operations=True), 5
     yield InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4
-    asked = list(questions(choose.choice(topics), choose.choice(NAMES), choose.choice(NAMES)))
+    asked = list(questions([choose.choice(topics)], [choose.choice(NAMES)], [choose.choice(NAMES)]))
     for question in choose.sample(asked, 25):
-        # Those who ask write no rules, and what they may fetch need not have come.
-        if question.name not in {"CreateAcls", "DeleteAcls", "Fetch"}:
+        # Those who ask write no rules and keep all topics, and what they may fetch need not have
+        # come. Lists of all have a Kafka's own topics.
+        changes = question.name in {"CreateAcls", "DeleteAcls", "DeleteTopics"}
+        if not changes and question.name != "Fetch" and not question.is_of_all:
             yield question.request, choose.choice(question.versions)
 
 

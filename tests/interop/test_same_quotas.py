@@ -233,7 +233,7 @@ AWAITS_ITSELF: Final = {"TxnOffsetCommit"}
 
 def test_every_request_is_charged_for_its_time_alike(hurried: Pair) -> None:
     topic = create_topic(hurried)
-    for one in questions(topic, fresh_name("group"), fresh_name("txn")):
+    for one in questions([topic], [fresh_name("group")], [fresh_name("txn")]):
         if one.name in AWAITS_ITSELF and not hurried.are_both_kafka:
             continue
         for version in one.versions:

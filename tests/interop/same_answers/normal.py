@@ -46,6 +46,8 @@ _UNORDERED: Final[Mapping[str, frozenset[str]]] = {
     "AlterReplicaLogDirsResponse": frozenset({"results", "partitions"}),
     "ElectLeadersResponse": frozenset({"replica_election_results"}),
     "ListConfigResourcesResponse": frozenset({"config_resources"}),
+    "DescribeConfigsResponse": frozenset({"results"}),
+    "OffsetForLeaderEpochResponse": frozenset({"topics", "partitions"}),
     "AlterClientQuotasResponse": frozenset({"entity"}),
     "DescribeClientQuotasResponse": frozenset({"entries", "entity"}),
     "AlterUserScramCredentialsResponse": frozenset({"results"}),
@@ -76,10 +78,12 @@ _BY_NAME: Final = {
 class Facts(NamedTuple):
     """What is known of one broker before its answers are read."""
 
-    port: int
+    ports: frozenset[int]
     cluster_id: str
     started_ms: int
     """By the wall clock. Records sent by tests are older than that."""
+    topic_names: dict[bytes, str]
+    """By id, as far as they are known; topics of one answer are told apart by them."""
 
 
 class Identity(NamedTuple):
@@ -149,10 +153,17 @@ def _if(condition: bool, mask: object, value: object) -> object:
     return mask if condition else value
 
 
+def _topic_id(value: Value, facts: Facts) -> object:
+    known = facts.topic_names.get(value)
+    if known is not None:
+        return f"<id of {known}>"
+    return value if value == ZERO_UUID else Identity("topic id", value)
+
+
 _MASKS: Final[Mapping[str, Callable[[Value, Facts], object]]] = {
-    "port": lambda value, facts: _if(value == facts.port, "<port>", value),
+    "port": lambda value, facts: _if(value in facts.ports, "<port>", value),
     "cluster_id": lambda value, facts: _if(value == facts.cluster_id, "<cluster id>", value),
-    "topic_id": lambda value, _: _if(value != ZERO_UUID, Identity("topic id", value), value),
+    "topic_id": _topic_id,
     "producer_id": lambda value, _: _if(value >= 0, Identity("producer id", value), value),
     "records": lambda value, facts: value if value is None else batches(value, facts),
     **dict.fromkeys(

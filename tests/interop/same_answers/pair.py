@@ -3,6 +3,7 @@
 import select
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from socket import socket
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -36,6 +37,9 @@ SESSION_STARTED_MS: Final = time.time_ns() // 1_000_000
 _EVENTUALLY_S: Final = 60
 _SHOWN_MAX: Final = 12
 
+
+Connect = Callable[[ServerProcess, float], RawClient]
+"""Makes a connection to a broker that waits so many seconds for an answer."""
 
 Report = Callable[[str, str], None]
 """Told of every answer that differs: its name, and how."""
@@ -72,10 +76,12 @@ class Side:
 
     def __init__(self, name: str, server: ServerProcess) -> None:
         self.name = name
+        self.server = server
         self.port = server.port
         with RawClient(self.port) as client:
             answer = client.call(MetadataRequest(topics=[]), 4, MetadataResponse)
-        self.facts = Facts(self.port, answer.cluster_id or "", SESSION_STARTED_MS)
+        ports = frozenset(getattr(server, "ports", {"": self.port}).values())
+        self.facts = Facts(ports, answer.cluster_id or "", SESSION_STARTED_MS, {})
 
     def plain(self, answer: Value, version: int, about: Collection[str]) -> Value:
         if not isinstance(answer, Struct):
@@ -145,14 +151,13 @@ class Pending:
 class Line:
     """One connection to each broker, reopened where a broker has closed it."""
 
-    def __init__(self, pair: "Pair", *, timeout_s: float, client_id: str, source: str = "") -> None:
-        """`source` is the address to come from."""
+    def __init__(self, pair: "Pair", *, timeout_s: float, client_id: str, connect: Connect) -> None:
         self.pair = pair
         self.awaited = 0
         """Requests whose answers have not been asked for yet."""
         self.timeout_s = timeout_s
         self._client_id = client_id.encode()
-        self._source = source
+        self._connect = connect
         self._clients: dict[str, RawClient] = {}
 
     def send(
@@ -212,9 +217,7 @@ class Line:
 
     def _client(self, side: Side) -> RawClient:
         if side.name not in self._clients:
-            self._clients[side.name] = RawClient(
-                side.port, timeout_s=self.timeout_s, source=self._source
-            )
+            self._clients[side.name] = self._connect(side.server, self.timeout_s)
         return self._clients[side.name]
 
     def _receive(self, side: Side, response: type, version: int) -> Value:
@@ -271,9 +274,19 @@ class Pair:
         """Whether a request's answers have not been asked for yet."""
         return any(line.awaited for line in self._lines)
 
-    def open(self, *, timeout_s: float = 20, client_id: str = "test", source: str = "") -> Line:
-        """One more connection to each, from the address `source` where it matters."""
-        line = Line(self, timeout_s=timeout_s, client_id=client_id, source=source)
+    def open(
+        self,
+        *,
+        timeout_s: float = 20,
+        client_id: str = "test",
+        source: str = "",
+        connect: Connect | None = None,
+    ) -> Line:
+        """One more connection to each, from the address `source` where it matters; or as
+        `connect` makes them.
+        """
+        connect = connect or partial(_connected, source=source)
+        line = Line(self, timeout_s=timeout_s, client_id=client_id, connect=connect)
         self._lines.append(line)
         return line
 
@@ -359,6 +372,10 @@ class Pair:
     def fail(self, request: object, version: int, text: str) -> None:
         """The test fails, and goes on as far as it can."""
         self.report(f"{type(request).__name__} v{version}", f"{request!r} in v{version}\n{text}")
+
+
+def _connected(server: ServerProcess, timeout_s: float, *, source: str) -> RawClient:
+    return RawClient(server.port, timeout_s=timeout_s, source=source)
 
 
 def _told(wrong: list[Mismatch]) -> str:

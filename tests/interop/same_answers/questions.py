@@ -1,6 +1,9 @@
-"""One question to every API that looks at rights, about names that a test chooses."""
+"""Questions to every API that looks at rights, about names that a test chooses.
 
-from collections.abc import Iterator
+Each is asked in versions among which are the lowest and the highest that are served.
+"""
+
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -14,12 +17,18 @@ NOBODYS_ID: Final = 1 << 40
 """No producer has it."""
 
 
+NEW_TOPIC: Final = "new-topic"
+"""A topic that requests would create, which they only have validated."""
+
+
 class Question(NamedTuple):
-    """A request in two of its versions."""
+    """A request in some of its versions."""
 
     name: str
     request: Struct
     versions: tuple[int, ...]
+    is_of_all: bool = False
+    """Names nothing: what the client may not see is left out, and no error says so."""
 
 
 def made(message: type, values: dict[str, Any]) -> Value:
@@ -48,72 +57,113 @@ def _message(api: str) -> type:
     return found
 
 
-def questions(topic: Topic, group: str, txn: str) -> Iterator[Question]:
-    """About one topic, group and transactional id; none of them changes what there is, unless the
-    principal may do everything.
+def questions(
+    topics: Sequence[Topic], groups: Sequence[str], txns: Sequence[str], user: str = "a"
+) -> Iterator[Question]:
+    """About these topics, groups and transactional ids: all of them where a request takes several,
+    otherwise the first.
+
+    None of them changes what there is, unless the principal may do it; topics are deleted at the
+    end.
     """
-    name, topic_id = topic.name, topic.id
     for api, versions, values in (
-        *_about_topics(name, topic_id),
-        *_about_groups(name, topic_id, group),
-        *_about_transactions(name, topic_id, group, txn),
-        *_about_the_cluster(name),
+        *_about_topics(topics),
+        *_about_configs(topics, groups),
+        *_about_groups(topics, groups),
+        *_about_transactions(topics, groups, txns),
+        *_about_the_cluster(topics),
+        *_about_access(user),
     ):
+        yield Question(api, made(_message(api), values), versions)
+    for api, versions, values in _about_all():
+        yield Question(api, made(_message(api), values), versions, is_of_all=True)
+    for api, versions, values in _deletions(topics):
         yield Question(api, made(_message(api), values), versions)
 
 
 _Rows = Iterator[tuple[str, tuple[int, ...], dict[str, Any]]]
 
 
-def _about_topics(name: str, topic_id: Value) -> _Rows:
+def _of_names(topics: Sequence[Topic], key: str, **values: object) -> list[dict[str, Any]]:
+    return [{key: topic.name, **values} for topic in topics]
+
+
+def _of_ids(topics: Sequence[Topic], **values: object) -> list[dict[str, Any]]:
+    return [{"topic_id": topic.id, **values} for topic in topics]
+
+
+def _about_topics(topics: Sequence[Topic]) -> _Rows:
     data = {"partition_data": [{"index": 0, "records": batch()}]}
     produce = {"transactional_id": None, "acks": -1, "timeout_ms": 5_000}
-    yield "Produce", (3, 12), {**produce, "topic_data": [{"name": name, **data}]}
-    yield "Produce", (13,), {**produce, "topic_data": [{"topic_id": topic_id, **data}]}
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
+    yield "Produce", (3, 12), {**produce, "topic_data": _of_names(topics, "name", **data)}
+    yield "Produce", (13,), {**produce, "topic_data": _of_ids(topics, **data)}
+    partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]
     fetch = {"max_wait_ms": 5_000, "min_bytes": 1, "session_epoch": -1, "forgotten_topics_data": []}
-    yield "Fetch", (4, 12), {**fetch, "topics": [{"topic": name, "partitions": [partition]}]}
-    yield (
-        "Fetch", (13, 18), {**fetch, "topics": [{"topic_id": topic_id, "partitions": [partition]}]}
-    )  # fmt: skip
-    offsets = {"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]}
-    yield "ListOffsets", (1, 11), {"replica_id": -1, "topics": [offsets]}
-    epochs = {"topic": name, "partitions": [{"partition": 0, "leader_epoch": 0}]}
-    yield "OffsetForLeaderEpoch", (2, 4), {"topics": [epochs]}
-    asked: dict[str, Any] = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    by_name = _of_names(topics, "topic", partitions=partitions)
+    yield "Fetch", (4, 12), {**fetch, "topics": by_name}
+    yield "Fetch", (13, 18), {**fetch, "topics": _of_ids(topics, partitions=partitions)}
+    last = [{"partition_index": 0, "timestamp": -1}]
+    offsets = _of_names(topics, "name", partitions=last)
+    yield "ListOffsets", (1, 11), {"replica_id": -1, "topics": offsets}
+    epochs = _of_names(topics, "topic", partitions=[{"partition": 0, "leader_epoch": 0}])
+    yield "OffsetForLeaderEpoch", (2, 4), {"topics": epochs}
+    names = _of_names(topics, "name")
+    # Up to v3 it asks for topics to be created that there are not.
+    yield "Metadata", (0, 3), {"topics": names}
+    asked: dict[str, Any] = {"topics": names, "allow_auto_topic_creation": False}
     yield "Metadata", (4, 7), asked
     with_topics = {**asked, "include_topic_authorized_operations": True}
     with_cluster = {**with_topics, "include_cluster_authorized_operations": True}
     yield "Metadata", (8, 10), with_cluster
     yield "Metadata", (13,), with_topics
-    yield "Metadata", (12, 13), {**with_topics, "topics": [{"name": None, "topic_id": topic_id}]}
-    yield "DescribeTopicPartitions", (0,), {"topics": [{"name": name}]}
-    yield (
-        "CreatePartitions", (0, 3),
-        {"topics": [{"name": name, "count": 1, "assignments": None}], "timeout_ms": 5_000,
-         "validate_only": True},
-    )  # fmt: skip
-    records = {"name": name, "partitions": [{"partition_index": 0, "offset": 0}]}
-    yield "DeleteRecords", (0, 2), {"topics": [records], "timeout_ms": 5_000}
-    yield "DescribeProducers", (0,), {"topics": [{"name": name, "partition_indexes": [0]}]}
-    keys = {"configuration_keys": ["retention.ms"]}
-    resource = {"resource_type": 2, "resource_name": name}
-    yield "DescribeConfigs", (1, 4), {"resources": [{**resource, **keys}]}
-    change = {"name": "retention.ms", "config_operation": 0, "value": "1000000"}
-    yield (
-        "IncrementalAlterConfigs", (0, 1),
-        {"resources": [{**resource, "configs": [change]}], "validate_only": True},
-    )  # fmt: skip
-    old = {"name": "retention.ms", "value": "1000000"}
-    yield (
-        "AlterConfigs", (0, 2),
-        {"resources": [{**resource, "configs": [old]}], "validate_only": True},
-    )  # fmt: skip
+    yield "Metadata", (12, 13), {**with_topics, "topics": _of_ids(topics, name=None)}
+    yield "DescribeTopicPartitions", (0,), {"topics": names}
+    counts = _of_names(topics, "name", count=1, assignments=None)
+    partitions_wanted = {"topics": counts, "timeout_ms": 5_000, "validate_only": True}
+    yield "CreatePartitions", (0, 3), partitions_wanted
+    records = _of_names(topics, "name", partitions=[{"partition_index": 0, "offset": 0}])
+    yield "DeleteRecords", (0, 2), {"topics": records, "timeout_ms": 5_000}
+    yield "DescribeProducers", (0,), {"topics": _of_names(topics, "name", partition_indexes=[0])}
+    shape = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    for new in (_of_names(topics, "name", **shape), [{"name": NEW_TOPIC, **shape}]):
+        yield "CreateTopics", (2, 7), {"topics": new, "timeout_ms": 5_000, "validate_only": True}
 
 
-def _about_groups(name: str, topic_id: Value, group: str) -> _Rows:
+def _about_configs(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
+    of_topics = _of_names(topics, "resource_name", resource_type=2)
+    of_others = [
+        *({"resource_type": 32, "resource_name": group} for group in groups),
+        _BROKER,
+        {"resource_type": 8, "resource_name": "1"},
+        {"resource_type": 16, "resource_name": "x"},
+        {"resource_type": 99, "resource_name": "x"},
+    ]
+    everything = [*of_topics, *of_others]
+    for resources in (of_topics, *([one] for one in of_others), everything[:-1], everything):
+        keyed = [{**one, "configuration_keys": [_key_of(one)]} for one in resources]
+        yield "DescribeConfigs", (1, 4), {"resources": keyed}
+    for resources in (of_topics, [*of_topics, _BROKER]):
+        plain = {"value": "1000000"}
+        old = [{**one, "configs": [{"name": _key_of(one), **plain}]} for one in resources]
+        yield "AlterConfigs", (0, 2), {"resources": old, "validate_only": True}
+        new = [
+            {**one, "configs": [{"name": _key_of(one), "config_operation": 0, **plain}]}
+            for one in resources
+        ]
+        yield "IncrementalAlterConfigs", (0, 1), {"resources": new, "validate_only": True}
+
+
+_BROKER: Final = {"resource_type": 4, "resource_name": "1"}
+
+
+def _key_of(resource: dict[str, Any]) -> str:
+    return "retention.ms" if resource["resource_type"] == 2 else "log.retention.ms"
+
+
+def _about_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
+    group = groups[0]
     yield "FindCoordinator", (0, 3), {"key": group}
-    yield "FindCoordinator", (4, 6), {"coordinator_keys": [group]}
+    yield "FindCoordinator", (4, 6), {"coordinator_keys": list(groups)}
     member = {"group_id": group, "member_id": "nobody"}
     protocol = {"name": "range", "metadata": b"\0\1" + bytes(8)}
     join = {**member, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
@@ -123,92 +173,108 @@ def _about_groups(name: str, topic_id: Value, group: str) -> _Rows:
     yield "Heartbeat", (0, 4), {**member, "generation_id": 1}
     yield "LeaveGroup", (0, 2), member
     yield "LeaveGroup", (3, 5), {"group_id": group, "members": [{"member_id": "nobody"}]}
-    partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
     commit = {"group_id": group, "member_id": "", "generation_id_or_member_epoch": -1}
-    yield "OffsetCommit", (2, 9), {**commit, "topics": [{"name": name, "partitions": partitions}]}
-    by_id = [{"topic_id": topic_id, "partitions": partitions}]
-    yield "OffsetCommit", (10,), {**commit, "topics": by_id}
-    one = [{"name": name, "partition_indexes": [0]}]
-    yield "OffsetFetch", (1, 2, 7), {"group_id": group, "topics": one}
+    by_name = _of_names(topics, "name", partitions=_COMMITTED)
+    yield "OffsetCommit", (2, 9), {**commit, "topics": by_name}
+    yield "OffsetCommit", (10,), {**commit, "topics": _of_ids(topics, partitions=_COMMITTED)}
+    names = _of_names(topics, "name", partition_indexes=[0])
+    yield "OffsetFetch", (1, 2, 7), {"group_id": group, "topics": names}
     yield "OffsetFetch", (7,), {"group_id": group, "topics": None}
-    yield "OffsetFetch", (8, 9), {"groups": [{"group_id": group, "topics": one}]}
-    ids = [{"topic_id": topic_id, "partition_indexes": [0]}]
-    yield "OffsetFetch", (10,), {"groups": [{"group_id": group, "topics": ids}]}
-    yield (
-        "OffsetDelete", (0,),
-        {"group_id": group, "topics": [{"name": name, "partitions": [{"partition_index": 0}]}]},
-    )  # fmt: skip
-    yield "DescribeGroups", (0, 2), {"groups": [group]}
-    yield "DescribeGroups", (3, 6), {"groups": [group], "include_authorized_operations": True}
-    yield "DeleteGroups", (0, 3), {"groups_names": [group + "-gone"]}
+    for wanted in (names, None):
+        of_groups = [{"group_id": one, "topics": wanted} for one in groups]
+        yield "OffsetFetch", (8, 9), {"groups": of_groups}
+    ids = _of_ids(topics, partition_indexes=[0])
+    yield "OffsetFetch", (10,), {"groups": [{"group_id": one, "topics": ids} for one in groups]}
+    removed = _of_names(topics, "name", partitions=[{"partition_index": 0}])
+    yield "OffsetDelete", (0,), {"group_id": group, "topics": removed}
+    yield "DescribeGroups", (0, 2), {"groups": list(groups)}
+    of_groups_too = {"groups": list(groups), "include_authorized_operations": True}
+    yield "DescribeGroups", (3, 6), of_groups_too
+    yield "DeleteGroups", (0, 3), {"groups_names": list(groups)}
 
 
-def _about_transactions(name: str, topic_id: Value, group: str, txn: str) -> _Rows:
+_COMMITTED: Final = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+
+
+def _about_transactions(
+    topics: Sequence[Topic], groups: Sequence[str], txns: Sequence[str]
+) -> _Rows:
+    txn = txns[0]
     yield "FindCoordinator", (1, 3), {"key": txn, "key_type": 1}
-    yield "FindCoordinator", (4, 6), {"coordinator_keys": [txn], "key_type": 1}
-    topics = [{"name": name, "partitions": [0]}]
+    yield "FindCoordinator", (4, 6), {"coordinator_keys": list(txns), "key_type": 1}
+    of_topics = _of_names(topics, "name", partitions=[0])
     yield (
         "AddPartitionsToTxn", (0, 3),
         {"v3_and_below_transactional_id": txn, "v3_and_below_producer_id": NOBODYS_ID,
-         "v3_and_below_topics": topics},
+         "v3_and_below_topics": of_topics},
     )  # fmt: skip
-    producer = {"transactional_id": txn, "producer_id": NOBODYS_ID, "producer_epoch": 0}
-    yield "AddPartitionsToTxn", (4, 5), {"transactions": [{**producer, "topics": topics}]}
-    yield "AddOffsetsToTxn", (0, 4), {**producer, "group_id": group}
+    nobody = {"producer_id": NOBODYS_ID, "producer_epoch": 0}
+    producer = {"transactional_id": txn, **nobody}
+    of_txns = [{"transactional_id": one, **nobody, "topics": of_topics} for one in txns]
+    yield "AddPartitionsToTxn", (4, 5), {"transactions": of_txns}
+    yield "AddOffsetsToTxn", (0, 4), {**producer, "group_id": groups[0]}
     yield "EndTxn", (0, 5), {**producer, "committed": True}
-    partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
-    commit = {**producer, "group_id": group}
-    by_name = [{"name": name, "partitions": partitions}]
+    commit = {**producer, "group_id": groups[0]}
+    by_name = _of_names(topics, "name", partitions=_COMMITTED)
     yield "TxnOffsetCommit", (0, 5), {**commit, "topics": by_name}
-    by_id = [{"topic_id": topic_id, "partitions": partitions}]
-    yield "TxnOffsetCommit", (6,), {**commit, "topics": by_id}
-    yield "DescribeTransactions", (0,), {"transactional_ids": [txn]}
+    yield "TxnOffsetCommit", (6,), {**commit, "topics": _of_ids(topics, partitions=_COMMITTED)}
+    yield "DescribeTransactions", (0,), {"transactional_ids": list(txns)}
+    for one in (*txns, None):
+        yield "InitProducerId", (0, 5), {"transactional_id": one, "transaction_timeout_ms": 1_000}
 
 
-def _about_the_cluster(name: str) -> _Rows:
-    yield "InitProducerId", (0, 5), {"transactional_id": "denied", "transaction_timeout_ms": 1_000}
-    yield (
-        "WriteTxnMarkers", (1, 2),
-        {"markers": [{"producer_id": NOBODYS_ID, "producer_epoch": 0, "transaction_result": True,
-                      "topics": [{"name": name, "partition_indexes": [0]}],
-                      "coordinator_epoch": 0}]},
-    )  # fmt: skip
-    new = {"name": "denied-topic", "num_partitions": 1, "replication_factor": 1}
-    create = {"topics": [{**new, "assignments": [], "configs": []}], "timeout_ms": 5_000}
-    yield "CreateTopics", (2, 7), {**create, "validate_only": True}
-    yield "DescribeLogDirs", (1, 2, 3, 5), {"topics": [{"topic": name, "partitions": [0]}]}
+def _about_all() -> _Rows:
+    yield "Metadata", (0,), {"topics": []}
+    yield "Metadata", (1, 7, 10, 13), {"topics": None}
+    yield "DescribeTopicPartitions", (0,), {"topics": []}
+    yield "ListGroups", (0, 5), {}
+    yield "ListTransactions", (0, 2), {"state_filters": [], "producer_id_filters": []}
+
+
+def _deletions(topics: Sequence[Topic]) -> _Rows:
+    # Once by id, and then by the name of what is gone.
+    ids = {"topics": _of_ids(topics, name=None), "timeout_ms": 5_000}
+    yield "DeleteTopics", (6,), ids
+    names = {"topic_names": [topic.name for topic in topics], "timeout_ms": 5_000}
+    yield "DeleteTopics", (1, 5), names
+    yield "DeleteTopics", (6,), {"topics": _of_names(topics, "name"), "timeout_ms": 5_000}
+
+
+def _about_the_cluster(topics: Sequence[Topic]) -> _Rows:
+    markers = {"producer_id": NOBODYS_ID, "producer_epoch": 0, "transaction_result": True,
+               "topics": _of_names(topics, "name", partition_indexes=[0]),
+               "coordinator_epoch": 0}  # fmt: skip
+    yield "WriteTxnMarkers", (1, 2), {"markers": [markers]}
+    in_logs = _of_names(topics, "topic", partitions=[0])
+    yield "DescribeLogDirs", (1, 2, 3, 5), {"topics": in_logs}
     yield (
         "DescribeCluster", (0, 2),
         {"include_cluster_authorized_operations": True, "endpoint_type": 1},
     )  # fmt: skip
     yield "ListConfigResources", (0, 1), {"resource_types": []}
-    for kind, of in ((4, "1"), (8, "1"), (16, "x"), (32, "g"), (99, "x")):
-        resource = {"resource_type": kind, "resource_name": of}
-        yield (
-            "DescribeConfigs", (1, 4),
-            {"resources": [{**resource, "configuration_keys": ["log.retention.ms"]}]},
-        )  # fmt: skip
-    wanted = [{"topic": name, "partitions": [0]}]
-    yield "ElectLeaders", (0, 1, 2), {"topic_partitions": wanted, "timeout_ms": 5_000}
-    moved = {"name": name, "partitions": [{"partition_index": 0, "replicas": [1]}]}
-    yield "AlterPartitionReassignments", (0, 1), {"topics": [moved], "timeout_ms": 5_000}
+    yield "ElectLeaders", (0, 1, 2), {"topic_partitions": in_logs, "timeout_ms": 5_000}
+    moved = _of_names(topics, "name", partitions=[{"partition_index": 0, "replicas": [1]}])
+    yield "AlterPartitionReassignments", (0, 1), {"topics": moved, "timeout_ms": 5_000}
     yield "ListPartitionReassignments", (0,), {"topics": None, "timeout_ms": 5_000}
     feature = {"feature": "metadata.version", "max_version_level": 1}
-    yield "UpdateFeatures", (0, 1), {"feature_updates": [feature], "timeout_ms": 5_000}
+    yield "UpdateFeatures", (0, 1, 2), {"feature_updates": [feature], "timeout_ms": 5_000}
     quorum = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
     yield "DescribeQuorum", (0, 2), {"topics": [quorum]}
-    directory = {"path": "/nowhere", "topics": [{"name": name, "partitions": [0]}]}
+    directory = {"path": "/nowhere", "topics": _of_names(topics, "name", partitions=[0])}
     yield "AlterReplicaLogDirs", (1, 2), {"dirs": [directory]}
+
+
+def _about_access(user: str) -> _Rows:
     yield "CreateDelegationToken", (1, 3), {"renewers": [], "max_lifetime_ms": -1}
     yield "RenewDelegationToken", (1, 2), {"hmac": b"x", "renew_period_ms": 1}
     yield "ExpireDelegationToken", (1, 2), {"hmac": b"x", "expiry_time_period_ms": 1}
     yield "DescribeDelegationToken", (1, 3), {"owners": None}
-    yield "DescribeUserScramCredentials", (0,), {"users": [{"name": "a"}]}
-    removed = {"name": "a", "mechanism": 1}
+    yield "DescribeUserScramCredentials", (0,), {"users": [{"name": user}]}
+    removed = {"name": user, "mechanism": 1}
     yield "AlterUserScramCredentials", (0,), {"deletions": [removed], "upsertions": []}
     component = {"entity_type": "user", "match_type": 2, "match": None}
     yield "DescribeClientQuotas", (0, 1), {"components": [component], "strict": False}
-    entity = {"entity_type": "user", "entity_name": "a"}
+    entity = {"entity_type": "user", "entity_name": user}
     limit = {"key": "producer_byte_rate", "value": 0.0, "remove": True}
     yield (
         "AlterClientQuotas", (0, 1),

@@ -1,0 +1,113 @@
+"""A secure Kafka and a secure Kohort that are asked the same by clients with different rights.
+
+Clients without a name come from different addresses, by which the rules tell them apart. The one
+with a name is a super user.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
+from kohort.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.interop.conftest import secure_twins
+from tests.interop.same_answers.pair import Pair, Twins
+from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
+from tests.support.brokers.secure_kohort import SecureKohort
+from tests.support.brokers.server_process import ServerProcess
+from tests.support.network.wire import RawClient
+
+ADMIN, NOBODY = "127.0.0.1", "127.0.0.2"
+TOPIC, GROUP, CLUSTER, TXN = 2, 3, 4, 5
+ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(2, 10)
+DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
+DENY, ALLOW = 2, 3
+ANYBODY: Final = "User:*"
+THE_CLUSTER: Final = "kafka-cluster"
+EVERYTHING: Final = ((TOPIC, "*"), (GROUP, "*"), (TXN, "*"), (CLUSTER, THE_CLUSTER))
+
+SETTINGS: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    # Kafka's node asks itself as nobody, before there are rules.
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": f"User:{USER}",
+}
+
+
+def rule(
+    kind: int,
+    name: str,
+    operation: int,
+    *,
+    host: str,
+    prefixed: bool = False,
+    permission: int = ALLOW,
+    principal: str = "User:ANONYMOUS",
+) -> AclCreation:
+    return AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=4 if prefixed else 3,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=permission,
+    )
+
+
+def create_rules(pair: Pair, rules: Sequence[AclCreation]) -> None:
+    for answer in pair.ask(CreateAclsRequest(creations=list(rules)), 3):
+        assert not any(result.error_code for result in answer.results), answer
+
+
+@contextmanager
+def start_secured(directory: Path) -> Iterator[Twins]:
+    """Both with an authorizer; the administrator and the super user may do everything, other
+    clients nothing.
+    """
+    with secure_twins(directory, SETTINGS) as twins:
+        with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
+            create_rules(pair, [rule(*one, ALL, host=ADMIN) for one in EVERYTHING])
+            # What rules say of a super user does not matter.
+            denials = [
+                rule(*one, ALL, host="*", permission=DENY, principal=f"User:{USER}")
+                for one in EVERYTHING
+            ]
+            create_rules(pair, denials)
+            # Topics of coordinators are made for whoever is first.
+            for kind in (0, 1):
+                pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
+            # The id 0 is also what is told of a producer that there is not.
+            pair.peek(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 0)
+        yield twins
+
+
+def opened(twins: Twins, subtests: pytest.Subtests) -> Pair:
+    """Both brokers during one test, which goes on when one of them answers otherwise."""
+
+    def report(name: str, text: str) -> None:
+        with subtests.test(name):
+            pytest.fail(text, pytrace=False)
+
+    return Pair(twins, report)
+
+
+def as_super_user(server: ServerProcess, timeout_s: float) -> RawClient:
+    """A connection of the one user that has a name."""
+    assert isinstance(server, SecureKafka | SecureKohort)
+    client = RawClient(server.ports["SASL_PLAINTEXT"], timeout_s=timeout_s)
+    client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    token = f"\0{USER}\0{PASSWORD}".encode()
+    answer = client.call(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
+    assert answer.error_code == ErrorCode.NONE, answer
+    return client
