@@ -134,7 +134,7 @@ class Broker:
             # would find some 1,700 objects and delay the first answer by 20 ms.
             keeper = self.new_memory_keeper()
             keeper.start()
-            service_manager.tell(service_manager.READY)
+            service_manager.notify(service_manager.READY)
             loop.add_signal_handler(signal.SIGHUP, self.listeners.reload_soon)
             # Loading what that needs takes 10 ms, which the first clients need not wait for.
             later = loop.call_later(1, loop.run_in_executor, None, limit_retained_memory)
@@ -142,7 +142,7 @@ class Broker:
             later.cancel()
             keeper.stop()
             logger.info("Stopping")
-            service_manager.tell(service_manager.STOPPING)
+            service_manager.notify(service_manager.STOPPING)
         logger.info("Stopped")
 
     @asynccontextmanager

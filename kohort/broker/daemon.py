@@ -35,7 +35,7 @@ def run_daemon(file: Path | None, overrides: Sequence[str]) -> int:
             print(f"kohort: {problem}", file=sys.stderr)
         return BAD_CONFIG
     _begin_logging(loaded)
-    _tell_about(loaded)
+    _log_warnings(loaded)
     try:
         uvloop.run(Broker(loaded).run_until_signalled())
     except StartError as error:
@@ -51,7 +51,7 @@ def _begin_logging(loaded: LoadedConfig) -> None:
             handler.setFormatter(JsonFormatter())
 
 
-def _tell_about(loaded: LoadedConfig) -> None:
+def _log_warnings(loaded: LoadedConfig) -> None:
     for warning in loaded.warnings:
         logger.warning("%s", warning)
     if loaded.ignored:

@@ -54,16 +54,16 @@ def ask(options: argparse.Namespace) -> None:
     change_hands(
         options,
         "Apache Kafka's",
-        make_plan=lambda tell: plan_export(
+        make_plan=lambda report: plan_export(
             OS_FILES,
             options.directory,
             node_id=options.node_id,
             new_id=new_id,
-            tell=tell,
+            report=report,
             release=RELEASES[options.kafka],
         ),
-        carry_out=lambda plan, tell: carry_out_export(
-            OS_FILES, plan, now_ms=int(time.time() * 1000), tell=tell
+        carry_out=lambda plan, report: carry_out_export(
+            OS_FILES, plan, now_ms=int(time.time() * 1000), report=report
         ),
         words=lambda plan: _words(plan, options.listeners),
     )

@@ -27,14 +27,14 @@ def ask(options: argparse.Namespace) -> None:
     change_hands(
         options,
         "Kohort's",
-        make_plan=lambda tell: plan_import(
+        make_plan=lambda report: plan_import(
             OS_FILES,
             options.directory,
             options.metadata_log_dir,
             now_ms=int(time.time() * 1000),
-            tell=tell,
+            report=report,
         ),
-        carry_out=lambda plan, tell: carry_out_import(OS_FILES, plan, tell=tell),
+        carry_out=lambda plan, report: carry_out_import(OS_FILES, plan, report=report),
         words=lambda plan: (
             f"a directory of Kohort: kohort serve --override log.dirs={options.directory}"
             f" --override node.id={plan.meta.node_id}"

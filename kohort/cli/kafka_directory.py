@@ -100,7 +100,7 @@ def change_hands(
             carry_out(plan, progress)
             progress.end()
     done = "it can become" if options.dry_run else "it is now"
-    tell(options, plan.image, plan.findings, f"{done} {words(plan)}")
+    print_result(options, plan.image, plan.findings, f"{done} {words(plan)}")
 
 
 def check(options: argparse.Namespace, findings: Findings, becomes: str) -> None:
@@ -116,7 +116,7 @@ def check(options: argparse.Namespace, findings: Findings, becomes: str) -> None
         )
 
 
-def tell(
+def print_result(
     options: argparse.Namespace, image: ClusterImage, findings: Findings, sentence: str
 ) -> None:
     """What is carried, what is not, and what comes next."""
@@ -162,7 +162,7 @@ class Progress:
         self._told_s = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """See `Tell`."""
+        """See `ReportProgress`."""
         now_s = time.monotonic()
         if self._is_wanted and now_s - self._told_s >= PROGRESS_S:
             self._told_s = now_s

@@ -118,7 +118,7 @@ def _send(
                     _add(producer, *parse(line), options.partition)
             if not is_more_ready:
                 producer.flush()
-            progress.tell()
+            progress.print_if_due()
         producer.flush()
     except (RecordError, EncodeError) as error:
         producer.flush()
@@ -244,7 +244,7 @@ class _Progress:
         self._begun_s = self._told_s = time.monotonic()
         self._is_wanted = sys.stderr.isatty() and not sys.stdin.isatty()
 
-    def tell(self) -> None:
+    def print_if_due(self) -> None:
         """Say how far it is, now and then."""
         now_s = time.monotonic()
         if self._is_wanted and now_s - self._told_s >= PROGRESS_S:

@@ -132,14 +132,14 @@ def pytest_runtest_makereport(
         for name in FIXTURES:
             running: Any = getattr(item, "funcargs", {}).get(name)
             if hasattr(running, "why"):
-                _tell(report, name, running)
+                _report(report, name, running)
             if hasattr(running, "seed"):
                 text = f"--kafka-seed={running.seed} repeats it"
                 report.sections.append((f"seed of {name}", text))
     return report
 
 
-def _tell(report: pytest.TestReport, name: str, running: Any) -> None:  # noqa: ANN401
+def _report(report: pytest.TestReport, name: str, running: Any) -> None:  # noqa: ANN401
     try:
         groups: dict[str, list[str]] = running.why()
     except Exception as error:  # noqa: BLE001 - the test has failed already, and that counts.

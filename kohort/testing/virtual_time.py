@@ -106,11 +106,11 @@ def virtual_time(clock: VirtualClock) -> Iterator[None]:
     real |= {name: getattr(time, name) for name in ("monotonic_ns", "time_ns")}
 
     def replaced(name: str, virtual: Callable[..., Any]) -> Callable[..., Any]:
-        def tell(*args: Any) -> Any:  # noqa: ANN401 - of any of them.
+        def read_clock(*args: Any) -> Any:  # noqa: ANN401 - of any of them.
             is_ours = threading.get_ident() == owner
             return virtual(*args) if is_ours else real[name](*args)
 
-        return tell
+        return read_clock
 
     virtual: dict[str, Callable[..., Any]] = {
         "monotonic": lambda: clock.monotonic_ms() / 1_000,

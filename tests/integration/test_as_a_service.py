@@ -55,7 +55,7 @@ def test_a_manager_that_cannot_be_told_stops_no_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nowhere"))
-    service_manager.tell(service_manager.READY)
+    service_manager.notify(service_manager.READY)
     assert "cannot be told READY=1" in caplog.text
 
 
@@ -65,7 +65,7 @@ def test_an_abstract_address_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
         manager.bind(f"\0{name}")
         manager.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
-        service_manager.tell(service_manager.STOPPING)
+        service_manager.notify(service_manager.STOPPING)
         assert manager.recv(100) == b"STOPPING=1"
 
 

@@ -97,13 +97,13 @@ async def test_a_member_outlives_a_loop_that_is_held_up_for_longer_than_a_sessio
 async def test_it_is_no_more_when_it_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the machine takes to go on with it after it has told of its end."""
     loop = asyncio.get_running_loop()
-    tell = loop.call_soon_threadsafe
+    notify = loop.call_soon_threadsafe
 
-    def tell_and_be_held_up(*args: Any) -> None:  # noqa: ANN401 - as the loop takes them.
-        tell(*args)
+    def notify_and_be_held_up(*args: Any) -> None:  # noqa: ANN401 - as the loop takes them.
+        notify(*args)
         time.sleep(0.2)
 
-    monkeypatch.setattr(loop, "call_soon_threadsafe", tell_and_be_held_up)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", notify_and_be_held_up)
     thread = thread_for("no-more", asyncio.Event())
     thread.start()
     thread.stop()

@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--consuming", help="one life of whole consumers, by its seed")
     options = parser.parse_args()
     if options.consuming:
-        live_consuming(options.consuming, consuming.STEPS, tell=print)
+        live_consuming(options.consuming, consuming.STEPS, report=print)
         return 0
     if options.world:
         climate = options.world.partition(".")[0]
@@ -77,18 +77,18 @@ def main() -> int:
 
 def _walk(seed: str, steps: int) -> None:
     begun_s = time.monotonic()
-    tell = _every(PROGRESS_S, lambda done: print(f"  {done:,} steps", flush=True))
-    done = walk(GroupMachine, f"group.{seed}", steps=steps, progress=tell)
+    report = _every(PROGRESS_S, lambda done: print(f"  {done:,} steps", flush=True))
+    done = walk(GroupMachine, f"group.{seed}", steps=steps, progress=report)
     took_s = time.monotonic() - begun_s
     print(f"state machine of one group: {done:,} steps in {took_s:.0f} s", flush=True)
 
 
 def _live(seed: str, climate: str, worlds: int) -> None:
     begun_s, total = time.monotonic(), Tally()
-    tell = _every(PROGRESS_S, lambda _: print(f"  {describe(total, begun_s)}", flush=True))
+    report = _every(PROGRESS_S, lambda _: print(f"  {describe(total, begun_s)}", flush=True))
     for tally in live_many(f"{climate}.{seed}", climate, worlds):
         total.add(tally)
-        tell(total.worlds)
+        report(total.worlds)
     print(f"{climate}: {describe(total, begun_s)}")
     if total.rebalances:
         print(attribution(total), flush=True)
@@ -110,12 +110,12 @@ def _consume(seed: str, lives: int) -> None:
 def _consume_whole(seed: str, steps: int) -> None:
     """Lives of whole consumers and their applications."""
     begun_s, total = time.monotonic(), ConsumingTally()
-    tell = _every(
+    report = _every(
         PROGRESS_S, lambda _: print(f"  {consuming.describe(total, begun_s)}", flush=True)
     )
     for tally in consuming.live_many(seed, steps):
         total.add(tally)
-        tell(total.lives)
+        report(total.lives)
     print(f"whole consumers: {consuming.describe(total, begun_s)}", flush=True)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.core.group.events import (
     CauseAdded,
     Event,
-    Fate,
     GroupRestored,
     JoinPhaseEnded,
     JoinPhaseStalled,
@@ -20,6 +19,7 @@ from kohort.broker.core.group.events import (
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
+    RemovalReason,
     SyncReceived,
     Trigger,
     TriggerKind,
@@ -76,7 +76,7 @@ class GroupLedger(KnownGroup):
         """The member that was replaced by the one that came with this request."""
         self._leaving: list[Cause] = []
         self._has_caused = self._has_begun = False
-        self._removed: deque[tuple[Entry, Fate]] = deque()
+        self._removed: deque[tuple[Entry, RemovalReason]] = deque()
 
     # At the door.
 
@@ -254,7 +254,7 @@ class GroupLedger(KnownGroup):
     def _cause_of_removal(self, now: Now) -> Cause:
         entry, fate = self._removed.popleft()
         leads = entry.member_id == self.leader_id
-        if fate is Fate.SYNC_EXPIRED:
+        if fate is RemovalReason.SYNC_EXPIRED:
             # All of them are one cause.
             leads = leads or any(other.member_id == self.leader_id for other, _ in self._removed)
             self._removed.clear()
@@ -272,7 +272,7 @@ class GroupLedger(KnownGroup):
             deadline_ms = now.ms + NEW_MEMBER_MS
             entry = Entry(process, member_id, (), 0, 0, deadline_ms)
             self.members[member_id] = entry
-        self.tell(entry, request)
+        self.update(entry, request)
         entry.is_parked = True
 
     def _replace(self, old_id: str, new_id: str, now: Now) -> None:
@@ -288,30 +288,30 @@ class GroupLedger(KnownGroup):
         if old.process.traits.instance != process.traits.instance:
             self.fail(f"{process} replaced {old.process}")
         entry = Entry(process, new_id, (), 0, 0, 0, is_new=False, has_synced=old.has_synced)
-        self.tell(entry, call.request)
+        self.update(entry, call.request)
         self.renew(entry, now.ms)
         self.change(old_id, entry)
         if self.phase == STABLE:
             self._put_back = old
             self.store(now.ms)
 
-    def _remove(self, member_id: str, fate: Fate, now: Now) -> None:
+    def _remove(self, member_id: str, fate: RemovalReason, now: Now) -> None:
         entry = self.members.pop(member_id)
         waits = entry.is_parked or entry.is_syncing
         match fate:
-            case Fate.SESSION_EXPIRED:
+            case RemovalReason.SESSION_EXPIRED:
                 is_right = not entry.is_new and not waits and entry.deadline_ms == now.ms
                 self._removed.append((entry, fate))
-            case Fate.NEW_MEMBER_EXPIRED:
+            case RemovalReason.NEW_MEMBER_EXPIRED:
                 is_right = entry.is_new and entry.deadline_ms == now.ms
                 self._removed.append((entry, fate))
-            case Fate.SYNC_EXPIRED:
+            case RemovalReason.SYNC_EXPIRED:
                 is_right = not entry.has_synced and now.ms == self._sync_deadline_ms
                 self._removed.append((entry, fate))
-            case Fate.SIZE_REFUSED:
+            case RemovalReason.SIZE_REFUSED:
                 cause = self._cause
                 is_right = self.is_refused and cause is not None and cause.member_id == member_id
-            case Fate.REBALANCE_TIMEOUT:
+            case RemovalReason.REBALANCE_TIMEOUT:
                 is_right = not entry.is_parked and entry.process.traits.instance is None
             case _:
                 is_right = any(cause.member_id == member_id for cause in self._leaving)

@@ -115,7 +115,7 @@ class KnownGroup:
             causes.append(Cause(kind, entry.process, entry.member_id, was_leader=leads))
         return causes
 
-    def tell(self, entry: Entry, request: JoinGroupRequest) -> None:
+    def update(self, entry: Entry, request: JoinGroupRequest) -> None:
         entry.protocols = protocols_of(request)
         entry.session_ms = request.session_timeout_ms
         entry.rebalance_ms = request.rebalance_timeout_ms

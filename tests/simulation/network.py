@@ -220,7 +220,7 @@ class Wire(asyncio.Transport):
     def cut(self) -> None:
         """The network loses the connection and all that is on its way."""
         self._is_cut = True
-        self._to_peer.send(self._tell_peer)
+        self._to_peer.send(self._notify_peer)
         self._send_to_broker(self._lose)
 
     def go_silent(self) -> None:
@@ -231,7 +231,7 @@ class Wire(asyncio.Transport):
     def die_with_broker(self) -> None:
         """The broker's process is gone: nothing that it still does is heard of."""
         self._is_cut = True
-        self._to_peer.send(self._tell_peer)
+        self._to_peer.send(self._notify_peer)
         self._lose()
 
     def _send_to_broker(self, arrive: Callable[[], None]) -> None:
@@ -248,7 +248,7 @@ class Wire(asyncio.Transport):
         # Refused; or the peer is gone already, and will not hear it.
         self._is_cut = True
         self._lose()
-        self._to_peer.send(self._tell_peer)
+        self._to_peer.send(self._notify_peer)
 
     def _reach_broker(self, data: bytes) -> None:
         if not (self._is_cut or self._is_lost):
@@ -284,7 +284,7 @@ class Wire(asyncio.Transport):
         if not self._is_cut and self._peer is not None:
             self._peer.received(data)
 
-    def _tell_peer(self) -> None:
+    def _notify_peer(self) -> None:
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.disconnected()
@@ -334,7 +334,7 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         """What was written still arrives, then the end."""
-        self._to_peer.send(self._tell_peer)
+        self._to_peer.send(self._notify_peer)
         self._network.loop.call_soon(self._lose)
 
     def abort(self) -> None:

@@ -27,7 +27,7 @@ from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Ne
 ROOT = Path(__file__).parents[2]
 PRINT_TRACE = """
 from tests.simulation.consuming.life import live
-live("hash.2", 60, tell=print)
+live("hash.2", 60, report=print)
 """
 
 

@@ -5,14 +5,14 @@
 
 from kohort.broker.config.broker import BrokerConfig
 from kohort.broker.config.endpoints import Endpoint
-from kohort.broker.config.load import ConfigError, Given, LoadedConfig, load
+from kohort.broker.config.load import ConfigError, GivenValue, LoadedConfig, load
 from kohort.broker.config.topic import TopicConfig
 
 __all__ = [
     "BrokerConfig",
     "ConfigError",
     "Endpoint",
-    "Given",
+    "GivenValue",
     "LoadedConfig",
     "TopicConfig",
     "load",

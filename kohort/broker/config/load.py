@@ -63,7 +63,7 @@ class ConfigError(Exception):
         self.problems = tuple(problems)
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """One value from outside. Its text may be a secret, and is not part of the object's."""
 
     name: str
@@ -72,7 +72,7 @@ class Given(NamedTuple):
     """Where it was given, for people: "server.properties:12", "--override", "environment X"."""
 
     def __repr__(self) -> str:
-        return f"Given({self.name!r}, {self.origin!r})"
+        return f"GivenValue({self.name!r}, {self.origin!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class LoadedConfig:
     """The configuration, and where it came from."""
 
     config: BrokerConfig
-    given: Mapping[str, Given] = field(default_factory=dict)
+    given: Mapping[str, GivenValue] = field(default_factory=dict)
     """Settings that were given, by name; the others have their defaults."""
-    ignored: tuple[Given, ...] = ()
+    ignored: tuple[GivenValue, ...] = ()
     """Settings of Kafka that were given and change nothing here."""
     warnings: tuple[str, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -108,8 +108,8 @@ def load(
         *_from_environment(environment or {}, wrong, warnings),
         *_from_overrides(overrides, wrong),
     ]
-    given: dict[str, Given] = {}
-    ignored: dict[str, Given] = {}
+    given: dict[str, GivenValue] = {}
+    ignored: dict[str, GivenValue] = {}
     own: dict[str, str] = {}
     for one in sources:
         if one.name in settings_of(BrokerConfig):
@@ -128,7 +128,7 @@ def load(
     return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings), own)
 
 
-def _build(given: Mapping[str, Given], wrong: list[str]) -> BrokerConfig | None:
+def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | None:
     known = settings_of(BrokerConfig)
     values: dict[str, Value] = {}
     for one in given.values():
@@ -148,7 +148,7 @@ def _build(given: Mapping[str, Given], wrong: list[str]) -> BrokerConfig | None:
     return config
 
 
-def _from_file(file: Path | None, wrong: list[str]) -> Iterator[Given]:
+def _from_file(file: Path | None, wrong: list[str]) -> Iterator[GivenValue]:
     if file is None:
         return
     try:
@@ -157,29 +157,29 @@ def _from_file(file: Path | None, wrong: list[str]) -> Iterator[Given]:
         wrong.append(f"{file}: cannot be read: {error}")
         return
     for entry in parse_properties(text):
-        yield Given(entry.name, entry.value, f"{file}:{entry.line}")
+        yield GivenValue(entry.name, entry.value, f"{file}:{entry.line}")
 
 
-def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[Given]:
+def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[GivenValue]:
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals or not name.strip():
             wrong.append(f"--override {override}: not of the form name=value")
         else:
-            yield Given(name.strip(), text, "--override")
+            yield GivenValue(name.strip(), text, "--override")
 
 
 def _from_environment(
     environment: Mapping[str, str], wrong: list[str], warnings: list[str]
-) -> Iterator[Given]:
+) -> Iterator[GivenValue]:
     known = settings_of(BrokerConfig)
     for variable, text in environment.items():
         name = _name_of(variable)
-        if name is None or _tells_of_a_service(variable, text):
+        if name is None or _is_of_a_service(variable, text):
             continue
         origin = f"environment variable {variable}"
         if name in known or name.startswith(PREFIX) or why_ignored(name):
-            yield Given(name, text, origin)
+            yield GivenValue(name, text, origin)
         elif _is_misspelt(name):
             wrong.append(f"{origin}: there is no setting {name}{_near(name)}")
         else:
@@ -199,7 +199,7 @@ def _name_of(variable: str) -> str | None:
     return name.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
-def _tells_of_a_service(variable: str, text: str) -> bool:
+def _is_of_a_service(variable: str, text: str) -> bool:
     """Whether Kubernetes has set this variable, because of a Service with one of our beginnings.
 
     A Service "kohort-metrics" sets KOHORT_METRICS_PORT to a URL, and one "kohort" KOHORT_PORT.

@@ -8,7 +8,7 @@ from kohort.broker.console.checks import findings
 from kohort.broker.console.facts import facts_of
 from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.recent import Recents
-from kohort.broker.console.records import Teller
+from kohort.broker.console.records import RecordFormatter
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.history.shares import parse_share
@@ -31,11 +31,13 @@ PARTITIONS_MAX: Final = 1_000
 class GroupView:
     """Makes the data of the page of a group."""
 
-    def __init__(self, source: ConsoleSource, ages: Ages, recents: Recents, teller: Teller) -> None:
+    def __init__(
+        self, source: ConsoleSource, ages: Ages, recents: Recents, formatter: RecordFormatter
+    ) -> None:
         self._source = source
         self._ages = ages
         self._recents = recents
-        self._teller = teller
+        self._formatter = formatter
 
     async def wait_group(self, group: ClassicGroup) -> Json:
         """Return all data; positions and members are read at slightly different moments."""
@@ -70,7 +72,7 @@ class GroupView:
             await piece.pause()
         recent = self._recents.recent(source.history, group.group_id, now.wall_ms)
         told["last_hour"] = recent.bins(now.wall_ms)
-        told["last"] = await self._teller.wait_newest(group.group_id, piece)
+        told["last"] = await self._formatter.wait_newest(group.group_id, piece)
         facts = facts_of(group, found, recent, now)
         told["findings"] = [one.as_json() for one in findings(facts)]
         return told

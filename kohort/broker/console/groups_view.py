@@ -10,7 +10,7 @@ from kohort.broker.console.lag import Ages, Position, positions
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
-from kohort.broker.console.timed_cache import Remembered
+from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.core.history.waiting_text import waited_for
 from kohort.broker.http.group_json import waiting_json, waiting_members
 from kohort.broker.http.json_parts import SLICE_MS
@@ -32,7 +32,7 @@ class GroupsView:
     """Makes pages of the list."""
 
     def __init__(
-        self, source: ConsoleSource, survey: Remembered[Survey], ages: Ages, recents: Recents
+        self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages, recents: Recents
     ) -> None:
         self._source = source
         self._survey = survey

@@ -161,9 +161,9 @@ class EventHub:
             self._changed[group_id] = None
         if self._timer is None:
             left_s = self._pace.left_ms(now.ms) / 1_000
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._tell)
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._send_changes)
 
-    def _tell(self) -> None:
+    def _send_changes(self) -> None:
         self._timer = None
         self._pace.record(self._clock.monotonic_ms())
         event = ANY

@@ -21,14 +21,14 @@ from kohort.broker.console.groups_view import GroupsView
 from kohort.broker.console.hub import EventHub
 from kohort.broker.console.lag import Ages
 from kohort.broker.console.recent import Recents
-from kohort.broker.console.records import LISTED_MAX, Teller, listed
+from kohort.broker.console.records import LISTED_MAX, RecordFormatter, listed
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Surveyor
-from kohort.broker.console.timed_cache import Remembered
+from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topics_view import TopicsView
 from kohort.broker.http.group_json import waiting_json
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
-from kohort.broker.http.messages import Answer, BadRequestError, HttpRequest, HttpResponse
+from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.queries import Query
 from kohort.broker.runtime.slices import Slice
 from kohort.protocol.errors import ErrorCode
@@ -49,11 +49,11 @@ class ConsolePages:
         self._files: dict[str, StaticFile] | None = None
         recents = Recents()
         ages = Ages(source.topics, source.clock, source.executor, source.reads_aside)
-        survey = Remembered(Surveyor(source).wait_look, source.clock)
-        self._checks = Remembered(Checker(source, recents).wait_checks, source.clock)
+        survey = TimedCache(Surveyor(source).wait_look, source.clock)
+        self._checks = TimedCache(Checker(source, recents).wait_checks, source.clock)
         self._groups = GroupsView(source, survey, ages, recents)
-        self._teller = Teller(source.history, source.executor)
-        self._group = GroupView(source, ages, recents, self._teller)
+        self._formatter = RecordFormatter(source.history, source.executor)
+        self._group = GroupView(source, ages, recents, self._formatter)
         self._topics = TopicsView(source, survey, ages)
         self._advisor = Advisor(source.history)
         self.hub = EventHub(source.groups.host, source.clock)
@@ -80,7 +80,7 @@ class ConsolePages:
 
     # Events.
 
-    async def events(self, request: HttpRequest) -> Answer:
+    async def events(self, request: HttpRequest) -> ResponseOrStream:
         """GET /events: which groups have changed, as a stream of server-sent events."""
         if request.method == "HEAD":
             return HttpResponse(HTTPStatus.OK, "text/event-stream", ())
@@ -139,7 +139,7 @@ class ConsolePages:
             raise BadRequestError("a rebalance has a number")
         async with self._turn:
             piece = Slice(self._source.clock, SLICE_MS)
-            found = await self._teller.wait_record(group_id, int(number), piece)
+            found = await self._formatter.wait_record(group_id, int(number), piece)
         if found is None:
             return HttpResponse.error(HTTPStatus.NOT_FOUND, "nothing is known of it")
         head = b'{"now_ms":%d,' % self._source.clock.wall_ms()

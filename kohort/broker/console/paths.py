@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kohort.broker.console.security import guarded, refusal
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.http.lazy import lazy_pages
-from kohort.broker.http.messages import Answer, AnyPage, HttpRequest, HttpResponse
+from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, ResponseOrStream
 
 if TYPE_CHECKING:
     from kohort.broker.console.pages import ConsolePages
 
-Ask: TypeAlias = "Callable[[ConsolePages, HttpRequest], Awaitable[Answer]]"
+Ask: TypeAlias = "Callable[[ConsolePages, HttpRequest], Awaitable[ResponseOrStream]]"
 
 FILES: "Final[dict[str, Ask]]" = {
     "/": lambda pages, request: pages.index(request),
@@ -63,8 +63,8 @@ def console_pages(source: ConsoleSource) -> dict[str, AnyPage]:
 
 
 def _guarded(page: AnyPage, *, is_data: bool) -> AnyPage:
-    async def answer(request: HttpRequest) -> Answer:
-        found: Answer | None = refusal(request) if is_data else None
+    async def answer(request: HttpRequest) -> ResponseOrStream:
+        found: ResponseOrStream | None = refusal(request) if is_data else None
         if found is None:
             found = await page(request)
         # A stream sets these headers itself.

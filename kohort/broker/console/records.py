@@ -13,7 +13,7 @@ from kohort.broker.console.recent import record_without_members
 from kohort.broker.core.history.deploys import Deploy, deploy_steps
 from kohort.broker.core.history.model import AvoidedRecord, HistoryRecord
 from kohort.broker.core.history.names import AVOIDED, REBALANCE
-from kohort.broker.core.history.record_text import told_evidence, told_sentence
+from kohort.broker.core.history.record_text import record_evidence, record_sentence
 from kohort.broker.core.history.sentence import sentence
 from kohort.broker.core.history.text import parse_text
 from kohort.broker.core.history.wording import utc_time
@@ -35,7 +35,7 @@ HEADS_REMEMBERED: Final = 100
 """Maximum cached records, of a few kilobytes each."""
 
 
-class Teller:
+class RecordFormatter:
     """Formats whole records: the evidence for a sentence includes the members, which may be a
     thousand. So long records are parsed on another thread, and finished ones are cached.
     """
@@ -97,8 +97,8 @@ def _head(text: bytes) -> bytes:
     """
     told: Json = json.loads(text)
     made = {
-        "sentence": told_sentence(told, utc_time),
-        "evidence": told_evidence(told, utc_time),
+        "sentence": record_sentence(told, utc_time),
+        "evidence": record_evidence(told, utc_time),
     }
     told.pop("members", None)
     return dump(made | told)

@@ -19,7 +19,7 @@ FORGET_S: Final = 60.0
 """The answer is dropped this long after the last request for it."""
 
 
-class Remembered(Generic[T]):
+class TimedCache(Generic[T]):
     """One answer, made by `make` on request if there is none or it is too old."""
 
     def __init__(self, make: Callable[[], Awaitable[T]], clock: Monotonic) -> None:

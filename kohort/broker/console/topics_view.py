@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
-from kohort.broker.console.timed_cache import Remembered
+from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.queries import Query
 from kohort.broker.metrics.partitions import open_partition
@@ -26,7 +26,7 @@ NAMED_MAX: Final = 5
 class TopicsView:
     """Makes the data of the pages of topics."""
 
-    def __init__(self, source: ConsoleSource, survey: Remembered[Survey], ages: Ages) -> None:
+    def __init__(self, source: ConsoleSource, survey: TimedCache[Survey], ages: Ages) -> None:
         self._source = source
         self._survey = survey
         self._ages = ages

@@ -63,7 +63,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     """Load all groups, as the last record of each key, each from its own partition; groups that are
     found elsewhere are moved.
     """
-    found = _Found(log, clock)
+    found = _LogContent(log, clock)
     piece = Slice(clock)  # No client is served yet, but health probes are answered.
     load_times_ms: list[int] = []
     earlier: dict[str, list[GroupRecord]] = {}
@@ -96,7 +96,7 @@ async def load_groups(log: OffsetsLog, clock: Clock) -> LoadedGroups:
     )
 
 
-class _Found:
+class _LogContent:
     """The contents of the partitions, by group."""
 
     def __init__(self, log: OffsetsLog, clock: Clock) -> None:

@@ -23,9 +23,9 @@ from kohort.broker.dispatch.throttling import FETCH_KEY, Charge
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
-    Answer,
     CloseConnection,
     ConnectionInfo,
+    ResponseBuffers,
 )
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer, codec
@@ -60,7 +60,9 @@ class Dispatcher:
         self._metrics = metrics
         self._log = log
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         # Inlined as far as possible: every request pays for this.
         started_s = perf_counter()
         try:
@@ -99,10 +101,10 @@ class Dispatcher:
             charge.is_parked(started_s)
         if returned.is_done:
             return self._finish(call, returned)
-        answer: Later[Answer] = returned.settle(partial(self._finish, call))
+        answer: Later[ResponseBuffers] = returned.settle(partial(self._finish, call))
         return answer
 
-    def refuse(self, frame: Buffer, code: ErrorCode) -> Answer:
+    def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
         """The answer to a request that is not served, as it comes too early; None where it asks
         for none. Raises CloseConnection where there is no answer that could say so.
         """
@@ -138,10 +140,10 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _answer(self, call: _Call, response: Struct | None) -> Answer:
+    def _answer(self, call: _Call, response: Struct | None) -> ResponseBuffers:
         """Encode a handler's response; None is for requests without a response."""
         header, route, _, started_s, charge = call
-        buffers: Answer = None
+        buffers: ResponseBuffers = None
         if charge is not None:
             buffers = self._charge(call, charge, response)
         elif response is not None:
@@ -153,7 +155,7 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, response, duration_s)
         return buffers
 
-    def _give(self, call: _Call, answer: EncodedResponse) -> Answer:
+    def _give(self, call: _Call, answer: EncodedResponse) -> ResponseBuffers:
         """Send a response that was encoded before."""
         header, route, _, started_s, charge = call
         throttle_ms = 0
@@ -171,7 +173,7 @@ class Dispatcher:
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return buffers
 
-    def _charge(self, call: _Call, charge: Charge, response: Struct | None) -> Answer:
+    def _charge(self, call: _Call, charge: Charge, response: Struct | None) -> ResponseBuffers:
         """Encode the response, and charge the client's quota; the client is throttled if it exceeds
         it.
 
@@ -180,7 +182,7 @@ class Dispatcher:
         """
         header, route, _, started_s, _ = call
         throttle_ms = charge.of_request(started_s, is_answered=response is not None)
-        buffers: Answer = None
+        buffers: ResponseBuffers = None
         if response is not None:
             told: Any = response
             # A handler may determine the throttle time itself.
@@ -196,7 +198,7 @@ class Dispatcher:
             charge.hold_back(throttle_ms)
         return buffers
 
-    def _finish(self, call: _Call, later: Later[Any]) -> Answer:
+    def _finish(self, call: _Call, later: Later[Any]) -> ResponseBuffers:
         """Process the result of a handler that had to wait."""
         try:
             returned = later.result()
@@ -209,7 +211,7 @@ class Dispatcher:
             return self._give(call, returned)
         return self._answer(call, returned)
 
-    def _fail(self, call: _Call, error: Exception) -> Answer:
+    def _fail(self, call: _Call, error: Exception) -> ResponseBuffers:
         """Answer with the error, or raise CloseConnection if the response cannot carry one."""
         header, route, request, started_s, charge = call
         name = f"{route.api.name} v{route.version} of {_client(header)}"
@@ -245,7 +247,7 @@ class Dispatcher:
             text = "Internal error in %s"
             self._log.fault("fault", text, name, error=error)
 
-    def _answer_unserved(self, header: RequestHeader) -> Answer:
+    def _answer_unserved(self, header: RequestHeader) -> ResponseBuffers:
         """Answer ApiVersions of any version in v0, which every client understands; others cannot be
         answered.
         """

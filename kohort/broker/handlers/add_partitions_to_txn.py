@@ -164,7 +164,7 @@ def _refused(
 
 
 def _results(
-    topics: Iterable[AddPartitionsToTxnTopic], tell: Callable[[TopicPartition], ErrorCode]
+    topics: Iterable[AddPartitionsToTxnTopic], error_of: Callable[[TopicPartition], ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
     """Return one result for each partition, as often as it was named."""
     return [
@@ -173,7 +173,7 @@ def _results(
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=tell(TopicPartition(topic.name, index)),
+                    partition_error_code=error_of(TopicPartition(topic.name, index)),
                 )
                 for index in topic.partitions
             ],

@@ -77,14 +77,14 @@ async def _alter(
     users = ctx.broker.users
     assert users is not None
     async with ctx.broker.topics.changes.under_way:
-        results, changes = _judged(users, request)
+        results, changes = _check_alterations(users, request)
         if changes:
             await ctx.broker.topics.disk.run(users.store_changes, changes)
             users.apply(changes)
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _judged(
+def _check_alterations(
     users: Users, request: AlterUserScramCredentialsRequest
 ) -> tuple[list[AlterUserScramCredentialsResult], list[Change]]:
     """Return the answer for each user, and the changes to store."""

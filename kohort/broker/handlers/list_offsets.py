@@ -50,14 +50,14 @@ _SPECIAL_SINCE: Final = {
 """Special values in place of a timestamp, and the request version that introduced them."""
 
 
-class _Found(NamedTuple):
+class _FoundOffset(NamedTuple):
     """An offset and the timestamp of its record; -1 for what does not apply or does not exist."""
 
     offset: int = -1
     timestamp: int = -1
 
 
-_NOT_FOUND: Final = _Found()
+_NOT_FOUND: Final = _FoundOffset()
 
 
 class _Search(NamedTuple):
@@ -163,12 +163,14 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=error)
 
 
-def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _Found:
+def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _FoundOffset:
     """Return the end of the log that a special `timestamp` requests, if it does."""
     if timestamp == _LATEST:
-        return _Found(partition.last_stable_offset if committed_only else partition.high_watermark)
+        return _FoundOffset(
+            partition.last_stable_offset if committed_only else partition.high_watermark
+        )
     if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
-        return _Found(partition.log.log_start_offset)
+        return _FoundOffset(partition.log.log_start_offset)
     return _NOT_FOUND
 
 
@@ -189,12 +191,15 @@ async def _finish(
         except KafkaError as error:
             answer.error_code = error.code
         else:
-            _fill(ctx, answer, partition, _Found(*found) if found else _NOT_FOUND)
+            _fill(ctx, answer, partition, _FoundOffset(*found) if found else _NOT_FOUND)
     return response
 
 
 def _fill(
-    ctx: RequestContext, answer: ListOffsetsPartitionResponse, partition: Partition, found: _Found
+    ctx: RequestContext,
+    answer: ListOffsetsPartitionResponse,
+    partition: Partition,
+    found: _FoundOffset,
 ) -> None:
     answer.offset, answer.timestamp = found
     if answer.offset >= 0 and ctx.api_version >= LEADER_EPOCH_SINCE:

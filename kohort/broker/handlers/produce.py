@@ -75,12 +75,12 @@ class _Pause(Enum):
     WITHIN_LARGE_BATCH = auto()
 
 
-_AppendSteps: TypeAlias = Generator[_Pause | Later[None], None, "_Outcome"]
+_AppendSteps: TypeAlias = Generator[_Pause | Later[None], None, "_ProduceProgress"]
 """Yields the kind of pause, or what to wait for."""
 
 
 @dataclass(slots=True, eq=False)
-class _Outcome:
+class _ProduceProgress:
     """The results of a request so far."""
 
     response: ProduceResponse
@@ -139,7 +139,7 @@ async def _continue(
 
 async def _finish(
     steps: _AppendSteps, pause: _Pause | Later[None], large_batch: asyncio.Lock
-) -> _Outcome:
+) -> _ProduceProgress:
     """Continue in turns of a few milliseconds; `large_batch` is held only while needed."""
     is_holding = False
     try:
@@ -158,7 +158,7 @@ async def _finish(
             try:
                 pause = next(steps)
             except StopIteration as done:
-                outcome: _Outcome = done.value
+                outcome: _ProduceProgress = done.value
                 return outcome
     finally:
         if is_holding:
@@ -167,7 +167,7 @@ async def _finish(
 
 def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     """Append batch by batch; yields wherever the event loop should get a turn."""
-    outcome = _Outcome(ProduceResponse(responses=[]))
+    outcome = _ProduceProgress(ProduceResponse(responses=[]))
     piece = Slice(ctx.broker.clock, TURN_MS)
     for topic_data in request.topic_data:
         if not topic_data.partition_data:
@@ -226,7 +226,7 @@ def _append(
     partition: Partition,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
-    outcome: _Outcome,
+    outcome: _ProduceProgress,
 ) -> Generator[_Pause, None, None]:
     """Validate and append one batch, and fill in ``answer``."""
     wall_ms = ctx.broker.clock.wall_ms()
@@ -236,7 +236,7 @@ def _append(
         has_transactional_id=request.transactional_id is not None,
         wall_ms=wall_ms,
     )
-    verdict = yield from _judge(ctx, partition, data, terms)
+    verdict = yield from _validate(ctx, partition, data, terms)
     if isinstance(verdict, RejectedBatch):
         answer.error_code, answer.error_message = verdict.code, verdict.message
         answer.record_errors = [
@@ -245,7 +245,7 @@ def _append(
             )
             for error in verdict.record_errors
         ]
-        if verdict.tells_log_start:
+        if verdict.reports_log_start:
             answer.log_start_offset = partition.log.log_start_offset
         return
     if verdict.header.attributes & TRANSACTIONAL_BIT:
@@ -270,7 +270,7 @@ def _append_valid(
     partition: Partition,
     verdict: ValidBatch,
     answer: PartitionProduceResponse,
-    outcome: _Outcome,
+    outcome: _ProduceProgress,
     *,
     wall_ms: int,
     is_first_of_epoch_zero: bool = False,
@@ -292,17 +292,17 @@ def _append_valid(
     if verdict.log_append_time_ms >= 0:
         answer.log_append_time_ms = appended.appended_ms
 
-    def tell(code: ErrorCode) -> None:
+    def on_decided(code: ErrorCode) -> None:
         answer.error_code, answer.base_offset = code, -1
         answer.log_append_time_ms = answer.log_start_offset = -1
 
-    pending = PendingAppend(partition, appended.next_offset, tell)
+    pending = PendingAppend(partition, appended.next_offset, on_decided)
     if request.acks == ACKS_ALL and not pending.is_decided:
         outcome.pending.append(pending)
 
 
 def _append_in_transaction(
-    ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
+    ctx: RequestContext, request: ProduceRequest, outcome: _ProduceProgress
 ) -> Generator[Later[None], None, None]:
     transactional_id = request.transactional_id
     if transactional_id is None:
@@ -331,7 +331,7 @@ def _refuse(
         answer.log_start_offset = partition.log.log_start_offset
 
 
-def _judge(
+def _validate(
     ctx: RequestContext, partition: Partition, data: PartitionProduceData, terms: ProduceTerms
 ) -> Generator[_Pause, None, Verdict]:
     """Validate a batch; at once unless it is large."""
@@ -360,7 +360,7 @@ def _judge(
 
 
 def _answer(
-    ctx: RequestContext, request: ProduceRequest, outcome: _Outcome
+    ctx: RequestContext, request: ProduceRequest, outcome: _ProduceProgress
 ) -> ProduceResponse | Later[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
         failure = _first_failure(outcome.response)

@@ -32,7 +32,7 @@ from kohort.broker.runtime.slices import Slice, run
 if TYPE_CHECKING:
     # Not needed at a start; see `RebalanceHistory._making`.
     from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
-    from kohort.broker.history.record_maker import Making
+    from kohort.broker.history.record_maker import RecordMaker
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class RebalanceHistory:
         self._entries: list[Entry] = []
         """Entries to be written to the topic."""
         self._listeners: list[Listener] = []
-        self._made: Making | None = None
+        self._made: RecordMaker | None = None
         self._topic: HistoryLog | None = None
         self._executor: Executor | None = None
         self._wake: asyncio.Event | None = None
@@ -312,7 +312,7 @@ class RebalanceHistory:
     # Creating records.
 
     @property
-    def _making(self) -> Making:
+    def _making(self) -> RecordMaker:
         if self._made is None:
             self._made = _import_making()(self._clock)
         return self._made
@@ -466,7 +466,7 @@ class RebalanceHistory:
         self._add_entry(waiting.group_id, RUNNING, facts.sequence, await run(steps, self._piece))
 
 
-def _import_making() -> type[Making]:
-    from kohort.broker.history.record_maker import Making  # noqa: PLC0415 - 30 ms that a start saves.
+def _import_making() -> type[RecordMaker]:
+    from kohort.broker.history.record_maker import RecordMaker  # noqa: PLC0415 - 30 ms that a start saves.
 
-    return Making
+    return RecordMaker

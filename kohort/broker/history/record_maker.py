@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kohort.broker.core.group.records import GroupRecord
-from kohort.broker.core.group.stored_cause import Begun
+from kohort.broker.core.group.stored_cause import StoredCause
 from kohort.broker.core.history.build import (
     Built,
     build_avoided,
@@ -32,7 +32,7 @@ query."""
 _WITH_GENERATION: Final = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY})
 
 
-class Making:
+class RecordMaker:
     """Creates the records of all groups; remembers what the previous record implies for the
     next.
     """
@@ -106,19 +106,19 @@ class Making:
         return isinstance(record, RebalanceRecord)
 
 
-def recovered_text(stored: GroupRecord, begun: Begun, sequence: int) -> bytes:
+def recovered_text(stored: GroupRecord, begun: StoredCause, sequence: int) -> bytes:
     """Create the record of a rebalance from the group's log."""
-    return Making.text_of(recovered(stored, begun, sequence))
+    return RecordMaker.text_of(recovered(stored, begun, sequence))
 
 
-def completed_text(text: bytes, stored: GroupRecord, begun: Begun) -> bytes | None:
+def completed_text(text: bytes, stored: GroupRecord, begun: StoredCause) -> bytes | None:
     """Complete the record of a running rebalance with its outcome; None if the record is of another
     one.
     """
     record = parse_text(text)
     if not isinstance(record, RebalanceRecord) or record.started_at_ms != begun.started_at_ms:
         return None
-    return Making.text_of(completed(record, stored))
+    return RecordMaker.text_of(completed(record, stored))
 
 
 def unfinished(text: bytes) -> bytes | None:
@@ -130,4 +130,4 @@ def unfinished(text: bytes) -> bytes | None:
     record = parse_text(text)
     if not isinstance(record, RebalanceRecord):
         return None
-    return Making.text_of(replace(record, outcome=RebalanceOutcome.UNFINISHED))
+    return RecordMaker.text_of(replace(record, outcome=RebalanceOutcome.UNFINISHED))

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterable
 
 from kohort.broker.core.group.records import GroupRecord
-from kohort.broker.core.group.stored_cause import Begun, decode_begun
+from kohort.broker.core.group.stored_cause import StoredCause, decode_cause
 from kohort.broker.history.topic import Entry
 
 logger = logging.getLogger(__name__)
@@ -36,14 +36,14 @@ class RecordedGenerations:
         if entry.generation is not None:
             self._written_ms.setdefault(entry.group_id, {})[entry.generation] = entry.wall_ms
 
-    def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, Begun]]:
+    def missing(self, generations: Iterable[GroupRecord]) -> list[tuple[GroupRecord, StoredCause]]:
         """Return the generations of one group without a record, in order."""
-        found: list[tuple[GroupRecord, Begun]] = []
+        found: list[tuple[GroupRecord, StoredCause]] = []
         for stored in generations:
             if stored.begun is None or self._has(stored):
                 continue
             try:
-                found.append((stored, decode_begun(stored.begun)))
+                found.append((stored, decode_cause(stored.begun)))
             except ValueError as error:
                 logger.warning(
                     "Generation %d of group %r has no record in the history, and none can be "

@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 import h11
 
 from kohort.broker.http.messages import (
-    Answer,
     AnyPage,
     HttpRequest,
     HttpResponse,
     HttpStream,
+    ResponseOrStream,
 )
 
 logger = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class HttpConnection:
     async def _receive(self) -> None:
         self._http.receive_data(await self._reader.read(_READ_BYTES))
 
-    async def _answer(self, request: HttpRequest) -> Answer:
+    async def _answer(self, request: HttpRequest) -> ResponseOrStream:
         self._enter(Phase.ANSWERING)
         try:
             async with asyncio.timeout(self._limits.answer_timeout_s):

@@ -99,7 +99,7 @@ class HttpStream(Protocol):
         ...
 
 
-Answer: TypeAlias = HttpResponse | HttpStream
+ResponseOrStream: TypeAlias = HttpResponse | HttpStream
 
 
 class BadRequestError(Exception):
@@ -109,5 +109,5 @@ class BadRequestError(Exception):
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers the requests of one path, or of one pattern of paths. May raise BadRequestError."""
 
-AnyPage: TypeAlias = Callable[[HttpRequest], Awaitable[Answer]]
+AnyPage: TypeAlias = Callable[[HttpRequest], Awaitable[ResponseOrStream]]
 """The same, where the answer may be a stream."""

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.broker.http.hosts import may_be_called
 from kohort.broker.http.messages import (
-    Answer,
     AnyPage,
     BadRequestError,
     HttpRequest,
     HttpResponse,
+    ResponseOrStream,
 )
 from kohort.broker.http.visitors import Guard, StrangerError, unauthorized
 
@@ -140,7 +140,7 @@ class HttpServer:
             await asyncio.wait(self._ending)
         await self._server.wait_closed()
 
-    async def _page_of(self, request: HttpRequest) -> Answer:
+    async def _page_of(self, request: HttpRequest) -> ResponseOrStream:
         """Return the answer of the page that a request names."""
         if self._routes is None:
             self._routes = _routes_of(self._pages)

@@ -11,7 +11,14 @@ from http import HTTPStatus
 from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.http.messages import Answer, AnyPage, HttpRequest, HttpResponse, Page, Visitor
+from kohort.broker.http.messages import (
+    AnyPage,
+    HttpRequest,
+    HttpResponse,
+    Page,
+    ResponseOrStream,
+    Visitor,
+)
 
 CHALLENGES: Final = {
     "basic": ("WWW-Authenticate", 'Basic realm="kohort", charset="UTF-8"'),
@@ -56,7 +63,7 @@ def sees_cluster(request: HttpRequest) -> bool:
 def for_operators(page: AnyPage) -> AnyPage:
     """Restrict a page to visitors that may describe the cluster."""
 
-    async def answer(request: HttpRequest) -> Answer:
+    async def answer(request: HttpRequest) -> ResponseOrStream:
         if not visitor_of(request).may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             return _denied("DESCRIBE on the cluster")
         return await page(request)

@@ -29,7 +29,7 @@ from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
 from kohort.broker.kafka_directory.survey import (
     Directories,
     Findings,
-    Tell,
+    ReportProgress,
     note_ids,
     remove_own_notes,
     survey,
@@ -73,7 +73,7 @@ def plan_export(
     *,
     node_id: int,
     new_id: Callable[[], bytes],
-    tell: Tell,
+    report: ReportProgress,
     release: Release = KAFKA_4_4,
 ) -> ExportPlan:
     """Look at everything, change nothing. Raises OSError and StorageError.
@@ -107,11 +107,13 @@ def plan_export(
     topics = {
         topic.name: (topic.topic_id, len(topic.partitions)) for topic in plan.image.topics.values()
     }
-    plan.directories = survey(files, root, topics, plan.findings, tell)
+    plan.directories = survey(files, root, topics, plan.findings, report)
     return plan
 
 
-def carry_out_export(files: FileSystem, plan: ExportPlan, *, now_ms: int, tell: Tell) -> None:
+def carry_out_export(
+    files: FileSystem, plan: ExportPlan, *, now_ms: int, report: ReportProgress
+) -> None:
     """Do it; there must be no problems. Where it was cut short it can be done again.
 
     Raises OSError.
@@ -122,7 +124,7 @@ def carry_out_export(files: FileSystem, plan: ExportPlan, *, now_ms: int, tell: 
     set_metadata_aside(files, root)
     records = records_of(plan.image, plan.release)
     write_first_snapshot(files, root, records, now_ms=now_ms, release=plan.release)
-    remove_own_notes(root, tell)
+    remove_own_notes(root, report)
     replace_file(files, str(root / KAFKA_FILE), encode_meta_properties(plan.meta))
     files.sync_directory(str(root))
     for name in (DATABASE, MIRROR_FILE_NAME):

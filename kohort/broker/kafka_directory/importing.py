@@ -31,7 +31,7 @@ from kohort.broker.kafka_directory.own_metadata import content_of
 from kohort.broker.kafka_directory.survey import (
     Directories,
     Findings,
-    Tell,
+    ReportProgress,
     note_ids,
     remove_own_notes,
     shown,
@@ -67,7 +67,7 @@ class ImportPlan:
 
 
 def plan_import(
-    files: FileSystem, root: Path, metadata: Path | None, *, now_ms: int, tell: Tell
+    files: FileSystem, root: Path, metadata: Path | None, *, now_ms: int, report: ReportProgress
 ) -> ImportPlan:
     """Look at everything, change nothing. Raises OSError.
 
@@ -82,7 +82,7 @@ def plan_import(
         return plan
     try:
         plan.meta = parse_meta_properties(path.read_text())
-        tell("reading the metadata", 0, 1)
+        report("reading the metadata", 0, 1)
         plan.image, has_tokens = read_image((metadata or root) / DIRECTORY)
     except FileNotFoundError as error:
         problems.append(
@@ -100,11 +100,11 @@ def plan_import(
     topics = {
         topic.name: (topic.topic_id, len(topic.partitions)) for topic in plan.image.topics.values()
     }
-    plan.directories = survey(files, root, topics, plan.findings, tell)
+    plan.directories = survey(files, root, topics, plan.findings, report)
     return plan
 
 
-def carry_out_import(files: FileSystem, plan: ImportPlan, *, tell: Tell) -> None:
+def carry_out_import(files: FileSystem, plan: ImportPlan, *, report: ReportProgress) -> None:
     """Do it; there must be no problems. Can be done again where it was cut short.
 
     Raises OSError and StorageError.
@@ -112,7 +112,7 @@ def carry_out_import(files: FileSystem, plan: ImportPlan, *, tell: Tell) -> None
     assert not plan.findings.problems, "the directory is not to change hands"
     root = plan.root
     note_ids(files, plan.directories)
-    remove_own_notes(root, tell)
+    remove_own_notes(root, report)
     epochs = {
         (topic.name, index): partition.leader_epoch
         for topic in plan.image.topics.values()

@@ -34,7 +34,7 @@ from kohort.broker.storage.layout import (
 )
 from kohort.broker.topics.directories import STRAY_SUFFIX
 
-Tell = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """(What is done, how many are done, of how many): progress, for people."""
 
 _OTHER_DIRECTORIES: Final = {"remote-log-index-cache"}
@@ -69,7 +69,7 @@ def survey(
     root: Path,
     topics: Mapping[str, tuple[bytes, int]],
     findings: Findings,
-    tell: Tell,
+    report: ReportProgress,
 ) -> Directories:
     """Look at all directories. Raises OSError.
 
@@ -84,7 +84,7 @@ def survey(
     strays = []
     names = sorted(one.name for one in files.entries(str(root)) if one.is_directory)
     for number, name in enumerate(names):
-        tell("looking at directories", number, len(names))
+        report("looking at directories", number, len(names))
         parsed = parse_partition_directory(name)
         if name.startswith(DIRECTORY) or is_deleted_directory(name):
             continue
@@ -118,7 +118,7 @@ def note_ids(files: FileSystem, directories: Directories) -> None:
         write_topic_id(files, str(directory), topic_id, sync=True)
 
 
-def remove_own_notes(root: Path, tell: Tell) -> None:
+def remove_own_notes(root: Path, report: ReportProgress) -> None:
     """Remove what Kohort keeps beside Kafka's files: checksums, sizes, copies. Raises OSError.
 
     All of it can be made again, and nothing of it is true any more when Kafka has written.
@@ -128,7 +128,7 @@ def remove_own_notes(root: Path, tell: Tell) -> None:
     with os.scandir(root) as entries:
         places = [root, *(Path(one) for one in entries if one.is_dir(follow_symlinks=False))]
     for number, place in enumerate(places):
-        tell("removing checksums", number, len(places))
+        report("removing checksums", number, len(places))
         with os.scandir(place) as entries:
             stale = [one.path for one in entries if one.name.endswith(CHECKSUM_SUFFIX)]
         for path in stale:

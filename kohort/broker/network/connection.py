@@ -30,9 +30,9 @@ from kohort.broker.network.output import Output
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.peer_state import has_peer_left
 from kohort.broker.network.service import (
-    Answer,
     CloseConnection,
     ConnectionInfo,
+    ResponseBuffers,
     Service,
 )
 from kohort.broker.network.timeouts import CloseReason, ConnectionTimeouts
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
             listener.first_frame_max_bytes or host.limits.socket_request_max_bytes,
         )
         self._timeouts = ConnectionTimeouts()
-        self._pending: Later[Answer] | None = None
+        self._pending: Later[ResponseBuffers] | None = None
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
         self.output = Output(self, host)
@@ -432,7 +432,7 @@ class Connection(asyncio.BufferedProtocol):
             if responses:
                 self.output.write(responses, response_bytes)
 
-    def _wait_for(self, pending: Later[Answer], frame: Buffer) -> None:
+    def _wait_for(self, pending: Later[ResponseBuffers], frame: Buffer) -> None:
         if frame.__class__ is not bytearray:
             self.memory.take(len(frame))
         self._pending = pending
@@ -440,7 +440,7 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.request_waits()
         pending.on_done(self._on_answered)
 
-    def _on_answered(self, later: Later[Answer]) -> None:
+    def _on_answered(self, later: Later[ResponseBuffers]) -> None:
         self._pending = None
         frame, self._frame_in_execution = self._frame_in_execution, b""
         self._metrics.request_waited()

@@ -20,7 +20,7 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an interna
         self,
         text: str,
         *,
-        answer: "Answer" = None,
+        answer: "ResponseBuffers" = None,
         reason: CloseReason = CloseReason.BAD_REQUEST,
         is_told: bool = True,
     ) -> None:
@@ -110,7 +110,7 @@ class FileRange(Protocol):
 
 
 Part = Buffer | FileRange
-Answer = list[Buffer] | None
+ResponseBuffers = list[Buffer] | None
 """A response frame as a list of buffers, size header included; None for no response.
 
 If the connection `sends_files`, a `FileRange` may take the place of a large buffer."""
@@ -119,7 +119,9 @@ If the connection `sends_files`, a `FileRange` may take the place of a large buf
 class Service(Protocol):
     """Processes the frames of connections."""
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         """Answer one request. The service may keep `frame`, but not modify it. A deferred answer is
         cancelled by the connection when the client disconnects, and may fail in the same way.
 

@@ -73,7 +73,7 @@ class Later(Generic[T]):
                 self._value = make(value)
             except Exception as error:  # noqa: BLE001 - what was to be made failed, nothing else.
                 self._error = error
-        self._tell()
+        self._notify()
 
     def fail(self, error: BaseException) -> None:
         """Set an error and call the callbacks. Does nothing if it was cancelled."""
@@ -81,7 +81,7 @@ class Later(Generic[T]):
             assert self.is_cancelled, "given twice"
             return
         self._error = error
-        self._tell()
+        self._notify()
 
     # For consumers.
 
@@ -91,7 +91,7 @@ class Later(Generic[T]):
             return False
         self._error = asyncio.CancelledError()
         source, self._source = self._source, None
-        self._tell()
+        self._notify()
         if source is not None:
             source.cancel()
         return True
@@ -195,9 +195,9 @@ class Later(Generic[T]):
             self._value = self._make(source)
         except Exception as error:  # noqa: BLE001 - as above.
             self._error = error
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.is_done = True
         # Neither is needed any more, and both may hold much memory.
         self._source = self._make = None

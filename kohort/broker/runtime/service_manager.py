@@ -11,7 +11,7 @@ STOPPING: Final = "STOPPING=1"
 logger = logging.getLogger(__name__)
 
 
-def tell(state: str) -> None:
+def notify(state: str) -> None:
     """Send a state; does nothing without NOTIFY_SOCKET, and never fails the broker."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:

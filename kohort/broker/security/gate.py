@@ -18,10 +18,10 @@ from kohort.broker.core.security.plain import WRONG
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
-    Answer,
     CloseConnection,
     ConnectionInfo,
     NewConnection,
+    ResponseBuffers,
     Service,
     Verdict,
 )
@@ -51,7 +51,7 @@ _ERROR_AT: Final = slice(8, 10)
 
 T = TypeVar("T")
 
-Outcome = Challenge | Done | Later[Done] | Later[Challenge | Done]
+AuthenticationStep = Challenge | Done | Later[Done] | Later[Challenge | Done]
 
 
 class Exchange(Protocol):
@@ -60,7 +60,7 @@ class Exchange(Protocol):
     user: str
     """The claimed name, once it is known."""
 
-    def step(self, token: bytes) -> Outcome:
+    def step(self, token: bytes) -> AuthenticationStep:
         """Answer a token. Raises SaslFailure; a returned `Later` fails with it."""
         ...
 
@@ -68,7 +68,7 @@ class Exchange(Protocol):
 class Dispatcher(Service, Protocol):
     """Serves all requests once a client is authenticated."""
 
-    def refuse(self, frame: Buffer, code: ErrorCode) -> Answer:
+    def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
         """The error answer to a request that is not served; None if the request asks for no answer.
 
         Raises CloseConnection if the request has no such answer.
@@ -144,7 +144,9 @@ class Gate:
 
     # The service.
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         if self._state is State.BARE_TOKENS:
             return self._take_bare(bytes(frame))
         key = int.from_bytes(frame[:2], "big", signed=True)
@@ -206,18 +208,18 @@ class Gate:
         except SaslFailure as failure:
             return self._refuse(failure, arrived_ms)
         if not isinstance(outcome, Later):
-            return self._judge(outcome, arrived_ms)
+            return self._decide(outcome, arrived_ms)
         self._outcome = outcome
-        judged: Later[Verdict | Later[Verdict]] = outcome.settle(
-            lambda later: self._judge_later(later, arrived_ms)
+        decided: Later[Verdict | Later[Verdict]] = outcome.settle(
+            lambda later: self._decide_later(later, arrived_ms)
         )
-        return _flattened(judged)
+        return _flattened(decided)
 
     # Internal.
 
     def _serve_open(
         self, connection: ConnectionInfo, key: int, frame: Buffer
-    ) -> Answer | Later[Answer]:
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         self._check_session(key)
         answer = self._keeper.dispatcher.serve(connection, frame)
         if self._is_told_late and not isinstance(answer, Later):
@@ -225,13 +227,13 @@ class Gate:
             return self._kept_back(answer)
         return answer
 
-    def _take_bare(self, token: bytes) -> Answer | Later[Answer]:
+    def _take_bare(self, token: bytes) -> ResponseBuffers | Later[ResponseBuffers]:
         verdict = self.take(token)
         if isinstance(verdict, Later):
             return verdict.settle(lambda later: self._after(_bare(later.result())))
         return self._after(_bare(verdict))
 
-    def _step(self, exchange: Exchange, token: bytes) -> Outcome:
+    def _step(self, exchange: Exchange, token: bytes) -> AuthenticationStep:
         session = self._connection.info.session
         self._token_count += 1
         if self._token_count > TOKENS_MAX or len(token) > TOKEN_BYTES_MAX:
@@ -240,7 +242,7 @@ class Gate:
             raise SaslFailure("another mechanism than at first")
         return exchange.step(token)
 
-    def _judge_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
+    def _decide_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
         self._outcome = None
         if later.is_cancelled:
             # The client is gone; there is nothing to answer.
@@ -248,9 +250,9 @@ class Gate:
         if isinstance(later.error, SaslFailure):
             # It is not raised: its traceback would refer to what refers to it.
             return self._refuse(later.error, arrived_ms)
-        return self._judge(later.result(), arrived_ms)
+        return self._decide(later.result(), arrived_ms)
 
-    def _judge(self, outcome: Challenge | Done, arrived_ms: int) -> Verdict | Later[Verdict]:
+    def _decide(self, outcome: Challenge | Done, arrived_ms: int) -> Verdict | Later[Verdict]:
         if isinstance(outcome, Challenge):
             return Verdict(token=outcome.token)
         if self._keeper.is_disabled(outcome.user):
@@ -307,7 +309,7 @@ class Gate:
         spent_ms = keeper.clock.monotonic_ms() - arrived_ms
         return self._given_after(self._delay_ms(self._mechanism) - spent_ms, verdict)
 
-    def _refuse_request(self, key: int, frame: Buffer) -> Later[Answer]:
+    def _refuse_request(self, key: int, frame: Buffer) -> Later[ResponseBuffers]:
         """Kafka answers clients that have chosen a mechanism, and tells others nothing."""
         may_be_told = self._state is State.REQUESTS and len(frame) <= REFUSED_BYTES_MAX
         text = f"a request of key {key} before authentication"
@@ -320,7 +322,7 @@ class Gate:
         self._keeper.log.note("authentication", "Refused %s of %s", text, self._connection.ip)
         return self._kept_back(answer)
 
-    def _kept_back(self, answer: Answer) -> Later[Answer]:
+    def _kept_back(self, answer: ResponseBuffers) -> Later[ResponseBuffers]:
         """A refusal that is sent once the delay is over."""
         later = self._given_after(self._delay_ms(""), answer)
         return later.settle(lambda done: self._after(done.result()))
@@ -348,7 +350,7 @@ class Gate:
         if is_over and key != SASL_HANDSHAKE:
             raise self._turned_away("the session is over, and the client has not come again")
 
-    def _after(self, answer: Answer) -> Answer:
+    def _after(self, answer: ResponseBuffers) -> ResponseBuffers:
         """Close the connection after an answer that refuses."""
         if self._state is State.SHUT:
             raise CloseConnection(
@@ -364,7 +366,7 @@ class Gate:
         return CloseConnection(text, reason=CloseReason.AUTHENTICATION)
 
 
-def _bare(verdict: Verdict) -> Answer:
+def _bare(verdict: Verdict) -> ResponseBuffers:
     """The answer as a token without a request around it; failures have no token."""
     if verdict.error is not ErrorCode.NONE:
         return None

@@ -38,7 +38,7 @@ _NO_MARK: Final = bytes(32)
 """The mark that belongs to no password."""
 
 
-class Crew(Protocol):
+class PasswordThreads(Protocol):
     """Does the work of a check while the loop continues."""
 
     def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]: ...
@@ -67,7 +67,7 @@ class Passwords:
         self,
         users: Users,
         clock: Clock,
-        crew: Crew | None = None,
+        crew: PasswordThreads | None = None,
         *,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
@@ -135,9 +135,9 @@ class Passwords:
             to_do = self._users.work_for(check.login.user)
             self._at_work += 1
             work = self._crew.begin(partial(_is_right, to_do, check.login.password))
-            work.add_done_callback(partial(self._tell, check, to_do))
+            work.add_done_callback(partial(self._finish, check, to_do))
 
-    def _tell(
+    def _finish(
         self, check: _Check, to_do: Sequence[PasswordWork], done: asyncio.Future[bool]
     ) -> None:
         self._at_work -= 1

@@ -139,7 +139,7 @@ class Tokens:
         fetching = self._fetching = Later[None]()
         work = asyncio.get_running_loop().run_in_executor(self._executor, _fetch, self._url)
 
-        def tell(done: asyncio.Future[bytes]) -> None:
+        def finish(done: asyncio.Future[bytes]) -> None:
             self._fetching = None
             try:
                 self._take(done.result())
@@ -147,7 +147,7 @@ class Tokens:
                 logger.warning("The keys for tokens cannot be fetched: %s", error)
             fetching.give(None)
 
-        work.add_done_callback(tell)
+        work.add_done_callback(finish)
 
     def _take(self, data: bytes) -> None:
         """Replace the keys by those of a JWK set. Raises ValueError if no key in it can be used."""
@@ -264,11 +264,11 @@ def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
     """The result of `make` once `waited` is done; cancelling this does not cancel `waited`."""
     made: Later[Done] = Later()
 
-    def tell(_: Later[None]) -> None:
+    def finish(_: Later[None]) -> None:
         try:
             made.give(make())
         except SaslFailure as failure:
             made.fail(failure)
 
-    waited.on_done(tell)
+    waited.on_done(finish)
     return made

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.scram import USUAL_LOOK, Credential, Look, made_up
+from kohort.broker.core.security.scram import (
+    USUAL_PROPERTIES,
+    Credential,
+    VisibleProperties,
+    made_up,
+)
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.scram import HASHES, ITERATIONS_MIN, Keys
@@ -53,7 +58,9 @@ class Users:
         """Credentials in force."""
         self._listeners: list[Callable[[str], None]] = []
         self._secret = b""
-        self._looks: dict[str, Counter[Look]] = {mechanism: Counter() for mechanism in HASHES}
+        self._looks: dict[str, Counter[VisibleProperties]] = {
+            mechanism: Counter() for mechanism in HASHES
+        }
         """By mechanism, the looks of stored credentials and how many have each."""
         self._first: dict[str, str] = {}
         """By user, the mechanism of the first credential, which decides on passwords."""
@@ -172,7 +179,7 @@ class Users:
         """The properties of most credentials, computed once after each change."""
         if self._usual is None:
             looks = {
-                mechanism: max(found, key=found.__getitem__, default=USUAL_LOOK)
+                mechanism: max(found, key=found.__getitem__, default=USUAL_PROPERTIES)
                 for mechanism, found in self._looks.items()
             }
             rounds = {
@@ -203,7 +210,7 @@ class PasswordWork(NamedTuple):
 class _Usual(NamedTuple):
     """The basis of credentials that are made up for unknown users."""
 
-    looks: Mapping[str, Look]
+    looks: Mapping[str, VisibleProperties]
     """The usual look of a credential, by mechanism."""
     rounds: Mapping[str, int]
     """The most iterations of any credential, by mechanism that decides on a user's password."""

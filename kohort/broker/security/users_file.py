@@ -37,7 +37,7 @@ _COUNT: Final = re.compile(r"[1-9][0-9]{0,9}")
 _PARTS: Final = 5
 _READ_BY_OTHERS: Final = 0o004
 
-Given = dict[CredentialKey, Credential]
+Credentials = dict[CredentialKey, Credential]
 
 
 class UsersFileError(Exception):
@@ -51,7 +51,7 @@ class UsersFile:
         self.reload_failures = 0
         self._path = path
         self._users = users
-        self._given: Given = {}
+        self._given: Credentials = {}
         self._seen: FileVersion | None = None
         self._lock = asyncio.Lock()
 
@@ -105,11 +105,11 @@ class UsersFile:
         return _differences(before, now)
 
 
-def read_users(data: bytes) -> Given:
+def read_users(data: bytes) -> Credentials:
     """The credentials in the bytes of a file. Raises UsersFileError."""
     if len(data) > BYTES_MAX:
         raise UsersFileError(f"the file is larger than {BYTES_MAX >> 20} MiB")
-    found: Given = {}
+    found: Credentials = {}
     lines: dict[CredentialKey, int] = {}
     names: set[str] = set()
     # Not splitlines: a name may have characters that it treats as line ends.

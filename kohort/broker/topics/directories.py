@@ -49,7 +49,7 @@ STRAY_SUFFIX: Final = "-stray"
 """Kafka's suffix for the directory of an unknown partition."""
 
 
-class _Found(Enum):
+class _DirectoryOwner(Enum):
     """What exists under the name of a partition's directory."""
 
     NOTHING = auto()
@@ -93,7 +93,7 @@ class PartitionDirectories:
             found = self._set_aside_stray(directory, topic_id)
             # Checkpoints of another topic of the same name do not apply to this one. If the id is
             # damaged it is the same topic: checkpoints are cleaned before a name is reused.
-            believed = found is not _Found.ANOTHER
+            believed = found is not _DirectoryOwner.ANOTHER
             log = PartitionLog.open(
                 directory,
                 config,
@@ -108,9 +108,9 @@ class PartitionDirectories:
                 files=self.files,
             )
             self._note_opened(key, log, was_noted=believed)
-            if found is _Found.WITHOUT_ID:
+            if found is _DirectoryOwner.WITHOUT_ID:
                 self._note_lost_id(directory, topic_id)
-            elif found is not _Found.OURS:
+            elif found is not _DirectoryOwner.OURS:
                 # The first flush writes it to disk, before any batch, together with the directory's
                 # own name: syncing it for each partition of a topic would take milliseconds.
                 write_topic_id(self.files, str(directory), topic_id, sync=False)
@@ -308,22 +308,22 @@ class PartitionDirectories:
             logger.warning("%s; a new one is created", error)
             return {} if copy is None else self._read_checkpoint(copy)
 
-    def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _Found:
+    def _set_aside_stray(self, directory: Path, topic_id: bytes) -> _DirectoryOwner:
         """Determine to which topic a directory belongs; one of another topic is renamed and then
         does not exist.
         """
         if not self.files.exists(str(directory)):
-            return _Found.NOTHING
+            return _DirectoryOwner.NOTHING
         found = self._topic_id(directory)
         if found is None:
-            return _Found.WITHOUT_ID
+            return _DirectoryOwner.WITHOUT_ID
         if found == topic_id:
-            return _Found.OURS
+            return _DirectoryOwner.OURS
         target = directory.with_name(f"{directory.name}.{unique_hex()}{STRAY_SUFFIX}")
         logger.warning("%s belongs to another topic; it is set aside as %s", directory, target.name)
         self.files.rename(str(directory), str(target))
         self.files.sync_directory(str(self.root))
-        return _Found.ANOTHER
+        return _DirectoryOwner.ANOTHER
 
     def _topic_id(self, directory: Path) -> bytes | None:
         """Return the id stored in a directory; None if it is missing or damaged and proves

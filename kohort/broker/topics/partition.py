@@ -178,7 +178,7 @@ class Partition:
                     header, is_first_of_epoch_zero=is_first_of_epoch_zero, is_numbered=is_numbered
                 )
             except UnendedTransactionError as error:
-                self._tell_refusal("batch for %r is refused: %s", error, wall_ms)
+                self._log_refusal("batch for %r is refused: %s", error, wall_ms)
                 raise
         if duplicate is not None:
             return Appended(
@@ -400,9 +400,9 @@ class Partition:
         if self.log.failed:
             self.take_offline(str(error))
         else:
-            self._tell_refusal("append to %r was undone: %s", error, wall_ms)
+            self._log_refusal("append to %r was undone: %s", error, wall_ms)
 
-    def _tell_refusal(self, what: str, error: KafkaError, wall_ms: int) -> None:
+    def _log_refusal(self, what: str, error: KafkaError, wall_ms: int) -> None:
         # Clients retry at once and for long; log lines must not fill a disk that is already full.
         if abs(wall_ms - self._refusal_told_ms) >= REFUSALS_TOLD_EVERY_MS:
             self._refusal_told_ms = wall_ms

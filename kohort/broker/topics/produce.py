@@ -21,7 +21,7 @@ class PendingAppend:
     partition: Partition
     next_offset: int
     """The offset that the high watermark must reach."""
-    tell: Callable[[ErrorCode], None]
+    on_decided: Callable[[ErrorCode], None]
     """Puts the error into the response; called only if it is not NONE."""
 
     @property
@@ -67,9 +67,9 @@ class DelayedProduce(DelayedOperation, Generic[T]):
         del completion
         for append in self._pending:
             if append.partition.failure is not None:
-                append.tell(append.partition.failure.code)
+                append.on_decided(append.partition.failure.code)
             elif not append.is_decided:
-                append.tell(ErrorCode.REQUEST_TIMED_OUT)
+                append.on_decided(ErrorCode.REQUEST_TIMED_OUT)
         self._answer.give(self._response)
 
     def on_failed(self, error: Exception) -> None:

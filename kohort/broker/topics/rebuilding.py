@@ -85,7 +85,7 @@ class Rebuilding:
         proven = [self._proven(name, indexes) for name, indexes in sorted(found.items())]
         if not was_damaged and not proven:
             return salvaged
-        self._tell(salvaged, proven)
+        self._log_result(salvaged, proven)
         first_id = max(
             int(salvaged.properties.get(NEXT_PRODUCER_ID, "0")),
             self._wall_ms // 1000 * _PRODUCER_IDS_A_SECOND,
@@ -137,7 +137,7 @@ class Rebuilding:
             logger.warning("%s", error)
             return None
 
-    def _tell(self, salvaged: Content, proven: Iterable[TopicRecord]) -> None:
+    def _log_result(self, salvaged: Content, proven: Iterable[TopicRecord]) -> None:
         names = {topic.name for topic in proven}
         logger.error(
             "neither metadata database in %s can be used: the metadata is rebuilt with %d topics"

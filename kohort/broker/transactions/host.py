@@ -352,7 +352,7 @@ class TransactionHost:
             self.counts.forget(one.transactional_id)
         elif not self.marking.is_answered(one):
             self._timers.watch(one)
-        self._tell_settled(one)
+        self._log_settled(one)
 
     def _carry_out(self, one: TransactionalId, effect: Effect) -> None:
         match effect:
@@ -365,14 +365,14 @@ class TransactionHost:
             case Mark():
                 self.marking.begin(one, effect)
             case Stuck(partitions):
-                self._tell_stuck(one, partitions)
+                self._log_stuck(one, partitions)
                 self._timers.retry_later(one.transactional_id)
             case Began() | Ended() | Superseded():
                 self.counts.note(one.transactional_id, effect, self._clock.wall_ms())
             case _:
                 assert_never(effect)
 
-    def _tell_stuck(self, one: TransactionalId, partitions: Sequence[TopicPartition]) -> None:
+    def _log_stuck(self, one: TransactionalId, partitions: Sequence[TopicPartition]) -> None:
         name = one.transactional_id
         if name not in self._stuck:
             self._stuck.add(name)
@@ -396,7 +396,7 @@ class TransactionHost:
         for waiter in self._settling.pop(name, ()):
             waiter.give(None)
 
-    def _tell_settled(self, one: TransactionalId) -> None:
+    def _log_settled(self, one: TransactionalId) -> None:
         if self._settling and not one.is_busy:
             for waiter in self._settling.pop(one.transactional_id, ()):
                 waiter.give(None)

@@ -11,7 +11,7 @@ from kohort.broker.core.transaction.reconcile import (
     Leave,
     OpenInPartition,
     WriteMarker,
-    judge_open,
+    decide_repair,
 )
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.core.transaction.transactional_id import TransactionalId
@@ -123,7 +123,7 @@ class Reconciler:
         for one in found:
             owner = by_producer.get(one.producer_id)
             record = None if owner is None else owner.record
-            if not isinstance(judge_open(record, one), Leave):
+            if not isinstance(decide_repair(record, one), Leave):
                 logger.error("The coordinator does not know of the open transaction %r", one)
 
     def _by_producer(self) -> dict[int, TransactionalId]:
@@ -138,7 +138,7 @@ class Reconciler:
 
     async def _repair(self, found: OpenInPartition, owner: TransactionalId | None) -> bool:
         """Returns whether anything was to be repaired."""
-        repair = judge_open(None if owner is None else owner.record, found)
+        repair = decide_repair(None if owner is None else owner.record, found)
         match repair:
             case Leave():
                 return False

@@ -16,7 +16,7 @@ from kohort.cli.groups.options import history_of
 from kohort.cli.options import print_json
 from kohort.cli.table import Cell, table
 from kohort.pipeline.advisor.advice import Advice
-from kohort.pipeline.advisor.computation import work_out
+from kohort.pipeline.advisor.computation import compute_advice
 from kohort.pipeline.advisor.config_lines import config_lines
 from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import known_settings
@@ -41,7 +41,7 @@ def ask(options: argparse.Namespace) -> None:
     known = known_of(options)
     records = records_of(options)
     with told_of(options):
-        advice = work_out(options.group, records, known=known)
+        advice = compute_advice(options.group, records, known=known)
     if options.json:
         print_json(as_json(options.group, advice))
         return

@@ -11,7 +11,7 @@ from kohort.broker.core.history.wording import counted, listed, shown
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.groups.advising import known_of, records_of, told_of
 from kohort.cli.options import print_json
-from kohort.pipeline.advisor.computation import work_out
+from kohort.pipeline.advisor.computation import compute_advice
 from kohort.pipeline.report.contents import Contents
 from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_advice import advice_rows
@@ -37,7 +37,7 @@ def ask(options: argparse.Namespace) -> None:
                 "back; there is no page."
             )
             return
-        advice = work_out(options.group, history.events, known=known)
+        advice = compute_advice(options.group, history.events, known=known)
         page = group_page(history, advice_rows(advice))
     source = listed(options.files) if options.files else options.http
     text = render(Contents([page]), source)

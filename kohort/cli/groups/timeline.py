@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.core.history.record_text import told_sentence
+from kohort.broker.core.history.record_text import record_sentence
 from kohort.broker.core.history.waiting_text import waiting_lines
 from kohort.broker.core.history.wording import shown
 from kohort.cli.admin_http import Json
@@ -60,7 +60,7 @@ def lines(answer: Json, *, width: int, members: int, symbols: Symbols) -> list[L
     for record in answer["rebalances"]:
         if found:
             found.append(Line.of(""))
-        found.append(Line.of(f"{name} {told_sentence(record, clock_text)}.", "bold"))
+        found.append(Line.of(f"{name} {record_sentence(record, clock_text)}.", "bold"))
         found += draw(record, now_ms=answer["at_ms"], width=width, members=members, symbols=symbols)
     if answer["waiting"] is not None:
         found += [Line.of(text) for text in ("", *waiting_lines(answer, clock_text))]

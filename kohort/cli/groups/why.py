@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from kohort.broker.core.history.record_text import told_evidence, told_sentence
+from kohort.broker.core.history.record_text import record_evidence, record_sentence
 from kohort.broker.core.history.waiting_text import waiting_lines
 from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.admin_http import Json
@@ -41,10 +41,10 @@ def lines(answer: Json) -> Iterator[str]:
     for place, record in enumerate(answer["rebalances"], start=1):
         if place > 1:
             yield ""
-        yield f"{name} {told_sentence(record, clock_text)}."
+        yield f"{name} {record_sentence(record, clock_text)}."
         if hangs and place == len(answer["rebalances"]):
             yield from waiting_lines(answer, clock_text)
-        yield from (f"  {line}" for line in told_evidence(record, clock_text))
+        yield from (f"  {line}" for line in record_evidence(record, clock_text))
     if hangs and not answer["rebalances"]:
         yield from waiting_lines(answer, clock_text)
     if answer["state"] is None:

@@ -275,11 +275,11 @@ class Life:
 def live(
     seed: str,
     steps: int,
-    tell: Callable[[str], object] | None = None,
+    report: Callable[[str], object] | None = None,
     *,
     kind: type[Life] = Life,
 ) -> Tally:
-    """One life. Raises a LifeError. `tell` is given each line of its trace in the end."""
+    """One life. Raises a LifeError. `report` is given each line of its trace in the end."""
     clock = ConsumersClock()
     network = Network(Random(seed))
     problems: list[str] = []
@@ -314,9 +314,9 @@ def live(
         finally:
             runner.close()
             # Most of all of a life that has failed.
-            if life is not None and tell is not None:
+            if life is not None and report is not None:
                 for line in life.trace:
-                    tell(line)
+                    report(line)
     return tally
 
 

@@ -98,7 +98,7 @@ class Rehoming:
                     moved += found
                     continue
             except KafkaError as error:
-                _tell_failure("cannot be moved to", home, error)
+                _log_failure("cannot be moved to", home, error)
             refused |= {stray.durable.group_id for stray in found}
         refused |= await self._remove_moved(moved)
         for group_id in refused:
@@ -159,7 +159,7 @@ class Rehoming:
                 for batch in _batches(_tombstone_of(stray.stored) for stray in found):
                     await self._append(partition, batch)
             except KafkaError as error:
-                _tell_failure("cannot be removed from", partition, error)
+                _log_failure("cannot be removed from", partition, error)
                 refused |= {stray.durable.group_id for stray in found}
         return refused
 
@@ -193,7 +193,7 @@ def _batches(records: Iterable[StoredRecord]) -> Iterator[list[StoredRecord]]:
         yield batch
 
 
-def _tell_failure(what: str, partition: int, error: KafkaError) -> None:
+def _log_failure(what: str, partition: int, error: KafkaError) -> None:
     logger.error(
         "Groups %s partition %d of the groups' log, they are unavailable until the next start: %s",
         what,

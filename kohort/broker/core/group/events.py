@@ -49,7 +49,7 @@ class TriggerKind(Enum):
     SIZE_REFUSED = "size_refused"
 
 
-class Fate(Enum):
+class RemovalReason(Enum):
     """How a member was removed."""
 
     LEFT = "left"
@@ -229,7 +229,7 @@ class MemberRemoved(NamedTuple):
     """A member was removed. If that starts a rebalance, RebalanceStarted follows."""
 
     member: MemberRef
-    fate: Fate
+    fate: RemovalReason
     text: str | None = None
     """The reason text of a LeaveGroup (KIP-800)."""
 

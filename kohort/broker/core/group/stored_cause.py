@@ -17,7 +17,7 @@ CHARS: Final = 1_000
 generation."""
 
 
-class Begun(NamedTuple):
+class StoredCause(NamedTuple):
     """The facts about a rebalance at its beginning."""
 
     previous_state: str
@@ -34,10 +34,10 @@ class Begun(NamedTuple):
     reason_text: str | None
 
 
-def encode_begun(trigger: Trigger, state: GroupState, generation: int, now: Now) -> bytes:
+def encode_cause(trigger: Trigger, state: GroupState, generation: int, now: Now) -> bytes:
     """Encode the beginning of a rebalance; `state` and `generation` are those that it ends."""
     stated, member = trigger.reason, trigger.member
-    begun = Begun(
+    begun = StoredCause(
         previous_state=state.value,
         previous_generation=generation,
         started_at_ms=now.wall_ms,
@@ -59,13 +59,13 @@ def encode_begun(trigger: Trigger, state: GroupState, generation: int, now: Now)
     return json.dumps(begun, separators=(",", ":")).encode()
 
 
-def decode_begun(data: bytes) -> Begun:
+def decode_cause(data: bytes) -> StoredCause:
     """Decode the beginning of a rebalance. Raises ValueError for invalid data or a later
     version.
     """
     try:
         values: Any = json.loads(data)
-        begun = Begun(*values)
+        begun = StoredCause(*values)
         TriggerKind(begun.kind)
         member = begun.member
         if member is not None:

@@ -13,7 +13,6 @@ from kohort.broker.core.group.events import (
     CauseAdded,
     CommitFenced,
     Event,
-    Fate,
     GroupRemoved,
     GroupRestored,
     InitialDelayExtended,
@@ -30,6 +29,7 @@ from kohort.broker.core.group.events import (
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
+    RemovalReason,
     SyncAnswered,
     SyncReceived,
     UnusedIdDropped,
@@ -55,13 +55,13 @@ class AvoidedFacts(NamedTuple):
 Closed: TypeAlias = RebalanceFacts | AvoidedFacts
 
 _FATES: Final = {
-    Fate.LEFT: MemberFate.LEFT,
-    Fate.REMOVED_BY_ADMIN: MemberFate.REMOVED_BY_ADMIN,
-    Fate.SESSION_EXPIRED: MemberFate.SESSION_EXPIRED,
-    Fate.NEW_MEMBER_EXPIRED: MemberFate.NEW_MEMBER_EXPIRED,
-    Fate.REBALANCE_TIMEOUT: MemberFate.REBALANCE_TIMEOUT,
-    Fate.SYNC_EXPIRED: MemberFate.SYNC_EXPIRED,
-    Fate.SIZE_REFUSED: MemberFate.REFUSED,
+    RemovalReason.LEFT: MemberFate.LEFT,
+    RemovalReason.REMOVED_BY_ADMIN: MemberFate.REMOVED_BY_ADMIN,
+    RemovalReason.SESSION_EXPIRED: MemberFate.SESSION_EXPIRED,
+    RemovalReason.NEW_MEMBER_EXPIRED: MemberFate.NEW_MEMBER_EXPIRED,
+    RemovalReason.REBALANCE_TIMEOUT: MemberFate.REBALANCE_TIMEOUT,
+    RemovalReason.SYNC_EXPIRED: MemberFate.SYNC_EXPIRED,
+    RemovalReason.SIZE_REFUSED: MemberFate.REFUSED,
 }
 
 _OUTCOMES: Final = {

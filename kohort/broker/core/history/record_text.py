@@ -8,7 +8,7 @@ from kohort.broker.core.history.sentence import evidence, sentence
 from kohort.broker.core.history.wording import ClockText, shown
 
 
-def told_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
+def record_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
     """Return the reason in one sentence without a full stop. For a record of a newer broker with
     causes unknown here: that broker's own sentence, or its name of the cause.
     """
@@ -23,7 +23,7 @@ def told_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
         return f"rebalanced because of {shown(str(kind))}, of which no more is known here"
 
 
-def told_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[str]:
+def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[str]:
     """Return the evidence for the sentence, one per line."""
     try:
         return evidence(from_json(record), clock_text)

@@ -12,7 +12,7 @@ from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.group.reasons import ReasonSource
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.group.stored_cause import Begun
+from kohort.broker.core.group.stored_cause import StoredCause
 from kohort.broker.core.history.limits import MEMBERS_LISTED, cut_id, cut_text
 from kohort.broker.core.history.model import (
     MemberTimeline,
@@ -25,7 +25,7 @@ from kohort.broker.core.history.triggers import cut_or_none
 _SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "text"}
 
 
-def recovered(stored: GroupRecord, begun: Begun, sequence: int) -> RebalanceRecord:
+def recovered(stored: GroupRecord, begun: StoredCause, sequence: int) -> RebalanceRecord:
     """Make the record of the rebalance that led to a stored generation."""
     return completed(
         RebalanceRecord(
@@ -77,7 +77,7 @@ def completed(record: RebalanceRecord, stored: GroupRecord) -> RebalanceRecord:
     )
 
 
-def _trigger(begun: Begun) -> TriggerRecord:
+def _trigger(begun: StoredCause) -> TriggerRecord:
     member_id, instance_id, client_id, host = begun.member or (None, None, None, None)
     return TriggerRecord(
         kind=TriggerKind(begun.kind),

@@ -31,37 +31,37 @@ _MAGIC_POSITION = 16
 def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
     """Return the single batch of a request. Independent of the partition."""
     if not records:
-        reject(ErrorCode.INVALID_RECORD, "no batch", tells_log_start=False)
+        reject(ErrorCode.INVALID_RECORD, "no batch", reports_log_start=False)
     view = memoryview(records)
     _check_beginning(view)
     try:
         header = read_header(view)
     except DecodeError as error:
-        reject(ErrorCode.INVALID_RECORD, str(error), tells_log_start=False)
+        reject(ErrorCode.INVALID_RECORD, str(error), reports_log_start=False)
     excess = len(view) - (header.length + LENGTH_OVERHEAD_BYTES)
     if excess:
         what = "are missing" if excess < 0 else "follow the one batch there may be"
-        reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", tells_log_start=False)
+        reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", reports_log_start=False)
     return header, view
 
 
 def _check_beginning(view: memoryview) -> None:
     """Check magic and length, for which Kafka has specific answers."""
     if len(view) <= _MAGIC_POSITION:
-        reject(ErrorCode.INVALID_RECORD, "batch is cut short", tells_log_start=False)
+        reject(ErrorCode.INVALID_RECORD, "batch is cut short", reports_log_start=False)
     (magic,) = view[_MAGIC_POSITION : _MAGIC_POSITION + 1].cast("b")
     if 0 <= magic < MAGIC:
         # Message sets from before 2017; clients that write them can be configured to write newer
         # ones.
         message = f"message format {magic} is not supported, only {MAGIC}"
-        reject(ErrorCode.INVALID_RECORD, message, tells_log_start=False)
+        reject(ErrorCode.INVALID_RECORD, message, reports_log_start=False)
     if magic != MAGIC:
         message = f"invalid magic {magic}"
-        reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
     length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
     if length < LENGTH_MIN:
         message = f"batch length {length} is less than that of a header"
-        reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
 
 
 def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
@@ -71,16 +71,16 @@ def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
         reject(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{ZSTD_SINCE_VERSION} or later",
-            tells_log_start=False,
+            reports_log_start=False,
         )
     if terms.acks not in {-1, 0, 1}:
         message = f"acks {terms.acks} is none of -1, 0, 1"
-        reject(ErrorCode.INVALID_REQUIRED_ACKS, message, tells_log_start=False)
+        reject(ErrorCode.INVALID_REQUIRED_ACKS, message, reports_log_start=False)
     if header.attributes & TRANSACTIONAL_BIT and not terms.has_transactional_id:
         reject(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "transactional batch in a request without transactional id",
-            tells_log_start=False,
+            reports_log_start=False,
         )
 
 
@@ -92,11 +92,11 @@ def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) ->
         reject(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"batch of {len(batch)} bytes where {topic.max_message_bytes} are allowed",
-            tells_log_start=False,
+            reports_log_start=False,
         )
     if crc32c(batch[CRC_START:]) != header.crc:
         message = "CRC does not match"
-        reject(ErrorCode.CORRUPT_MESSAGE, message, tells_log_start=False)
+        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
 
 
 def check_header(header: BatchHeader) -> None:

@@ -97,12 +97,12 @@ def validation_steps(
         check_terms(header, terms)
         check_envelope(header, batch, topic)
         check_header(header)
-        verdict = yield from _judge_records(header, batch, topic, terms, policy)
+        verdict = yield from _check_records(header, batch, topic, terms, policy)
         if len(batch) > topic.segment_bytes:
             reject(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"batch of {len(batch)} bytes where a segment has {topic.segment_bytes}",
-                tells_log_start=False,
+                reports_log_start=False,
             )
     except RejectionError as rejection:
         return rejection.verdict
@@ -111,7 +111,7 @@ def validation_steps(
     return verdict
 
 
-def _judge_records(
+def _check_records(
     header: BatchHeader,
     batch: memoryview,
     topic: TopicRules,

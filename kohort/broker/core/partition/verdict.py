@@ -102,7 +102,7 @@ class RejectedBatch(NamedTuple):
     message: str
     record_errors: tuple[RecordError, ...] = ()
     """For Produce v8 and later (KIP-467); only the first if there are very many."""
-    tells_log_start: bool = True
+    reports_log_start: bool = True
     """Whether the response has the log start offset: Kafka has -1 where it refuses a batch before
     it accesses the partition's log."""
 
@@ -118,6 +118,6 @@ class RejectionError(Exception):
         self.verdict = verdict
 
 
-def reject(code: ErrorCode, message: str, *, tells_log_start: bool = True) -> NoReturn:
+def reject(code: ErrorCode, message: str, *, reports_log_start: bool = True) -> NoReturn:
     """Refuse a batch for an error that is not in a single record."""
-    raise RejectionError(RejectedBatch(code, message, tells_log_start=tells_log_start))
+    raise RejectionError(RejectedBatch(code, message, reports_log_start=reports_log_start))

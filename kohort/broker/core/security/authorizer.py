@@ -18,7 +18,7 @@ from kohort.broker.core.security.acls import (
     Rule,
     RuleFilter,
 )
-from kohort.broker.core.security.rule_index import Found, RuleIndex
+from kohort.broker.core.security.rule_index import DecidingRules, RuleIndex
 from kohort.broker.core.security.session import Principal, Session
 
 ANSWERS_MAX: Final = 10_000
@@ -110,7 +110,11 @@ class Authorizer:
 
     def _is_allowed(self, question: _Question) -> bool:
         decided = self._decision(question)
-        return decided.permission is Permission.ALLOW if isinstance(decided, Found) else decided
+        return (
+            decided.permission is Permission.ALLOW
+            if isinstance(decided, DecidingRules)
+            else decided
+        )
 
     def verdict(
         self,
@@ -122,11 +126,11 @@ class Authorizer:
     ) -> Verdict:
         """The same decision with its reason, never from the cache."""
         decided = self._decision((principal, host, operation, kind, name))
-        if isinstance(decided, Found):
+        if isinstance(decided, DecidingRules):
             return Verdict(decided.permission is Permission.ALLOW, str(decided.rule(kind)))
         return Verdict(decided, self._reason(principal, kind, name))
 
-    def _decision(self, question: _Question) -> Found | bool:
+    def _decision(self, question: _Question) -> DecidingRules | bool:
         """The rules that decide; or, if no rule applies, whether it is allowed."""
         principal, host, operation, kind, name = question
         who = str(principal)

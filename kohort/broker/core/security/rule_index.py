@@ -56,7 +56,7 @@ _Bits = tuple[int, int]
 _Matching = tuple[PatternType, _Place, _Bits]
 
 
-class Found(NamedTuple):
+class DecidingRules(NamedTuple):
     """Rules that decide a question."""
 
     permission: Permission
@@ -203,12 +203,12 @@ class RuleIndex:
 
     def decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
-    ) -> Found | None:
+    ) -> DecidingRules | None:
         """The rules that decide, if any applies; one that denies decides before all that allow."""
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
         is_literal = of_type.may_be_literal(name)
-        found: Found | None = None
+        found: DecidingRules | None = None
         for whose in (principal, EVERYBODY):
             owned = of_type.owned.get(whose)
             if owned is None:
@@ -217,9 +217,9 @@ class RuleIndex:
                 host, name, is_literal=is_literal
             ):
                 if denied & denying:
-                    return Found(_DENY, whose, pattern, place, denied & denying)
+                    return DecidingRules(_DENY, whose, pattern, place, denied & denying)
                 if found is None and allowed & allowing:
-                    found = Found(_ALLOW, whose, pattern, place, allowed & allowing)
+                    found = DecidingRules(_ALLOW, whose, pattern, place, allowed & allowing)
         return found
 
     def matches(self, kind: ResourceType, name: str) -> bool:

@@ -30,7 +30,7 @@ _SALT_BYTES: Final = 26
 _TO_TEXT: Final = bytes(_SALT_CHARACTERS[byte % len(_SALT_CHARACTERS)] for byte in range(256))
 
 
-class Look(NamedTuple):
+class VisibleProperties(NamedTuple):
     """The properties of a credential that a client sees before it has proved anything, and by which
     it could tell a made-up credential from a stored one.
     """
@@ -41,7 +41,7 @@ class Look(NamedTuple):
     """Whether the salt has only digits and small letters, as made by Kafka's tools and Kohort's."""
 
 
-USUAL_LOOK: Final = Look()
+USUAL_PROPERTIES: Final = VisibleProperties()
 """The look of made-up credentials while none is stored that they could resemble."""
 
 
@@ -58,10 +58,10 @@ class Credential(NamedTuple):
         return f"Credential(iterations={self.iterations})"
 
     @property
-    def look(self) -> Look:
+    def look(self) -> VisibleProperties:
         """Its look to a client that does not know the password."""
         is_text = not self.salt.translate(None, _SALT_CHARACTERS)
-        return Look(self.iterations, len(self.salt), is_text)
+        return VisibleProperties(self.iterations, len(self.salt), is_text)
 
 
 class ScramExchange:
@@ -135,7 +135,9 @@ class ScramExchange:
         return Done(f"v={verifier}".encode(), self.user)
 
 
-def made_up(mechanism: str, name: str, secret: bytes, look: Look = USUAL_LOOK) -> Credential:
+def made_up(
+    mechanism: str, name: str, secret: bytes, look: VisibleProperties = USUAL_PROPERTIES
+) -> Credential:
     """The credential of a user that does not exist: always the same for a name, a `secret` and a
     `look`.
     """

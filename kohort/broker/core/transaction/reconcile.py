@@ -59,7 +59,7 @@ Repair: TypeAlias = Leave | AddLost | WriteMarker
 _COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
-def judge_open(record: TransactionRecord | None, found: OpenInPartition) -> Repair:
+def decide_repair(record: TransactionRecord | None, found: OpenInPartition) -> Repair:
     """Decide what to do about a transaction that is open in a partition after an unclean stop.
 
     Args:

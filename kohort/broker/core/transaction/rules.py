@@ -104,7 +104,7 @@ def check_init(
     return ErrorCode.NONE
 
 
-def judge_init(
+def decide_init(
     record: TransactionRecord | None, last_epoch: int, request: InitRequest, *, is_pending: bool
 ) -> Verdict | ErrorCode:
     """Judge an InitProducerId."""
@@ -122,11 +122,11 @@ def judge_init(
     return (
         Verdict.FENCE
         if record.state is _S.ONGOING
-        else _judge_next_epoch(record, last_epoch, sent_epoch)
+        else _decide_next_epoch(record, last_epoch, sent_epoch)
     )
 
 
-def _judge_next_epoch(
+def _decide_next_epoch(
     record: TransactionRecord, last_epoch: int, sent_epoch: int
 ) -> Verdict | ErrorCode:
     """Judge an InitProducerId without an open transaction."""
@@ -146,7 +146,7 @@ def check_producer(
     return ErrorCode.NONE
 
 
-def judge_add(
+def decide_add(
     record: TransactionRecord | None,
     producer_id: int,
     producer_epoch: int,
@@ -167,7 +167,7 @@ def judge_add(
     return Verdict.ADD
 
 
-def judge_batch(
+def check_batch(
     record: TransactionRecord | None,
     producer_id: int,
     producer_epoch: int,
@@ -193,12 +193,12 @@ def judge_batch(
     return ErrorCode.NONE if adds or are_in else ErrorCode.TRANSACTION_ABORTABLE
 
 
-def judge_end(
+def decide_end(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
 ) -> Verdict | ErrorCode:
     """Judge an EndTxn of any version."""
     if request.client_version is ClientVersion.V2:
-        return _judge_end_with_bump(record, request, is_pending=is_pending)
+        return _decide_end_with_bump(record, request, is_pending=is_pending)
     error = check_producer(record, request.producer_id, request.producer_epoch)
     if error or record is None:
         return error
@@ -207,7 +207,7 @@ def judge_end(
     return _END[record.state][request.result]
 
 
-def _judge_end_with_bump(
+def _decide_end_with_bump(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
 ) -> Verdict | ErrorCode:
     if is_pending or (record is not None and record.state.is_prepared):

@@ -48,13 +48,13 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.core.transaction.rules import (
     Verdict,
+    check_batch,
     deadline_ms,
+    decide_add,
+    decide_end,
+    decide_init,
     is_expired,
     is_overdue,
-    judge_add,
-    judge_batch,
-    judge_end,
-    judge_init,
 )
 from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, TransactionState
 from kohort.broker.core.transaction.transitions import Transition
@@ -213,7 +213,7 @@ class TransactionalId:
 
     def init_producer_id(self, request: InitRequest, ticket: Ticket, wall_ms: int) -> None:
         """Handle an InitProducerId that has passed `check_init`; answered with an `InitResult`."""
-        verdict = judge_init(self.record, self.last_epoch, request, is_pending=self.is_pending)
+        verdict = decide_init(self.record, self.last_epoch, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, InitResult(verdict))
         elif verdict is Verdict.FENCE:
@@ -223,7 +223,7 @@ class TransactionalId:
 
     def add(self, request: AddRequest, ticket: Ticket, wall_ms: int) -> None:
         """Handle additions of any kind; answered with an `ErrorCode`."""
-        verdict = judge_add(
+        verdict = decide_add(
             self.record,
             request.producer_id,
             request.producer_epoch,
@@ -264,7 +264,7 @@ class TransactionalId:
             decides whether the partition is in.
         """
         are_in = self._partitions.issuperset(partitions)
-        return judge_batch(
+        return check_batch(
             self.record,
             producer_id,
             producer_epoch,
@@ -278,13 +278,13 @@ class TransactionalId:
     ) -> ErrorCode:
         """Handle an AddPartitionsToTxn that only verifies: whether the partition is durably in."""
         is_in = partition in self._partitions
-        return judge_batch(
+        return check_batch(
             self.record, producer_id, producer_epoch, adds=False, are_in=is_in, is_changing=False
         )
 
     def end(self, request: EndRequest, ticket: Ticket, wall_ms: int) -> None:
         """Handle an EndTxn; answered with an `EndResult`."""
-        verdict = judge_end(self.record, request, is_pending=self.is_pending)
+        verdict = decide_end(self.record, request, is_pending=self.is_pending)
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, EndResult(verdict))
             return

@@ -52,7 +52,7 @@ class Resource(Protocol):
     def resource_name(self) -> str: ...
 
 
-class Answer(Protocol):
+class AlterationResult(Protocol):
     """The response for one resource, common to both APIs."""
 
     error_code: int
@@ -60,14 +60,14 @@ class Answer(Protocol):
 
 
 _Resource = TypeVar("_Resource", bound=Resource)
-_Answer = TypeVar("_Answer", bound=Answer)
+_AlterationResult = TypeVar("_AlterationResult", bound=AlterationResult)
 
 
 async def alter_each(
     resources: Sequence[_Resource],
-    answer_of: Callable[[_Resource], _Answer],
+    answer_of: Callable[[_Resource], _AlterationResult],
     change: Callable[[_Resource], Awaitable[None]],
-) -> list[_Answer]:
+) -> list[_AlterationResult]:
     """Alter one resource after another: each completely or, with an error in its response, not at
     all.
 

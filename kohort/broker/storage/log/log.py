@@ -44,7 +44,7 @@ from kohort.broker.storage.log.reading import (
 )
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.log.transactions import AbortedTransactions
-from kohort.broker.storage.segment.read import Found, is_at_hand
+from kohort.broker.storage.segment.read import BatchData, is_at_hand
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
 from kohort.protocol.records.batch import BatchHeader
@@ -266,7 +266,7 @@ class PartitionLog:
 
     def read_at_hand(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
-    ) -> Found | None:
+    ) -> BatchData | None:
         """Read as `read` does, if that is quick: nothing to verify, and no disk access; else None.
 
         Args:
@@ -287,7 +287,7 @@ class PartitionLog:
 
     def _read(
         self, offset: int, max_bytes: int, up_to_offset: int, *, min_one: bool, as_range: bool
-    ) -> Found:
+    ) -> BatchData:
         state = self._state
         self._check_readable(offset)
         end_offset = state.end_offset
@@ -307,7 +307,7 @@ class PartitionLog:
 
     def detached_read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one: bool, as_range: bool
-    ) -> Detached[Found | None]:
+    ) -> Detached[BatchData | None]:
         """Return `read` for another thread; its result None means that `read` has to be called."""
         state = self._state
         self._check_readable(offset)

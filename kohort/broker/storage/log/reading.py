@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.queries import first_at_or_after, first_timestamp_from, latest_record
 from kohort.broker.storage.log.state import LogState
-from kohort.broker.storage.segment.read import EpochAt, Found, range_at_hand, read_batches
+from kohort.broker.storage.segment.read import BatchData, EpochAt, range_at_hand, read_batches
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset
 
@@ -37,7 +37,7 @@ def read_on(
     min_one: bool,
     epoch_at: EpochAt,
     as_range: bool,
-) -> Found | None:
+) -> BatchData | None:
     """Read as `PartitionLog.read` does, from the first of these segments that has data.
 
     None if none of them has anything from `offset` on below `limit`. Raises OSError.
@@ -90,7 +90,7 @@ def detached_read(
     up_to_offset: int,
     min_one: bool,
     as_range: bool,
-) -> Detached[Found | None]:
+) -> Detached[BatchData | None]:
     """Return `PartitionLog.read` for another thread; its result is None if it would need more than
     a few segments.
     """

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 EpochAt = Callable[[int], int]
 """Returns the leader epoch that wrote an offset, -1 if unknown."""
 
-Found: TypeAlias = "bytes | FileRange"
+BatchData: TypeAlias = "bytes | FileRange"
 """Whole batches, read or to be sent."""
 
 RANGE_BYTES_MIN = 64 << 10
@@ -67,7 +67,7 @@ def read_batches(
     min_one: bool,
     epoch_at: EpochAt,
     as_range: bool = False,
-) -> Found | None:
+) -> BatchData | None:
     """Return whole batches, starting with the one that contains `offset`, below `up_to_offset` if
     given.
 

@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics
 from kohort.broker.core.group.events import (
     Event,
-    Fate,
     MemberRef,
     MemberRemoved,
     RebalanceAvoided,
     RebalanceStarted,
+    RemovalReason,
     Trigger,
     TriggerKind,
 )
@@ -63,7 +63,7 @@ TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
 EVENTS: list[Event] = [
     RebalanceStarted(TRIGGER, GroupState.EMPTY, 0, ()),
     RebalanceAvoided(TRIGGER),
-    MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), Fate.LEFT),
+    MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), RemovalReason.LEFT),
 ]
 
 

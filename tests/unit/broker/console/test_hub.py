@@ -153,7 +153,7 @@ async def test_who_does_not_listen_is_told_only_that_anything_may_have_changed()
     stream = await opened(one)
     for number in range(50):
         groups.happen(f"group-{number}")
-        one._tell()
+        one._send_changes()
     assert await stream.wait_chunk() == ANY
     assert stream._pending is None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kohort.broker.console.timed_cache import AGE_MS_MIN, WORTH, Remembered
+from kohort.broker.console.timed_cache import AGE_MS_MIN, WORTH, TimedCache
 from kohort.testing.virtual_clock import VirtualClock
 
 
@@ -13,7 +13,7 @@ class Costly:
         self.clock = VirtualClock()
         self.takes_ms = takes_ms
         self.made = 0
-        self.remembered = Remembered(self._make, self.clock)
+        self.remembered = TimedCache(self._make, self.clock)
 
     async def _make(self) -> int:
         self.made += 1

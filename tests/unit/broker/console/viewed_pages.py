@@ -20,7 +20,7 @@ from kohort.broker.core.group.requests import (
 )
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.http.messages import Answer, HttpRequest, HttpResponse
+from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStream
 from kohort.broker.http.routes import Routes
 from kohort.broker.metrics.broker_metrics import BrokerMetrics
 from kohort.broker.runtime.clock import Clock
@@ -76,7 +76,7 @@ class LookedAt:
 
     # The browser.
 
-    async def answer(self, path: str, query: str = "", **request: Any) -> Answer:  # noqa: ANN401 - fields of many types.
+    async def answer(self, path: str, query: str = "", **request: Any) -> ResponseOrStream:  # noqa: ANN401 - fields of many types.
         found = self._routes.find(path)
         assert found is not None, path
         page, values = found

@@ -17,7 +17,7 @@ from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
-from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
+from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -101,7 +101,7 @@ class Side:
             PeerLog(logging.getLogger("peers"), VirtualClock()),
         )
 
-    def serve(self, frame: bytes) -> Answer | Later[Answer]:
+    def serve(self, frame: bytes) -> ResponseBuffers | Later[ResponseBuffers]:
         return self.dispatcher.serve(CONNECTION, frame)
 
     def answer(self, frame: bytes) -> bytes:

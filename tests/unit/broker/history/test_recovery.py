@@ -16,7 +16,7 @@ from kohort.broker.core.group.reasons import ReasonSource, StatedReason
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.group.stored_cause import CHARS, Begun, decode_begun, encode_begun
+from kohort.broker.core.group.stored_cause import CHARS, StoredCause, decode_cause, encode_cause
 from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
@@ -159,7 +159,7 @@ async def test_one_that_was_written_down_as_running_is_completed(clock: VirtualC
 
 def stored(generation: int, at_ms: int, *, begun: bytes | None = None) -> GroupRecord:
     member = StoredMember("m", "i", "c", "/h", 1, 1, b"", b"")
-    begun = begun or encode_begun(TRIGGER, GroupState.STABLE, generation - 1, Now(1, at_ms - 1))
+    begun = begun or encode_cause(TRIGGER, GroupState.STABLE, generation - 1, Now(1, at_ms - 1))
     return GroupRecord("g", "consumer", generation, "range", "m", at_ms, (member,), None, begun)
 
 
@@ -200,22 +200,22 @@ def test_generations_that_do_not_say_how_they_began_are_left_alone(
 
 
 def test_how_a_rebalance_began_is_read_as_it_was_written() -> None:
-    begun = decode_begun(encode_begun(TRIGGER, GroupState.STABLE, 4, Now(1, 99)))
+    begun = decode_cause(encode_cause(TRIGGER, GroupState.STABLE, 4, Now(1, 99)))
     member = ("m", "i", "c", "/h")
-    assert begun == Begun(
+    assert begun == StoredCause(
         *("Stable", 4, 99, TRIGGER.kind.value, member, True),
         *("UPGRADE", "tag", 3, "new version"),
     )
     nobody = Trigger(TriggerKind.OVER_CAPACITY)
-    assert decode_begun(encode_begun(nobody, GroupState.EMPTY, 0, Now(1, 9))).member is None
+    assert decode_cause(encode_cause(nobody, GroupState.EMPTY, 0, Now(1, 9))).member is None
 
 
 def test_long_names_are_cut() -> None:
     long = Trigger(TriggerKind.MEMBER_ADDED, MemberRef("m" * 32_000, None, "c" * 32_000, "/h"))
-    assert len(encode_begun(long, GroupState.EMPTY, 0, Now(1, 9))) < 3 * CHARS
+    assert len(encode_cause(long, GroupState.EMPTY, 0, Now(1, 9))) < 3 * CHARS
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"{}", b"[]", b"1", b'["a",1,2,"no kind",null,0]'])
 def test_what_is_no_beginning_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decode_begun(data)
+        decode_cause(data)

@@ -87,21 +87,21 @@ def silent(_what: str, _done: int, _total: int) -> None:
 
 
 def planned_export(root: Path, release: Release = KAFKA_4_4) -> ExportPlan:
-    return plan_export(OS_FILES, root, node_id=1, new_id=new_id, tell=silent, release=release)
+    return plan_export(OS_FILES, root, node_id=1, new_id=new_id, report=silent, release=release)
 
 
 def export(root: Path, release: Release = KAFKA_4_4) -> None:
-    carry_out_export(OS_FILES, planned_export(root, release), now_ms=1, tell=silent)
+    carry_out_export(OS_FILES, planned_export(root, release), now_ms=1, report=silent)
 
 
 def planned_import(root: Path) -> ImportPlan:
-    return plan_import(OS_FILES, root, None, now_ms=5, tell=silent)
+    return plan_import(OS_FILES, root, None, now_ms=5, report=silent)
 
 
 def bring_back(root: Path) -> None:
     plan = planned_import(root)
     assert plan.findings.problems == []
-    carry_out_import(OS_FILES, plan, tell=silent)
+    carry_out_import(OS_FILES, plan, report=silent)
 
 
 def content_of(path: Path) -> Content:
@@ -287,7 +287,7 @@ async def test_a_directory_always_has_an_owner_whatever_is_cut_short(
     """Before it has meta.properties it is Kohort's, with it Kafka's; what was cut is done again."""
     plan = planned_export(root)
     try:
-        carry_out_export(CutFiles(changes), plan, now_ms=1, tell=silent)  # type: ignore[arg-type]
+        carry_out_export(CutFiles(changes), plan, now_ms=1, report=silent)  # type: ignore[arg-type]
     except CutError:
         if not (root / KAFKA_FILE).exists():
             async with running_topics(root) as topics:
@@ -295,7 +295,7 @@ async def test_a_directory_always_has_an_owner_whatever_is_cut_short(
             export(root)
     assert planned_import(root).findings.problems == []
     try:
-        carry_out_import(CutFiles(changes), planned_import(root), tell=silent)  # type: ignore[arg-type]
+        carry_out_import(CutFiles(changes), planned_import(root), report=silent)  # type: ignore[arg-type]
     except CutError:
         if (root / KAFKA_FILE).exists():
             bring_back(root)
@@ -364,7 +364,7 @@ async def test_the_log_of_the_controllers_may_be_elsewhere(root: Path, tmp_path:
     elsewhere.mkdir()
     (root / DIRECTORY).rename(elsewhere / DIRECTORY)
     assert "--metadata-log-dir" in " ".join(planned_import(root).findings.problems)
-    found = plan_import(OS_FILES, root, elsewhere, now_ms=1, tell=silent)
+    found = plan_import(OS_FILES, root, elsewhere, now_ms=1, report=silent)
     assert found.findings.problems == []
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from kohort.broker.core.group.events import (
     Event,
-    Fate,
     GroupRemoved,
     GroupRestored,
     JoinPhaseEnd,
@@ -17,6 +16,7 @@ from kohort.broker.core.group.events import (
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
+    RemovalReason,
     SyncReceived,
     Trigger,
     TriggerKind,
@@ -188,7 +188,7 @@ def test_each_group_has_counts_of_its_own() -> None:
         (0, started(TriggerKind.MEMBER_ADDED)),
         (0, started(TriggerKind.MEMBER_ADDED)),
         (0, RebalanceAvoided(Trigger(TriggerKind.LEADER_REJOINED, reason=stated))),
-        (0, MemberRemoved(MEMBER, Fate.LEFT)),
+        (0, MemberRemoved(MEMBER, RemovalReason.LEFT)),
     )
     observed((0, started(TriggerKind.MEMBER_LEFT)), group_id='b"\\\n', metrics=metrics)
     metrics.on_record(closed(stopped_ms=2500, moved=3))
@@ -248,7 +248,7 @@ def test_all_of_it_is_shown() -> None:
         (0, join_ended()),
         (0, ended(RebalanceEnd.STABLE)),
         (0, RebalanceAvoided(Trigger(TriggerKind.LEADER_REJOINED, reason=stated))),
-        (0, MemberRemoved(MEMBER, Fate.SESSION_EXPIRED)),
+        (0, MemberRemoved(MEMBER, RemovalReason.SESSION_EXPIRED)),
         (0, OffsetsStored(5)),
     )
     found = values(RebalanceCollector(metrics).collect())

@@ -10,7 +10,7 @@ from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo
+from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.later import Later, Tasks
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
@@ -38,7 +38,9 @@ class Echo:
         self.promised.clear()
         self.lost.clear()
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         body = bytes(frame[:100])
         self.begun.append(body)
         if body.startswith(b"park"):
@@ -59,14 +61,14 @@ class Echo:
             return [framed(body)[:4], body, memoryview(self.response)]
         return None if body.startswith(b"silent") else [framed(body)]
 
-    def finish(self, body: bytes) -> Answer:
+    def finish(self, body: bytes) -> ResponseBuffers:
         if body.startswith(b"park, close"):
             raise CloseConnection("as asked")
         if body.startswith(b"park, fault"):
             raise RuntimeError("a fault of ours")
         return None if body.startswith(b"park, silent") else [framed(body)]
 
-    async def fail_when_cancelled(self) -> Answer:
+    async def fail_when_cancelled(self) -> ResponseBuffers:
         try:
             await asyncio.sleep(1_000)
         except asyncio.CancelledError:

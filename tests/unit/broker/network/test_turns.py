@@ -7,7 +7,7 @@ from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
-from kohort.broker.network.service import Answer, ConnectionInfo, NewConnection
+from kohort.broker.network.service import ConnectionInfo, NewConnection, ResponseBuffers
 from kohort.broker.network.turns import (
     ARRIVALS_PER_TURN,
     CONNECTIONS_PER_TURN,
@@ -32,11 +32,13 @@ class Counting:
         self.left_after: list[int] = []
         """For each work that was left for after an answer, how much was executed by then."""
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         del connection
         self.written_before.append(sum(peer.write_count for peer in self.peers))
         word, _, size = bytes(frame).rpartition(b" ")
-        answer: Answer = [bytes(int(size))]
+        answer: ResponseBuffers = [bytes(int(size))]
         if word == b"leave work":
             assert self.turns is not None
             self.turns.after_answers(
@@ -59,7 +61,9 @@ class Bouncer:
         self._service = service
         self._connection = connection
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         if frame == b"come in 7":
             self._connection.let_in(connection.session)
         return self._service.serve(connection, frame)

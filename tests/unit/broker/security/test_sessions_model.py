@@ -17,15 +17,15 @@ from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.peer_log import PeerLog
-from kohort.broker.network.service import Answer, CloseConnection, ConnectionInfo, Service
+from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers, Service
 from kohort.broker.runtime.later import Later
 from kohort.broker.security.gate import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     TOKENS_MAX,
+    AuthenticationStep,
     GateKeeper,
-    Outcome,
 )
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
@@ -56,7 +56,7 @@ class SomeExchange:
         self.user = ""
         self._passwords = passwords
 
-    def step(self, token: bytes) -> Outcome:
+    def step(self, token: bytes) -> AuthenticationStep:
         if token == b"more":
             return Challenge(b"go on")
         user, password, good_ms, work_ms = token.decode().split(",")
@@ -68,15 +68,17 @@ class SomeExchange:
                 raise SaslFailure("wrong")
             return done
         later: Later[Done] = Later()
-        tell = (later.give, done) if is_right else (later.fail, SaslFailure("wrong"))
-        asyncio.get_running_loop().call_later(int(work_ms) / 1_000, *tell)
+        outcome = (later.give, done) if is_right else (later.fail, SaslFailure("wrong"))
+        asyncio.get_running_loop().call_later(int(work_ms) / 1_000, *outcome)
         return later
 
 
 class Dispatcher:
     """Answers what a gate lets through: an error, and who asked."""
 
-    def serve(self, connection: ConnectionInfo, frame: Buffer) -> Answer | Later[Answer]:
+    def serve(
+        self, connection: ConnectionInfo, frame: Buffer
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
         key = int.from_bytes(frame[:2], "big", signed=True)
         version, text = frame[3], bytes(frame[8:])
         gate = connection.authentication
@@ -93,19 +95,19 @@ class Dispatcher:
         name = connection.session.principal.name
         if not text:
             return answer(ErrorCode.NONE, name)
-        later: Later[Answer] = Later()
+        later: Later[ResponseBuffers] = Later()
         work_s = int(text) / 1_000
         asyncio.get_running_loop().call_later(work_s, later.give, answer(ErrorCode.NONE, name))
         return later
 
-    def refuse(self, frame: Buffer, code: ErrorCode) -> Answer:
+    def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
         return answer(code, 0)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         """Nothing waits."""
 
 
-def answer(error: ErrorCode, said: object = "") -> Answer:
+def answer(error: ErrorCode, said: object = "") -> ResponseBuffers:
     return [bytes(8), error.to_bytes(2, "big", signed=True), str(said).encode()]
 
 

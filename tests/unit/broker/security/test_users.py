@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.broker.core.security.scram import Credential, Look, made_up
+from kohort.broker.core.security.scram import Credential, VisibleProperties, made_up
 from kohort.broker.security import users as module
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -18,7 +18,9 @@ def users() -> Iterator[Users]:
     store = MetadataStore(None, new_cluster_id="c")
     made = Users(store)
     made.load_secret()
-    made.apply([(CredentialKey("alice", SCRAM), made_up(SCRAM, "alice", b"x", Look(8_192)))])
+    made.apply(
+        [(CredentialKey("alice", SCRAM), made_up(SCRAM, "alice", b"x", VisibleProperties(8_192)))]
+    )
     yield made
     store.close()
 
@@ -28,7 +30,7 @@ def test_as_much_is_made_up_for_a_user_who_is_there_as_for_one_who_is_not(
 ) -> None:
     asked: list[str] = []
 
-    def counting(mechanism: str, name: str, secret: bytes, look: Look) -> Credential:
+    def counting(mechanism: str, name: str, secret: bytes, look: VisibleProperties) -> Credential:
         asked.append(name)
         return made_up(mechanism, name, secret, look)
 
@@ -61,14 +63,20 @@ def test_what_is_made_up_is_like_what_most_have(users: Users) -> None:
     assert users.find(OTHER, "nobody").iterations == 4_096
     assert [one.mechanism for one in users.work_for("nobody")] == [SCRAM]
     users.apply([(CredentialKey("alice", SCRAM), None)])
-    users.apply([(CredentialKey("bob", OTHER), made_up(OTHER, "bob", b"x", Look(16_384)))])
+    users.apply(
+        [(CredentialKey("bob", OTHER), made_up(OTHER, "bob", b"x", VisibleProperties(16_384)))]
+    )
     assert users.find(OTHER, "nobody").iterations == 16_384
     assert [one.mechanism for one in users.work_for("nobody")] == [OTHER]
 
 
 def test_the_work_of_a_password_is_the_same_whatever_somebody_has(users: Users) -> None:
-    users.apply([(CredentialKey("alice", OTHER), made_up(OTHER, "alice", b"x", Look(16_384)))])
-    users.apply([(CredentialKey("bob", OTHER), made_up(OTHER, "bob", b"x", Look(4_096)))])
+    users.apply(
+        [(CredentialKey("alice", OTHER), made_up(OTHER, "alice", b"x", VisibleProperties(16_384)))]
+    )
+    users.apply(
+        [(CredentialKey("bob", OTHER), made_up(OTHER, "bob", b"x", VisibleProperties(4_096)))]
+    )
     stored = [made_up(OTHER, "carol", b"x")._replace(is_made_up=False)]
     users.apply([(CredentialKey("carol", OTHER), stored[0])])
     work = {name: users.work_for(name) for name in ("alice", "bob", "carol", "nobody")}

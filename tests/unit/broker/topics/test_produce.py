@@ -10,7 +10,7 @@ from kohort.protocol.errors import ErrorCode
 from tests.support.brokers.running_topics import append, running_topics
 
 
-class Outcome:
+class AppendOutcome:
     """What an acks=all request was told."""
 
     def __init__(self, partitions: list[Partition], next_offset: int) -> None:
@@ -18,7 +18,7 @@ class Outcome:
         self.answer: Later[None] = Later()
         self.operation = DelayedProduce(
             [
-                PendingAppend(partition, next_offset, self._teller(partition.index))
+                PendingAppend(partition, next_offset, self._recorder(partition.index))
                 for partition in partitions
             ],
             response=None,
@@ -29,17 +29,17 @@ class Outcome:
     def is_answered(self) -> bool:
         return self.answer.is_done
 
-    def _teller(self, index: int) -> Callable[[ErrorCode], None]:
-        def tell(code: ErrorCode) -> None:
+    def _recorder(self, index: int) -> Callable[[ErrorCode], None]:
+        def on_decided(code: ErrorCode) -> None:
             self.told[index] = code
 
-        return tell
+        return on_decided
 
 
 async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
-        outcome = Outcome(partitions, next_offset=1)
+        outcome = AppendOutcome(partitions, next_offset=1)
         purgatory = topics._purgatory
         purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
         append(partitions[0])
@@ -54,7 +54,7 @@ async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path
 async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
-        outcome = Outcome(partitions, next_offset=1)
+        outcome = AppendOutcome(partitions, next_offset=1)
         purgatory = topics._purgatory
         purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
         append(partitions[0])
@@ -67,7 +67,7 @@ async def test_at_the_deadline_only_the_partitions_that_are_late_time_out(tmp_pa
 async def test_a_partition_that_goes_offline_fails_alone(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
         partitions = list((await topics.changes.create_topic("t", partition_count=2)).partitions)
-        outcome = Outcome(partitions, next_offset=1)
+        outcome = AppendOutcome(partitions, next_offset=1)
         purgatory = topics._purgatory
         purgatory.try_complete_else_watch(outcome.operation, outcome.operation.keys, 1_000)
         append(partitions[0])

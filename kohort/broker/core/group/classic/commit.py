@@ -32,7 +32,7 @@ def commit_error(
 
 def _check_phase(group: GroupData, member: Member, now: Now) -> ErrorCode:
     if group.state is GroupState.COMPLETING_REBALANCE:
-        group.tell_to_rejoin(member)
+        group.request_rejoin(member)
         return ErrorCode.REBALANCE_IN_PROGRESS
     group.start_session(member, now.ms)
     return ErrorCode.NONE

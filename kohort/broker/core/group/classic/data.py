@@ -30,7 +30,7 @@ from kohort.broker.core.group.effects import (
     ScheduleSessions,
     TimerKey,
 )
-from kohort.broker.core.group.events import Fate, MemberFenced, MemberRemoved, MemberTold
+from kohort.broker.core.group.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.outbox import Outbox
 from kohort.broker.core.group.protocols import CONSUMER, GrownSince, PartitionCount, union_of_topics
@@ -241,10 +241,10 @@ class GroupData:
             return ErrorCode.ILLEGAL_GENERATION
         return found
 
-    def tell_to_rejoin(self, member: Member) -> None:
+    def request_rejoin(self, member: Member) -> None:
         """Record that `member` is answered REBALANCE_IN_PROGRESS; the first time is an event."""
-        if not member.told_to_rejoin:
-            member.told_to_rejoin = True
+        if not member.rejoin_requested:
+            member.rejoin_requested = True
             self.outbox.note(MemberTold(member.member_id))
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
@@ -264,7 +264,7 @@ class GroupData:
     def remove_member(
         self,
         member: Member,
-        fate: Fate,
+        fate: RemovalReason,
         *,
         error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
         text: str | None = None,

@@ -11,7 +11,7 @@ from kohort.broker.core.group.classic import rebalance
 from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, ScheduleSessions, TimerKey
-from kohort.broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
+from kohort.broker.core.group.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 
@@ -80,7 +80,7 @@ def _expire(group: GroupData, member: Member) -> Trigger:
         # A new member is given longer, but only until its first heartbeat.
         timeout_ms=None if member.is_new else member.session_timeout_ms,
     )
-    fate = Fate.NEW_MEMBER_EXPIRED if member.is_new else Fate.SESSION_EXPIRED
+    fate = RemovalReason.NEW_MEMBER_EXPIRED if member.is_new else RemovalReason.SESSION_EXPIRED
     group.remove_member(member, fate)
     return trigger
 
@@ -101,5 +101,5 @@ def _remove_silent(group: GroupData, now: Now) -> None:
         timeout_ms=group.roster.rebalance_timeout_ms(),
     )
     for member in silent:
-        group.remove_member(member, Fate.SYNC_EXPIRED)
+        group.remove_member(member, RemovalReason.SYNC_EXPIRED)
     rebalance.cause(group, trigger, now)

@@ -185,7 +185,7 @@ class ClassicGroup:
             return found
         self.data.start_session(found, now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
-            self.data.tell_to_rejoin(found)
+            self.data.request_rejoin(found)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

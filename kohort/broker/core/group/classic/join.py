@@ -13,9 +13,9 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import (
     CauseAdded,
-    Fate,
     MemberRefused,
     RebalanceAvoided,
+    RemovalReason,
     Trigger,
     TriggerKind,
     UnusedIdDropped,
@@ -100,7 +100,7 @@ def _refuse(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) ->
             reason=request.reason,
             removed=(member.member_id,),
         )
-        group.remove_member(member, Fate.SIZE_REFUSED)
+        group.remove_member(member, RemovalReason.SIZE_REFUSED)
         rebalance.cause(group, trigger, now)
     group.outbox.reply(ticket, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
 

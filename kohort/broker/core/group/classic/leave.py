@@ -10,7 +10,7 @@ from typing import Final
 from kohort.broker.core.group.classic import rebalance
 from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.events import Fate, Trigger, TriggerKind, UnusedIdDropped
+from kohort.broker.core.group.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
 from kohort.broker.core.group.requests import LeaveEntry, LeaveResult, Now, Ticket
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.steps import Steps
@@ -89,6 +89,6 @@ def _remove(group: GroupData, member: Member, entry: LeaveEntry, now: Now) -> Tr
         detail=entry.reason or "",
         unfetched_ms=None if by_admin else _unfetched_ms(group, entry, now),
     )
-    fate = Fate.REMOVED_BY_ADMIN if by_admin else Fate.LEFT
+    fate = RemovalReason.REMOVED_BY_ADMIN if by_admin else RemovalReason.LEFT
     group.remove_member(member, fate, text=entry.reason)
     return trigger

@@ -34,7 +34,7 @@ class Member:
     """When the session expires. A heartbeat changes only this number."""
     session_timer_ms: int | None = None
     """When the timer will check the session: at or before its end; None while no timer runs."""
-    told_to_rejoin: bool = False
+    rejoin_requested: bool = False
     """Whether it got a REBALANCE_IN_PROGRESS since the rebalance began."""
     reason: StatedReason = field(default=NO_REASON)
     """The reason in its last join."""

@@ -14,7 +14,6 @@ from kohort.broker.core.group.classic.member import Member, Protocols, metadata_
 from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Replies, Reply
 from kohort.broker.core.group.events import (
     CauseAdded,
-    Fate,
     InitialDelayExtended,
     JoinPhaseEnd,
     JoinPhaseEnded,
@@ -24,12 +23,13 @@ from kohort.broker.core.group.events import (
     RebalanceEnd,
     RebalanceEnded,
     RebalanceStarted,
+    RemovalReason,
     Trigger,
     TriggerKind,
 )
 from kohort.broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.group.stored_cause import encode_begun
+from kohort.broker.core.group.stored_cause import encode_cause
 from kohort.protocol.errors import ErrorCode
 
 
@@ -39,13 +39,13 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
     Allowed in Empty, Stable and CompletingRebalance. A pending assignment is abandoned.
     """
     for member in group.roster:
-        member.told_to_rejoin = False
+        member.rejoin_requested = False
     if trigger.kind in _SEES_TOPICS:
         trigger = _with_grown_topics(group, trigger, now)
     members = tuple([member.ref for member in group.roster])
     pending = len(group.offsets.pending_producers()) if group.offsets.has_pending else 0
     group.outbox.note(RebalanceStarted(trigger, group.state, group.generation, members, pending))
-    group.begun = encode_begun(trigger, group.state, group.generation, now)
+    group.begun = encode_cause(trigger, group.state, group.generation, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     _park_held_joins(group)
@@ -146,7 +146,7 @@ def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
     if roster.parked_joins < len(roster):
         absent = [m for m in roster if m.join_ticket is None and not m.is_static]
         for member in absent:
-            group.remove_member(member, Fate.REBALANCE_TIMEOUT)
+            group.remove_member(member, RemovalReason.REBALANCE_TIMEOUT)
     if not len(roster):
         _become_empty(group, now)
     elif not roster.parked_joins:
@@ -164,7 +164,7 @@ def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
         if group.answer_sync(member, SyncResult(error)):
             group.start_session(member, now.ms)
             if error is ErrorCode.REBALANCE_IN_PROGRESS:
-                group.tell_to_rejoin(member)
+                group.request_rejoin(member)
 
 
 def current_generation(

@@ -32,7 +32,7 @@ def sync(group: GroupData, request: SyncRequest, ticket: Ticket, now: Now) -> No
     ):
         group.outbox.reply(ticket, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     elif group.state is GroupState.PREPARING_REBALANCE:
-        group.tell_to_rejoin(found)
+        group.request_rejoin(found)
         group.outbox.reply(ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     elif group.state is GroupState.COMPLETING_REBALANCE:
         _park(group, found, request, ticket, now)

@@ -6,9 +6,9 @@ from kohort.broker.core.group.classic.member import Member
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import (
     CauseAdded,
-    Fate,
     MemberRemoved,
     RebalanceStarted,
+    RemovalReason,
     TriggerKind,
 )
 from kohort.broker.core.group.requests import JoinResult
@@ -115,7 +115,7 @@ class TestTheEnd:
         assert trigger.kind is TriggerKind.SESSION_EXPIRED
         assert trigger.removed == (follower,)
         assert not trigger.was_leader
-        assert s.told(MemberRemoved)[-1].fate is Fate.SESSION_EXPIRED
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.SESSION_EXPIRED
 
     def test_a_silent_member_of_a_completing_group_starts_a_rebalance(self) -> None:
         s = Scenario()

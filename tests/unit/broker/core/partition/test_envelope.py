@@ -175,7 +175,7 @@ def test_a_transactional_batch_needs_a_producer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "topic", "tells"),
+    ("batch", "topic", "reports"),
     [
         (b"", PLAIN, False),
         (with_header(OK, magic=1), PLAIN, False),
@@ -188,6 +188,6 @@ def test_a_transactional_batch_needs_a_producer() -> None:
     ],
 )
 def test_the_log_start_is_told_where_kafka_has_looked_at_the_log(
-    batch: bytes, topic: TopicRules, tells: bool
+    batch: bytes, topic: TopicRules, reports: bool
 ) -> None:
-    assert rejected(validate(batch, topic, TERMS)).tells_log_start is tells
+    assert rejected(validate(batch, topic, TERMS)).reports_log_start is reports

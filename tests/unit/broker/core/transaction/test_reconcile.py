@@ -10,7 +10,7 @@ from kohort.broker.core.transaction.reconcile import (
     OpenInPartition,
     Repair,
     WriteMarker,
-    judge_open,
+    decide_repair,
 )
 from kohort.broker.core.transaction.records import TransactionRecord
 from tests.support.transactions.driven_id import (
@@ -75,4 +75,4 @@ def test_what_is_done(
     record: TransactionRecord | None, is_other_partition: bool, epoch: int, repair: Repair
 ) -> None:
     found = OpenInPartition("orders", 9 if is_other_partition else 2, PID, epoch)
-    assert judge_open(record, found) == repair
+    assert decide_repair(record, found) == repair

@@ -6,9 +6,9 @@ from kohort.broker.core.group.classic.join import check_request
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import (
     CauseAdded,
-    Fate,
     MemberRefused,
     MemberRemoved,
+    RemovalReason,
     TriggerKind,
 )
 from kohort.broker.core.group.records import GroupRecord
@@ -155,7 +155,7 @@ class TestNewMembers:
         s.advance(5 * MINUTE)
         assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
         assert [member.member_id for member in s.group.roster] == old
-        assert s.told(MemberRemoved)[-1].fate is Fate.NEW_MEMBER_EXPIRED
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.NEW_MEMBER_EXPIRED
 
     def test_a_group_made_by_a_join_is_stored_empty(self) -> None:
         s = Scenario()
@@ -246,7 +246,7 @@ class TestSize:
         assert [ticket.answer.generation for ticket in tickets] == [2, 2]
         assert third not in s.group.roster
         assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.SIZE_REFUSED
-        assert s.told(MemberRemoved)[-1].fate is Fate.SIZE_REFUSED
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.SIZE_REFUSED
 
     def test_a_static_member_that_comes_too_late_is_thrown_out_as_well(self) -> None:
         s = Scenario()

@@ -4,9 +4,9 @@ import pytest
 
 from kohort.broker.core.group.events import (
     CauseAdded,
-    Fate,
     MemberRemoved,
     RebalanceStarted,
+    RemovalReason,
     TriggerKind,
 )
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, LeaveResult, SyncResult
@@ -25,7 +25,7 @@ class TestEntries:
         assert s.leave(LeaveEntry("", "a")).entries == (NONE,)
         assert s.group.roster.holder_of("a") is None
         assert s.trigger().kind is TriggerKind.REMOVED_BY_ADMIN
-        assert s.told(MemberRemoved)[-1].fate is Fate.REMOVED_BY_ADMIN
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.REMOVED_BY_ADMIN
 
     @pytest.mark.parametrize("instance", [None, "nobody's"])
     def test_without_id_and_without_a_known_instance_it_is_unknown(

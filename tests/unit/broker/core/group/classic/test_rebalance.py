@@ -3,12 +3,12 @@
 import pytest
 
 from kohort.broker.core.group.events import (
-    Fate,
     JoinPhaseEnd,
     JoinPhaseEnded,
     JoinPhaseStalled,
     MemberRemoved,
     RebalanceStarted,
+    RemovalReason,
 )
 from kohort.broker.core.group.requests import JoinedMember, JoinResult, SyncResult
 from kohort.broker.core.group.states import GroupState
@@ -144,7 +144,7 @@ class TestCompletion:
         assert ticket.answer.generation == 2
         assert second not in s.group.roster
         removed = s.told(MemberRemoved)[-1]
-        assert (removed.member.member_id, removed.fate) == (second, Fate.REBALANCE_TIMEOUT)
+        assert (removed.member.member_id, removed.fate) == (second, RemovalReason.REBALANCE_TIMEOUT)
         assert not any(key.member_id == second for key in s.timers)
 
     def test_static_members_stay_and_are_part_of_the_generation(self) -> None:

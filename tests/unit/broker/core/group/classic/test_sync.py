@@ -3,10 +3,10 @@
 import pytest
 
 from kohort.broker.core.group.events import (
-    Fate,
     MemberRemoved,
     RebalanceEnd,
     RebalanceEnded,
+    RemovalReason,
     SyncAnswered,
     SyncReceived,
     TriggerKind,
@@ -197,7 +197,7 @@ class TestDeadline:
         assert [member.member_id for member in s.group.roster] == [leader]
         assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
         assert s.trigger().removed == (second, third)
-        assert {event.fate for event in s.told(MemberRemoved)} == {Fate.SYNC_EXPIRED}
+        assert {event.fate for event in s.told(MemberRemoved)} == {RemovalReason.SYNC_EXPIRED}
 
     def test_a_leader_that_does_not_sync_is_removed_and_who_waits_is_told(self) -> None:
         s = Scenario()
