@@ -23,9 +23,9 @@ async def answer(
     path = (await reader.readline()).split()[1:2]
     status, body = "404 Not Found", b"/live, /ready, /health or /metrics"
     health = consumer.health()
-    judged = {b"/live": health.is_alive, b"/ready": health.is_ready, b"/health": health.is_healthy}
-    if path and path[0] in judged:
-        status = "200 OK" if judged[path[0]] else "503 Service Unavailable"
+    checks = {b"/live": health.is_alive, b"/ready": health.is_ready, b"/health": health.is_healthy}
+    if path and path[0] in checks:
+        status = "200 OK" if checks[path[0]] else "503 Service Unavailable"
         body = json.dumps(health.as_dict(), indent=1).encode()
     elif path == [b"/metrics"]:
         registry = CollectorRegistry()

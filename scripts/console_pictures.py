@@ -68,11 +68,11 @@ def main(directory: Path = PICTURES) -> int:
     # Times in pictures are those of the story, wherever they are made.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    asyncio.run(_tell(lived(), directory))
+    asyncio.run(_take_pictures(lived(), directory))
     return 0
 
 
-async def _tell(machine: MemoryMachine, directory: Path) -> None:
+async def _take_pictures(machine: MemoryMachine, directory: Path) -> None:
     """Start a broker on what the story has left, and look at it."""
     console, metrics = free_port(), free_port()
     settings = {"kohort.console.port": console, "kohort.metrics.port": metrics}

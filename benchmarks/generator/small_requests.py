@@ -174,13 +174,13 @@ def run(port: int, pid: int, request: str, name: str, connections: int, seconds:
         for number in range(connections)
     ]
 
-    def judge(frame: bytes, number: int) -> None:
+    def check_answer(frame: bytes, number: int) -> None:
         answer = read_answer(frame, kind.answer, kind.version)
         is_own = int.from_bytes(frame[4:8], "big") == number
         if not is_own or not kind.is_right(scene, answer):
             raise RuntimeError(f"a wrong answer to {request}: {answer!r}")
 
-    calls = Calls(scene.sockets, frames, judge)
+    calls = Calls(scene.sockets, frames, check_answer)
     calls.repeat(rounds=_WARM_ROUNDS)
     server_s, own_s, began_s = cpu_s(pid), time.process_time(), time.perf_counter()
     count = calls.repeat(seconds=seconds)
@@ -205,16 +205,16 @@ class Calls:
         self,
         sockets: Sequence[socket.socket],
         frames: Sequence[bytes],
-        judge: Callable[[bytes, int], None],
+        check_answer: Callable[[bytes, int], None],
     ) -> None:
-        """`judge` takes an answer and the number of its connection, and raises if it is wrong."""
-        self._judge = judge
+        """`check_answer` takes an answer and the number of its connection, and raises if it is wrong."""
+        self._check_answer = check_answer
         self._poll = select.epoll()
         self._lines: dict[int, tuple[socket.socket, bytes, bytes, int]] = {}
         for number, (connection, frame) in enumerate(zip(sockets, frames, strict=True)):
             connection.sendall(frame)
             answer = receive_frame(connection)
-            judge(answer, number)
+            check_answer(answer, number)
             self._poll.register(connection, select.EPOLLIN)
             self._lines[connection.fileno()] = connection, frame, answer, number
 
@@ -232,10 +232,10 @@ class Calls:
                 if received != answer:
                     # Kafka's ApiVersions tells how far its metadata has come, which changes.
                     received = receive_rest(connection, received)
-                    self._judge(received, number)
+                    self._check_answer(received, number)
                     lines[descriptor] = connection, frame, received, number
                 connection.send(frame)
                 count += 1
         for connection, _, _, number in lines.values():
-            self._judge(receive_frame(connection), number)
+            self._check_answer(receive_frame(connection), number)
         return count + len(lines)

@@ -144,7 +144,7 @@ class Ending:
             self._timeout.reschedule(asyncio.get_running_loop().time())
         self._engine.rebalance.callbacks.end_by(0.0)
         if self._engine.member is not None:
-            self._engine.member.goodbye.give_up()
+            self._engine.member.leave_sender.give_up()
 
     async def _close(self, timeout_s: float, *, leaves: bool | None, commits_all: bool) -> None:
         engine = self._engine

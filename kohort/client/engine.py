@@ -24,7 +24,7 @@ from kohort.client.core.fetch.deserialisers import Deserialisers
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST, OffsetAndMetadata
-from kohort.client.core.ongoing_failures import Failures
+from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.ending import Ending
 from kohort.client.fetch.fetcher import Fetcher
@@ -33,7 +33,7 @@ from kohort.client.group.commits import Commits
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.listener import RebalanceListener
 from kohort.client.group.member import MembershipShell
-from kohort.client.group.offsets import GroupOffsets, Outsider
+from kohort.client.group.offsets import GroupOffsets, NonMemberCommitter
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.cluster import Cluster
@@ -113,7 +113,7 @@ class Engine:
         self.ending = Ending(self)
         self.started_s: float | None = None
         """When it connected, on the loop's clock."""
-        self.poll_failures = Failures()
+        self.poll_failures = OngoingFailures()
         """Errors raised by polls that do not concern a single partition."""
         self._reader: asyncio.Task[Any] | None = None
         """The task that handles records, if there is a run: only it reads and commits."""
@@ -188,7 +188,9 @@ class Engine:
         if self.commits is not None:
             is_by_group = self.subscription.is_by_group
             member = self.member if is_by_group else None
-            self.commits.offsets.committer = Outsider() if member is None else member.commits
+            self.commits.offsets.committer = (
+                NonMemberCommitter() if member is None else member.commits
+            )
         if kind is SubscriptionKind.MANUAL:
             if self.commits is not None and self.positions.assigned:
                 self.commits.begin()

@@ -14,7 +14,7 @@ from typing import Any
 
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
-from kohort.client.core.ongoing_failures import Failing
+from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.processing.figures import RunFigures
 
@@ -57,11 +57,11 @@ class Health:
     last_heartbeat_seconds_ago: float | None = None
     """Age of the last successful heartbeat."""
     last_poll_seconds_ago: float | None = None
-    poll_failure: Failing | None = None
+    poll_failure: OngoingFailure | None = None
     """The error that polls keep raising; None once polls succeed again."""
     group_error: str | None = None
     """The error in the coordinator's last response; None after a successful one."""
-    commit_failure: Failing | None = None
+    commit_failure: OngoingFailure | None = None
     """Why commits fail; None once a commit has succeeded."""
     failed_commits: int = 0
     """Number of failed commit attempts, in total."""
@@ -90,7 +90,7 @@ class Health:
     have records waiting for a poll, are not fetched."""
     unanswered_seconds: Mapping[TopicPartition, float] = dataclasses.field(default_factory=dict)
     """How long fetches of a partition have gone unanswered, or its leader has been unknown."""
-    unread: Mapping[TopicPartition, Failing] = dataclasses.field(default_factory=dict)
+    unread: Mapping[TopicPartition, OngoingFailure] = dataclasses.field(default_factory=dict)
     """Partitions whose error was raised and that have been neither sought nor read since."""
     run: RunFigures | None = None
     """Figures of the current or last `Consumer.run`; None if there was no run."""
@@ -290,11 +290,11 @@ def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def _times(failing: Failing) -> str:
+def _times(failing: OngoingFailure) -> str:
     return f"{failing.times} times in {failing.seconds:.0f} seconds: {failing.error}"
 
 
-def _plain(failing: Failing | None) -> dict[str, Any] | None:
+def _plain(failing: OngoingFailure | None) -> dict[str, Any] | None:
     return None if failing is None else failing._asdict()
 
 

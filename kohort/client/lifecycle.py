@@ -12,7 +12,7 @@ from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.engine import Engine
 from kohort.client.group.listener import RebalanceListener, listener_from
-from kohort.client.net.thread_call import aside
+from kohort.client.net.thread_call import run_in_thread
 from kohort.client.processing.run_controller import RunController
 
 
@@ -90,7 +90,9 @@ class Lifecycle:
         """Load the system's trusted certificate authorities once, for all connections to share."""
         config = self.config
         if config.ssl_context is None and config.security_protocol.endswith("SSL"):
-            context = await aside(ssl.create_default_context, "read the system's authorities")
+            context = await run_in_thread(
+                ssl.create_default_context, "read the system's authorities"
+            )
             config = self.config = dataclasses.replace(config, ssl_context=context)
         return config
 

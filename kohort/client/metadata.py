@@ -18,7 +18,7 @@ from kohort.client.core.errors import (
     BrokerUnreachableError,
     ConsumerError,
 )
-from kohort.client.core.expected_topics import Expected
+from kohort.client.core.expected_topics import ExpectedTopics
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError
@@ -60,7 +60,7 @@ class MetadataKeeper:
         self._is_wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._error: ConsumerError | None = None
-        self._expected = Expected(config.missing_topic_timeout_ms)
+        self._expected = ExpectedTopics(config.missing_topic_timeout_ms)
 
     def start(self) -> None:
         """Start refreshing in the background."""

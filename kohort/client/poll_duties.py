@@ -111,7 +111,7 @@ class PollDuties:
         if self._member is not None:
             self._member.polled()
         if self._commits is not None and self._commits.offsets.callbacks.are_due:
-            await self._commits.offsets.callbacks.tell()
+            await self._commits.offsets.callbacks.run_due()
         self._metadata.raise_error()
         if self._member is not None:
             await self._member.advance(deadline_s)

@@ -12,7 +12,7 @@ from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
-from kohort.client.core.ongoing_failures import Failures
+from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.engine import Engine
 from kohort.client.group.member import MembershipShell
@@ -67,7 +67,9 @@ def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) 
     positions, state = engine.positions, engine.fetcher.state
     failures = state.failures
     partitions = [one for one in sorted(assigned) if positions.find(one) is not None]
-    commits = Failures() if engine.member is None else engine.member.statistics.commit_failures
+    commits = (
+        OngoingFailures() if engine.member is None else engine.member.statistics.commit_failures
+    )
     return {
         "started_seconds_ago": _since_s(engine.started_s, now_ms),
         "last_poll_seconds_ago": _since_s(engine.duties.done_s, now_ms),

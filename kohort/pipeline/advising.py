@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kohort.pipeline.advisor import pieces
-from kohort.pipeline.advisor.pieces import Found, Key
+from kohort.pipeline.advisor.pieces import GroupTrace, Key
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.spark_tasks import spread
+from kohort.pipeline.spark_tasks import run_on_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,12 +109,12 @@ class Advising:
         *,
         days: int,
         known: Mapping[str, Any],
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`known` are fields of `Setting` that groups are known to have been run under; `tell` is
+        """`known` are fields of `Setting` that groups are known to have been run under; `report` is
         told of groups that have no advice, and how much there is to be done.
         """
-        self._spark, self._days, self._known, self._tell = spark, days, dict(known), tell
+        self._spark, self._days, self._known, self._report = spark, days, dict(known), report
         self.groups = self.failed = 0
         """How many have advice, and how many none; it is told of FAILED_TOLD why."""
 
@@ -125,7 +125,7 @@ class Advising:
             PipelineError
         """
         with explained("reading the history"):
-            read = spread(
+            read = run_on_cores(
                 self._spark,
                 pieces.read,
                 [
@@ -134,19 +134,21 @@ class Advising:
                     if texts
                 ],
             )
-        found: list[Found] = [pickle.loads(one) for one in read]  # noqa: S301 - made by `pieces.read`.
+        found: list[GroupTrace] = [pickle.loads(one) for one in read]  # noqa: S301 - made by `pieces.read`.
         failed = [one for one in found if one.error]
         for one in failed[: max(FAILED_TOLD - self.failed, 0)]:
-            self._tell(f"group {one.key[1]}: {one.error}")
+            self._report(f"group {one.key[1]}: {one.error}")
         self.failed += len(failed)
         found = [one for one in found if one.trace is not None]
         self.groups += len(found)
         count = sum(one.settings for one in found)
-        self._tell(f"{len(found):,} groups, {count:,} pairs of a group and a setting to replay")
+        self._report(f"{len(found):,} groups, {count:,} pairs of a group and a setting to replay")
         parts = [pieces.to_replay(one) for one in found]
         with explained("replaying"):
-            replayed = iter(spread(self._spark, pieces.replay, [one for of in parts for one in of]))
-            weighed = spread(
+            replayed = iter(
+                run_on_cores(self._spark, pieces.replay, [one for of in parts for one in of])
+            )
+            weighed = run_on_cores(
                 self._spark,
                 pieces.weigh,
                 [

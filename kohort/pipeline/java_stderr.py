@@ -15,7 +15,7 @@ STDERR: Final = 2
 
 
 @contextmanager
-def without_noise() -> Iterator[None]:
+def without_java_warnings() -> Iterator[None]:
     """Processes that are started in it write to standard error all but lines of NOISE."""
     reader, writer = os.pipe()
     kept = os.dup(STDERR)

@@ -104,7 +104,7 @@ class Pulse:
     def __init__(self) -> None:
         self.step = ""
 
-    def tell(self, step: str) -> None:
+    def report(self, step: str) -> None:
         """From now on it is at this."""
         self.step = step
 

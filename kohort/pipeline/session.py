@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from kohort.pipeline import jars, jvm
 from kohort.pipeline.errors import UnavailableError, UsageError
 from kohort.pipeline.java import LOGGING, find_java
-from kohort.pipeline.java_stderr import without_noise
+from kohort.pipeline.java_stderr import without_java_warnings
 
 MASTER: Final = "local[*]"
 """Without one from outside: all cores of this machine."""
@@ -93,7 +93,7 @@ def build(
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     try:
-        with without_noise() if not is_submitted() else nullcontext():
+        with without_java_warnings() if not is_submitted() else nullcontext():
             return builder.getOrCreate()
     except Exception as error:
         raise UnavailableError(

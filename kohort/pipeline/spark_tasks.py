@@ -14,7 +14,7 @@ TASKS_PER_CORE: Final = 4
 _SCHEMA: Final = pa.schema([("place", pa.int64()), ("piece", pa.binary())])
 
 
-def spread(
+def run_on_cores(
     spark: SparkSession, function: Callable[[bytes], bytes], pieces: Sequence[bytes]
 ) -> list[bytes]:
     """What the function makes of each, in their order.

@@ -61,7 +61,7 @@ class Leaders(Protocol):
         ...
 
 
-class UnderWay:
+class BatchesInFlight:
     """Sends batches of one topic to the leaders of their partitions."""
 
     def __init__(self, topic: str, leaders: Leaders, timeout_s: float) -> None:

@@ -22,7 +22,7 @@ from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.builder import LinesBatch, encode_batch
 from kohort.protocol.records.lines import LINE_END, RECORD_OVERHEAD_BYTES_MAX
 from kohort.protocol.records.record import Record
-from kohort.wire.batches_in_flight import SentBatch, UnderWay
+from kohort.wire.batches_in_flight import BatchesInFlight, SentBatch
 from kohort.wire.cluster import RETRY_S, Cluster, RefusedError
 from kohort.wire.partitioner import partition_of
 
@@ -89,7 +89,7 @@ class Producer:
         self._lines_bytes = 0
         self._lines_time = -1
         self._lines_partition: int | None = None
-        self._under_way = UnderWay(topic, self, timeout_s)
+        self._under_way = BatchesInFlight(topic, self, timeout_s)
         # A broker that has just been started may ask for a moment.
         self._producer_id, self._producer_epoch = cluster.patiently(self._find_id)
 

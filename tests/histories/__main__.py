@@ -46,7 +46,7 @@ def main() -> int:
         total.update(_tally(result))
         took_s = time.monotonic() - begun_s
         print(f"run {number + 1} of {options.runs}, {took_s:.0f} s: {describe(result)}", flush=True)
-        _tell(result)
+        _print(result)
     print("in all: " + ", ".join(f"{count:,} {name}" for name, count in total.items()))
     return 1 if total["anomalies"] or total["errors in the broker's log"] else 0
 
@@ -92,7 +92,7 @@ def describe(result: Result) -> str:
     return f"{', '.join(counts)} (refused: {refusals or 'nothing'})"
 
 
-def _tell(result: Result) -> None:
+def _print(result: Result) -> None:
     for wrong in [*result.anomalies[:TOLD_MAX], *result.errors[:TOLD_MAX]]:
         print(f"  {str(wrong)[:600]}", flush=True)
     if len(result.anomalies) > TOLD_MAX:

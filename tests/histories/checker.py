@@ -214,7 +214,7 @@ def _cycles(history: History, known: Known) -> Iterator[Anomaly]:
             if before != number:
                 writes[before].add(number)
     in_writes = cycles_in(writes)
-    yield from _tell(Kind.G0, in_writes, transactions)
+    yield from _anomalies(Kind.G0, in_writes, transactions)
     flow: dict[int, set[int]] = defaultdict(set)
     for number, followers in writes.items():
         flow[number] |= followers
@@ -226,10 +226,10 @@ def _cycles(history: History, known: Known) -> Iterator[Anomaly]:
                 flow[numbers[value]].add(number)
     told = {frozenset(cycle) for cycle in in_writes}
     longer = [cycle for cycle in cycles_in(flow) if frozenset(cycle) not in told]
-    yield from _tell(Kind.G1C, longer, transactions)
+    yield from _anomalies(Kind.G1C, longer, transactions)
 
 
-def _tell(
+def _anomalies(
     kind: Kind, cycles: Iterable[list[int]], transactions: list[Transaction]
 ) -> Iterator[Anomaly]:
     for cycle in cycles:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from kohort.pipeline.advising import Advising, in_lake
 from kohort.pipeline.advisor import pieces
-from kohort.pipeline.advisor.computation import work_out
+from kohort.pipeline.advisor.computation import compute_advice
 from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.advisor.setting import grid
 from kohort.pipeline.delta.lake import DeltaLake
@@ -88,7 +88,7 @@ def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
     monkeypatch.setattr(pieces, "SETTINGS_PER_PIECE", 5)
     rows = worked_out(spark, deploy("b", 3), deploy("a", 2)[::-1])
     assert rows == advised.to_pylist()
-    told = work_out("a", deploy("a", 2))
+    told = compute_advice("a", deploy("a", 2))
     assert told is not None
     ours = [row for row in rows if row["group"] == "a"]
     assert len(ours) == len(grid(told.trace))
@@ -106,7 +106,7 @@ def test_a_group_that_cannot_be_read_is_told_and_stops_no_other(spark: SparkSess
     broken = [{"group": "x", "kind": "rebalance", "sequence": 1, "trigger": "?"}]
     only_avoided = [{"group": "y", "kind": "avoided", "sequence": 1, "at_ms": 0}]
     told: list[str] = []
-    advising = Advising(spark, days=35, known={}, tell=told.append)
+    advising = Advising(spark, days=35, known={}, report=told.append)
 
     rows = advising.rows(by_group(deploy("a", 2) + broken + only_avoided))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.pipeline.analysis.finder import Finder, Rows, Thresholds, found_in
+from kohort.pipeline.analysis.finder import Finder, Rows, Thresholds, findings_of
 from kohort.pipeline.analysis.ownership import Interval
 from kohort.pipeline.analysis.rows import GroupHistory
 from tests.pipeline.events import avoided, histories, member, rebalance
@@ -90,7 +90,7 @@ def of_each_partition(rows: Rows) -> Counter[tuple[Any, ...]]:
 def test_a_group_in_parts_is_the_group_as_a_whole(seed: int) -> None:
     chance = random.Random(seed)
     history = some_history(chance)
-    whole, parts = found_in(history, LIMITS), found_in_parts(history, chance)
+    whole, parts = findings_of(history, LIMITS), found_in_parts(history, chance)
     assert of_each_partition(whole["partitions"]) == of_each_partition(parts["partitions"])
     for name in whole.keys() - {"partitions"}:
         assert sorted(map(repr, whole[name])) == sorted(map(repr, parts[name])), name

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.broker.core.history.model import WaitedFor
-from kohort.pipeline.analysis.finder import Thresholds, found_in
-from kohort.pipeline.analysis.flapping import Flapping, Stints
+from kohort.pipeline.analysis.finder import Thresholds, findings_of
+from kohort.pipeline.analysis.flapping import Flapping, OwnershipIntervals
 from kohort.pipeline.analysis.in_arrow import SCHEMAS, tables_of
 from kohort.pipeline.analysis.ownership import Interval, Unavailability
 from kohort.pipeline.analysis.rows import by_sequence
@@ -17,7 +17,7 @@ from kohort.pipeline.analysis.storms import Storm, moved_in, storms
 from kohort.pipeline.analysis.summaries import (
     Cause,
     GroupRow,
-    Needless,
+    NeedlessRebalance,
     SequenceGap,
     causes,
     needless,
@@ -26,7 +26,7 @@ from kohort.pipeline.analysis.summaries import (
 from kohort.pipeline.analysis.wait_times import (
     HeartbeatGap,
     SlowMember,
-    Waiting,
+    WaitTimes,
     percentile,
 )
 from kohort.pipeline.schemas import FINDINGS
@@ -137,8 +137,8 @@ def members_of(name: str) -> dict[int, list[Member]]:
     return by_sequence(HISTORIES[name].members)
 
 
-def waiting(name: str) -> Waiting:
-    return Waiting().take(HISTORIES[name].rebalances, members_of(name))
+def waiting(name: str) -> WaitTimes:
+    return WaitTimes().take(HISTORIES[name].rebalances, members_of(name))
 
 
 def test_storms_and_who_began_them() -> None:
@@ -180,7 +180,7 @@ def test_flapping_partitions_are_those_that_moved_often_in_a_while() -> None:
             for sequence, (owner, seconds) in enumerate(times)
         ]
 
-    stints = Stints()
+    stints = OwnershipIntervals()
     stints.take(
         [
             *owned(0, ("a", 0), ("b", 10), ("b", 12), ("a", 20), ("c", 30), ("c", 4_000)),
@@ -247,7 +247,7 @@ def test_gaps_in_the_sequence_are_told_and_their_beginning_is_none() -> None:
 
 
 def test_a_group_is_one_row() -> None:
-    found = {name: found_in(HISTORIES[name], Thresholds()) for name in ("gaps", "needless")}
+    found = {name: findings_of(HISTORIES[name], Thresholds()) for name in ("gaps", "needless")}
     assert found["gaps"]["groups"] == [(4, 11, 4, 4, at(0), at(900), 3, 1, 0, 0, 0, 0, 0)]
     assert found["needless"]["groups"] == [(1, 3, 3, 0, at(0), at(300), 2, 1, 1, 80, 50, 0, 0)]
 
@@ -256,7 +256,7 @@ def test_only_the_last_days_are_looked_at() -> None:
     day = 86_400
     given = [rebalance(n, n * 20 * day, member("a-1", join=0, sync=9, kept=1)) for n in (1, 2, 3)]
     (history,) = histories(*given).values()
-    found = found_in(history, Thresholds(days=30))
+    found = findings_of(history, Thresholds(days=30))
     (group,) = found["groups"]
     assert (group[2], group[6]) == (3, 3)
     assert [row[1] for row in found["causes"]] == [2]
@@ -276,7 +276,7 @@ def test_the_rows_are_in_the_order_of_the_columns_of_their_tables(name: str) -> 
         ("slow_members", SlowMember),
         ("heartbeat_gaps", HeartbeatGap),
         ("causes", Cause),
-        ("needless", Needless),
+        ("needless", NeedlessRebalance),
         ("sequence_gaps", SequenceGap),
         ("groups", GroupRow),
     ):

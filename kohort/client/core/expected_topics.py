@@ -31,7 +31,7 @@ class Comparison(NamedTuple):
     """The error that the next poll raises."""
 
 
-class Expected:
+class ExpectedTopics:
     """The named topics and partitions of one consumer. Times are milliseconds of one clock."""
 
     def __init__(self, timeout_ms: int | None) -> None:

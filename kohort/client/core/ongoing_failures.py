@@ -8,7 +8,7 @@ TWICE: Final = 2
 """A single failure may already be resolved; a second one shows that it is not."""
 
 
-class Failing(NamedTuple):
+class OngoingFailure(NamedTuple):
     """Something that has not succeeded since its first failure."""
 
     error: str
@@ -24,7 +24,7 @@ class Failing(NamedTuple):
         return self.times >= TWICE and (self.is_refused or self.seconds * 1000 >= limit_ms)
 
 
-class Failures:
+class OngoingFailures:
     """Failures of one kind since the last success.
 
     Times are milliseconds of one clock.
@@ -58,9 +58,9 @@ class Failures:
         if now_ms - self._last_ms >= calm_ms:
             self._count = 0
 
-    def now(self, now_ms: int) -> Failing | None:
+    def now(self, now_ms: int) -> OngoingFailure | None:
         """The present failure; None if there was none since the last success."""
         if not self._count:
             return None
         seconds = (now_ms - self._first_ms) / 1000
-        return Failing(self._error, self._count, seconds, self._is_refused)
+        return OngoingFailure(self._error, self._count, seconds, self._is_refused)

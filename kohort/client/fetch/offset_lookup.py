@@ -33,7 +33,7 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-Found = OffsetAndTimestamp | None
+FoundOffset = OffsetAndTimestamp | None
 
 _CONSUMER: Final = -1
 _RETRY_BACKOFF_MS: Final = 100
@@ -50,7 +50,7 @@ _AGAIN: Final = STALE | {
 class Lookup(NamedTuple):
     """The results of a lookup."""
 
-    found: dict[TopicPartition, Found]
+    found: dict[TopicPartition, FoundOffset]
     """By partition; None if no record is that recent."""
     failed: dict[TopicPartition, ErrorCode]
     """The error codes of partitions that have to be asked about again."""
@@ -63,7 +63,7 @@ async def list_offsets(
     timeout_ms: int = 30_000,
     *,
     request_timeout_ms: int = 30_000,
-) -> Mapping[TopicPartition, Found]:
+) -> Mapping[TopicPartition, FoundOffset]:
     """Return for each partition the first offset at or after a timestamp, or an end of its log.
 
     With READ_COMMITTED the end is the last stable offset. None: no record is that recent. A leader

@@ -16,7 +16,7 @@ from kohort.client.core.errors import ConsumerError, error_for
 from kohort.client.core.fetch.config import FetchConfig
 from kohort.client.core.fetch.positions import Positions
 from kohort.client.core.fetch.state import FetchState
-from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks
+from kohort.client.core.fetch.truncation import EpochEnd, EpochQuestion, LeaderChecks
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.leader_rounds import LeaderRounds
 from kohort.client.net.cluster import Cluster
@@ -38,7 +38,7 @@ _CONSUMER: Final = -1
 _FINAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors that neither time nor newer metadata resolves."""
 
-Doubts = Mapping[TopicPartition, Doubt]
+EpochQuestions = Mapping[TopicPartition, EpochQuestion]
 
 
 class PositionChecks:
@@ -61,10 +61,10 @@ class PositionChecks:
         self._config = config
         self._rules = LeaderChecks(positions)
         self._looked_at: tuple[int, int] | None = None
-        self._cut: dict[TopicPartition, tuple[Doubt, EpochEnd]] = {}
+        self._cut: dict[TopicPartition, tuple[EpochQuestion, EpochEnd]] = {}
         """Known truncations that wait for the user to seek."""
         self._on_metadata_wanted = on_metadata_wanted
-        self._rounds: LeaderRounds[Doubt] = LeaderRounds(
+        self._rounds: LeaderRounds[EpochQuestion] = LeaderRounds(
             "check positions",
             self._ask,
             leader_of=self._asked_leader,
@@ -105,7 +105,7 @@ class PositionChecks:
         self._ask_doubted()  # The same partition may have come into doubt again meanwhile.
         self._on_changed()
 
-    async def _ask(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
+    async def _ask(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
         """Ask this leader once. Returns the partitions to ask about, or to report, again."""
         cut = {one: self._cut[one][1] for one in doubts if self._is_cut(one, doubts)}
         for partition, end in cut.items():
@@ -113,7 +113,7 @@ class PositionChecks:
         doubts = {one: doubt for one, doubt in doubts.items() if one not in cut}
         return {*cut, *(await self._ask_leader(node_id, doubts) if doubts else ())}
 
-    def _is_cut(self, partition: TopicPartition, doubts: Doubts) -> bool:
+    def _is_cut(self, partition: TopicPartition, doubts: EpochQuestions) -> bool:
         """Whether this doubt already has a final answer."""
         known = self._cut.get(partition)
         return known is not None and known[0] == doubts[partition]
@@ -124,7 +124,7 @@ class PositionChecks:
         if not all(self._is_cut(one, doubts) for one in doubts):
             self._on_metadata_wanted()
 
-    async def _ask_leader(self, node_id: int, doubts: Doubts) -> Collection[TopicPartition]:
+    async def _ask_leader(self, node_id: int, doubts: EpochQuestions) -> Collection[TopicPartition]:
         began_ms = loop_ms()
         try:
             address = self._cluster.broker(node_id)
@@ -152,7 +152,7 @@ class PositionChecks:
             return doubts
         return self._take_answer(answer, doubts)
 
-    def _take_answer(self, answer: Any, doubts: Doubts) -> Collection[TopicPartition]:  # noqa: ANN401
+    def _take_answer(self, answer: Any, doubts: EpochQuestions) -> Collection[TopicPartition]:  # noqa: ANN401
         left = dict(doubts)
         for topic in answer.topics:
             for one in topic.partitions:
@@ -169,7 +169,7 @@ class PositionChecks:
                     self._state.report(partition, error, loop_ms())
         return left
 
-    def _decide(self, partition: TopicPartition, doubt: Doubt, end: EpochEnd) -> bool:
+    def _decide(self, partition: TopicPartition, doubt: EpochQuestion, end: EpochEnd) -> bool:
         default_reset = self._state.default_reset(wall_ms())
         error = self._rules.answered(partition, doubt, end, default_reset)
         if error is not None:
@@ -191,7 +191,7 @@ def _log_failure(failure: BaseException) -> None:
     logger.error("checking positions", exc_info=failure)
 
 
-def _request(doubts: Doubts) -> OffsetForLeaderEpochRequest:
+def _request(doubts: EpochQuestions) -> OffsetForLeaderEpochRequest:
     topics = [
         OffsetForLeaderTopic(
             topic=topic,

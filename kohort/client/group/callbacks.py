@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.group.listener import Answer, Partitions
+from kohort.client.group.listener import CallbackResult, Partitions
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Callbacks:
         """The partitions that the listener was told it loses in this rebalance."""
         return frozenset(self._given_up)
 
-    def has_told(self, name: str) -> bool:
+    def has_called(self, name: str) -> bool:
         """Whether the callback of this name was called in this rebalance."""
         return name in self._over or (self._running is not None and self._running[0] == name)
 
@@ -54,8 +54,8 @@ class Callbacks:
         self._over.clear()
         self._given_up.clear()
 
-    async def tell(
-        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    async def call(
+        self, name: str, method: Callable[[Partitions], CallbackResult], partitions: Partitions
     ) -> None:
         """Call a callback, unless it was already called in this rebalance, and wait until it
         returns.

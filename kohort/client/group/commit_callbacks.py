@@ -38,14 +38,14 @@ class CommitCallbacks:
 
     @property
     def are_due(self) -> bool:
-        """Whether `tell` has anything to do."""
+        """Whether `run_due` has anything to do."""
         return bool(self._due) or self.task is not None or self._error is not None
 
     def add(self, callback: CommitCallback, offsets: Offsets, error: Exception | None) -> None:
         """Queue the callback of a completed commit."""
         self._due.append((callback, offsets, error))
 
-    async def tell(self, *, keeps_error: bool = False) -> None:
+    async def run_due(self, *, keeps_error: bool = False) -> None:
         """Call all pending callbacks.
 
         Args:
@@ -57,7 +57,7 @@ class CommitCallbacks:
         """
         while (self._due or self.task is not None) and asyncio.current_task() is not self.task:
             try:
-                await self._tell_next()
+                await self._run_next()
             except Exception as error:  # noqa: BLE001 - the application's; raised below, or later.
                 if self._error is None:
                     self._error = error
@@ -66,12 +66,12 @@ class CommitCallbacks:
             raise kept
 
     async def close(self, timeout_s: float) -> None:
-        """Call all pending callbacks, like `tell`, for at most `timeout_s`; one that is still
+        """Call all pending callbacks, like `run_due`, for at most `timeout_s`; one that is still
         running then is cancelled.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self.tell()
+                await self.run_due()
         except TimeoutError:
             if self.task is None:
                 raise  # Raised by the callback itself.
@@ -81,7 +81,7 @@ class CommitCallbacks:
             )
             self.task.cancel()
 
-    async def _tell_next(self) -> None:
+    async def _run_next(self) -> None:
         if self.task is None:
             callback, offsets, error = self._due.popleft()
             answer = callback(offsets, error)

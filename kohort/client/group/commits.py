@@ -80,7 +80,7 @@ class Commits:
         finally:
             # An exception from another commit's callback must not look like the result of this
             # commit.
-            await self.offsets.callbacks.tell(keeps_error=True)
+            await self.offsets.callbacks.run_due(keeps_error=True)
 
     def commit_async(
         self,

@@ -195,7 +195,7 @@ class HeartbeatThread:
                 now_ms = monotonic_ms()
                 action = self._rules.next_action(now_ms)
                 if isinstance(action, Wait):
-                    self._tell()
+                    self._report_findings()
                     left_s = None
                     if action.until_ms is not None:
                         left_s = max(action.until_ms - now_ms, 1) / 1000
@@ -220,7 +220,7 @@ class HeartbeatThread:
             )
         return self._loop.is_closed()
 
-    def _tell(self) -> None:
+    def _report_findings(self) -> None:
         if self._rules.has_findings and not self._loop.is_closed():
             try:
                 self._loop.call_soon_threadsafe(self._on_findings)

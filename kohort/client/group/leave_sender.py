@@ -16,7 +16,7 @@ from kohort.protocol.messages.leave_group import LeaveGroupRequest
 logger = logging.getLogger(__name__)
 
 
-class Goodbye:
+class LeaveSender:
     """Sends the LeaveGroup of one member; continues even if its caller is cancelled."""
 
     def __init__(self, coordinator: Coordinator, group_instance_id: str | None) -> None:

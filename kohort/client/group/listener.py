@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from kohort.client.core.partitions import TopicPartition
 
 Partitions: TypeAlias = AbstractSet[TopicPartition]
-Answer: TypeAlias = Awaitable[None] | None
+CallbackResult: TypeAlias = Awaitable[None] | None
 """Methods may be plain functions or coroutine functions."""
 
 
@@ -25,7 +25,7 @@ class RebalanceListener:
     rebalance is complete, or the poll has timed out.
     """
 
-    def on_revoked(self, partitions: Partitions) -> Answer:
+    def on_revoked(self, partitions: Partitions) -> CallbackResult:
         """Called before partitions go to other members. They are still owned: commit what was
         processed.
 
@@ -33,12 +33,12 @@ class RebalanceListener:
         none; in a cooperative group only those that move, if there are any.
         """
 
-    def on_assigned(self, partitions: Partitions) -> Answer:
+    def on_assigned(self, partitions: Partitions) -> CallbackResult:
         """Called with the newly assigned partitions before they are read; after each rebalance,
         even if there are none.
         """
 
-    def on_lost(self, partitions: Partitions) -> Answer:
+    def on_lost(self, partitions: Partitions) -> CallbackResult:
         """Called when membership was lost: other members may already read the partitions, and
         nothing can be committed.
 
@@ -53,12 +53,12 @@ class AiokafkaListener(RebalanceListener):
     def __init__(self, listener: Any) -> None:  # noqa: ANN401 - duck-typed as aiokafka's base class.
         self._listener = listener
 
-    def on_revoked(self, partitions: Partitions) -> Answer:
-        answer: Answer = self._listener.on_partitions_revoked(partitions)
+    def on_revoked(self, partitions: Partitions) -> CallbackResult:
+        answer: CallbackResult = self._listener.on_partitions_revoked(partitions)
         return answer
 
-    def on_assigned(self, partitions: Partitions) -> Answer:
-        answer: Answer = self._listener.on_partitions_assigned(partitions)
+    def on_assigned(self, partitions: Partitions) -> CallbackResult:
+        answer: CallbackResult = self._listener.on_partitions_assigned(partitions)
         return answer
 
 
@@ -82,7 +82,7 @@ class BothListeners(RebalanceListener):
         await _wait(self._second.on_lost(partitions))
 
 
-async def _wait(answer: Answer) -> None:
+async def _wait(answer: CallbackResult) -> None:
     if answer is not None:
         await answer
 

@@ -48,7 +48,7 @@ from kohort.client.group.heartbeat_thread import (
     HeartbeatThreadConfig,
     heartbeats_are_sent_by,
 )
-from kohort.client.group.leave_sender import Goodbye
+from kohort.client.group.leave_sender import LeaveSender
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.metadata import MetadataKeeper
@@ -110,7 +110,7 @@ class MembershipShell:
         """The connection on which a join or sync response is pending."""
         self._is_started = False
         self._is_leaving = False
-        self.goodbye = Goodbye(coordinator, config.group_instance_id)
+        self.leave_sender = LeaveSender(coordinator, config.group_instance_id)
         self.commits = MemberCommits(
             self.membership,
             is_joining=lambda: self.is_joining,
@@ -435,7 +435,7 @@ class MembershipShell:
         leave = self.membership.leave(reason, leaves=leaves)
         self.statistics.left(monotonic_ms())
         self._align_heartbeats()
-        return None if leave is None else self.goodbye.begin(leave, deadline_s)
+        return None if leave is None else self.leave_sender.begin(leave, deadline_s)
 
     async def _wait_member_id(self, deadline_s: float) -> None:
         """Before `_leave`, wait for the member id. The first JoinGroup is answered at once, with an
@@ -455,7 +455,7 @@ class MembershipShell:
         """End the rounds and the heartbeat thread, and wait until a LeaveGroup has been sent."""
         self._end_round()
         self.heartbeats.stop()
-        await self.goodbye.close(timeout_s)
+        await self.leave_sender.close(timeout_s)
         # The thread has been told to stop and its request was aborted, so this takes only moments.
         if not await self.heartbeats.wait_stopped(max(timeout_s, THREAD_END_S)):
             logger.warning("the heartbeat thread does not end")

@@ -106,7 +106,7 @@ class Committer(Protocol):
         """Whether a join may be blocking the group's own connection."""
 
 
-class Outsider:
+class NonMemberCommitter:
     """Commits without being a member: for manually assigned partitions."""
 
     is_joining = False
@@ -149,7 +149,7 @@ class GroupOffsets:
         on_progress: Callable[[], None],
     ) -> None:
         """`on_progress` is called when a callback of `commit_async` is ready to be called."""
-        self.committer: Committer = Outsider()
+        self.committer: Committer = NonMemberCommitter()
         self.on_coordinator_lost: Callable[[], None] = coordinator.lost
         self.on_stale_metadata: Callable[[], None] = lambda: None
         self.on_committed: Callable[[float], None] = lambda _: None
@@ -204,7 +204,7 @@ class GroupOffsets:
     ) -> None:
         """Store positions with a single attempt: a retry could overtake another commit.
 
-        `callback` is the application's and is called by `callbacks.tell`; `on_done` is called at
+        `callback` is the application's and is called by `callbacks.run_due`; `on_done` is called at
         once.
 
         Raises:

@@ -23,8 +23,8 @@ from kohort.client.group.callbacks import Callbacks
 from kohort.client.group.commit_callbacks import Offsets
 from kohort.client.group.listener import (
     NO_LISTENER,
-    Answer,
     BothListeners,
+    CallbackResult,
     Partitions,
     RebalanceListener,
 )
@@ -94,7 +94,7 @@ class Rebalance:
         """Give up revoked partitions, take the new assignment, notify the listener. Returns whether
         that is complete.
         """
-        if step.revoked and not self.callbacks.has_told("on_assigned"):
+        if step.revoked and not self.callbacks.has_called("on_assigned"):
             if not await self._commit_before(step.revoked, deadline_s):
                 return False
             await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
@@ -105,7 +105,7 @@ class Rebalance:
         self.own(step.assigned)
         # Holds also for a later poll that has another step to do while this callback still runs.
         self._positions.hold(step.added)
-        await self._tell("on_assigned", self._told.on_assigned, step.added)
+        await self._call("on_assigned", self._told.on_assigned, step.added)
         self._positions.release(step.added)
         self._fetcher.wake()
         self._finish(None)
@@ -117,10 +117,10 @@ class Rebalance:
         owned = self._subscription.assigned
         # An interrupted rebalance may have revoked some of them already.
         left = owned - self.callbacks.given_up
-        has_told = bool(self.callbacks.given_up)
+        has_called = bool(self.callbacks.given_up)
         self.callbacks.begin()
         try:
-            if not is_lost and (left or not has_told):
+            if not is_lost and (left or not has_called):
                 await self._take_back("on_revoked", self._told.on_revoked, left)
             elif is_lost and left:
                 await self._take_back("on_lost", self._told.on_lost, left)
@@ -174,17 +174,17 @@ class Rebalance:
             self._commit.cancel()
             self._commit = None
 
-    async def _tell(
-        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+    async def _call(
+        self, name: str, method: Callable[[Partitions], CallbackResult], partitions: Partitions
     ) -> None:
-        await self.callbacks.tell(name, method, partitions)
+        await self.callbacks.call(name, method, partitions)
 
     async def _take_back(
-        self, name: str, method: Callable[[Partitions], Answer], partitions: Partitions
+        self, name: str, method: Callable[[Partitions], CallbackResult], partitions: Partitions
     ) -> None:
         """Stop returning records of these partitions, then notify the listener."""
         self._positions.hold(partitions)
-        await self._tell(name, method, partitions)
+        await self._call(name, method, partitions)
 
     def _callback_failed(self, name: str, error: Exception) -> None:
         logger.warning("%s raised %r; the rebalance goes on", name, error)

@@ -30,7 +30,7 @@ from kohort.client.net.greeting import (
     retire_after_s,
 )
 from kohort.client.net.security import SASL_HINT, tls_error
-from kohort.client.net.thread_call import aside
+from kohort.client.net.thread_call import run_in_thread
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request
@@ -210,7 +210,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if answer is None or not self._config.security.uses_scram:
             return advance(steps, answer)
-        return await aside(lambda: advance(steps, answer), "prove a password")
+        return await run_in_thread(lambda: advance(steps, answer), "prove a password")
 
     def _limit_lifetime(self, lifetime_s: float) -> None:
         def retire() -> None:

@@ -14,14 +14,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T], name: str) -> T:
+async def run_in_thread(work: Callable[[], T], name: str) -> T:
     """Run `work` in a thread and return its result. If the caller is cancelled, the work continues
     and its result is discarded.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def tell(result: T | None, error: BaseException | None) -> None:
+    def set_result(result: T | None, error: BaseException | None) -> None:
         if done.done():
             return
         if error is not None:
@@ -37,7 +37,7 @@ async def aside(work: Callable[[], T], name: str) -> T:
             failure = error
         # If the loop is already closed, nothing is waiting.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, result, failure)
+            loop.call_soon_threadsafe(set_result, result, failure)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return await done

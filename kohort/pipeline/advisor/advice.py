@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.trace import Doubt, Trace
+from kohort.pipeline.advisor.trace import Trace, Uncertainty
 from kohort.pipeline.advisor.weighing import (
     GAIN_LEAST,
     STEP_MS,
@@ -118,7 +118,7 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     )
 
 
-def doubt(trace: Trace, one: Setting) -> Doubt | None:
+def doubt(trace: Trace, one: Setting) -> Uncertainty | None:
     """What is not known and decides what this setting comes to; None if nothing does."""
     recorded = trace.recorded
     if one == recorded:
@@ -128,19 +128,19 @@ def doubt(trace: Trace, one: Setting) -> Doubt | None:
     is_longer = one.session_timeout_ms > recorded.session_timeout_ms
     changes_mode = one.cooperative != recorded.cooperative
     applies = {
-        Doubt.ABSENCES: is_shorter and one.static is not False,
-        Doubt.CRASHES: has_left_static,
-        Doubt.PAUSES: is_longer and one.static is False,
-        Doubt.MODE: changes_mode,
-        Doubt.REVOCATIONS: changes_mode and recorded.cooperative,
-        Doubt.JOINS: changes_mode,
-        Doubt.SILENCES: is_shorter,
+        Uncertainty.ABSENCES: is_shorter and one.static is not False,
+        Uncertainty.CRASHES: has_left_static,
+        Uncertainty.PAUSES: is_longer and one.static is False,
+        Uncertainty.MODE: changes_mode,
+        Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
+        Uncertainty.JOINS: changes_mode,
+        Uncertainty.SILENCES: is_shorter,
     }
-    doubts = (*trace.doubts, Doubt.SILENCES)
+    doubts = (*trace.doubts, Uncertainty.SILENCES)
     return next((found for found in doubts if applies[found]), None)
 
 
-def _unranked(doubts: Iterable[Doubt]) -> list[str]:
+def _unranked(doubts: Iterable[Uncertainty]) -> list[str]:
     return [
         f"not ranked: {counted(count, 'setting')}, since {why.value}"
         for why, count in Counter(doubts).items()

@@ -16,7 +16,7 @@ from kohort.pipeline.advisor.trace import Delays, Trace
 DAY_MS: Final = 24 * 3600 * 1000
 
 
-def work_out(
+def compute_advice(
     group: str,
     records: Sequence[Json],
     *,

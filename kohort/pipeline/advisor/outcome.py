@@ -25,7 +25,7 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """The outcome of one group under one setting. Times in milliseconds."""
 
     rebalances: int
@@ -181,8 +181,8 @@ class Meter:
                 self.unread_ms += now_ms - since_ms
                 self.unread_longest_ms = max(self.unread_longest_ms, now_ms - since_ms)
 
-    def outcome(self) -> Outcome:
-        return Outcome(
+    def outcome(self) -> ReplayOutcome:
+        return ReplayOutcome(
             rebalances=self.rebalances,
             stopped_ms=sum(self.stopped_by_slot),
             stopped_longest_ms=self.stopped_longest_ms,

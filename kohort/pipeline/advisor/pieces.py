@@ -32,7 +32,7 @@ SETTING: Final = tuple(one.name for one in fields(Setting))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GroupTrace:
     """What the events of a group come to."""
 
     key: Key
@@ -53,20 +53,20 @@ def to_read(key: Key, texts: Sequence[str], days: int, known: Mapping[str, Any])
 
 
 def read(piece: bytes) -> bytes:
-    """The group's trace of its last days; a `Found`."""
+    """The group's trace of its last days; a `GroupTrace`."""
     key, texts, days, known = pickle.loads(piece)  # noqa: S301 - made by `to_read`, not by a stranger.
     try:
         records = lately([json.loads(text) for text in texts], days)
         trace = read_trace(key[1], records, known)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return pickle.dumps(Found(key, error=f"not a history: {error!r}"))
+        return pickle.dumps(GroupTrace(key, error=f"not a history: {error!r}"))
     if trace is None:
-        return pickle.dumps(Found(key, error="no rebalance in it"))
+        return pickle.dumps(GroupTrace(key, error="no rebalance in it"))
     last = max(int(record.get("sequence") or 0) for record in records)
-    return pickle.dumps(Found(key, trace, last))
+    return pickle.dumps(GroupTrace(key, trace, last))
 
 
-def to_replay(found: Found) -> list[bytes]:
+def to_replay(found: GroupTrace) -> list[bytes]:
     """The pieces for `replay`, in the order of the grid."""
     count, step = found.settings, SETTINGS_PER_PIECE
     return [pickle.dumps((found.trace, at, min(at + step, count))) for at in range(0, count, step)]
@@ -78,7 +78,7 @@ def replay(piece: bytes) -> bytes:
     return pickle.dumps([predict(trace, setting) for setting in grid(trace)[first:behind]])
 
 
-def to_weigh(found: Found, replayed: Sequence[bytes]) -> bytes:
+def to_weigh(found: GroupTrace, replayed: Sequence[bytes]) -> bytes:
     """The piece for `weigh`, of what came of the group's pieces for `replay`."""
     return pickle.dumps((found, list(replayed)))
 
@@ -91,7 +91,7 @@ def weigh(piece: bytes) -> bytes:
     return pickle.dumps(_rows(found, found.trace, predictions))
 
 
-def _rows(found: Found, trace: Trace, predictions: list[Prediction]) -> list[dict[str, Any]]:
+def _rows(found: GroupTrace, trace: Trace, predictions: list[Prediction]) -> list[dict[str, Any]]:
     told = advise(trace, predictions)
     rows = []
     for ordinal, one in enumerate(predictions):

@@ -9,7 +9,7 @@ from math import sqrt
 from statistics import fmean, median_low, stdev
 from typing import Final
 
-from kohort.pipeline.advisor.outcome import Outcome
+from kohort.pipeline.advisor.outcome import ReplayOutcome
 from kohort.pipeline.advisor.replay import Replay
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.trace import Trace
@@ -23,7 +23,7 @@ CLOSE: Final = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction(Outcome):
+class Prediction(ReplayOutcome):
     """The outcome that is to be expected under one setting: the middle of those of the replays."""
 
     setting: Setting
@@ -46,7 +46,7 @@ class Prediction(Outcome):
 
 def predict(trace: Trace, setting: Setting) -> Prediction:
     """The same for the same arguments, wherever it is worked out."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ReplayOutcome] = []
     while not _is_enough(outcomes):
         outcomes.append(Replay(trace, setting, seed=len(outcomes)).run())
 
@@ -89,7 +89,7 @@ def _error(values: list[int]) -> float:
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 
-def _is_enough(outcomes: list[Outcome]) -> bool:
+def _is_enough(outcomes: list[ReplayOutcome]) -> bool:
     count = len(outcomes)
     if not REPLAYS_LEAST <= count < REPLAYS_MOST:
         return count >= REPLAYS_MOST
@@ -101,6 +101,6 @@ def _spread(values: list[int]) -> int:
     return round(2 * stdev(values))
 
 
-def _by_slot(outcomes: list[Outcome]) -> tuple[int, ...]:
+def _by_slot(outcomes: list[ReplayOutcome]) -> tuple[int, ...]:
     columns = zip(*(one.stopped_by_slot for one in outcomes), strict=True)
     return tuple(round(fmean(column)) for column in columns)

@@ -16,8 +16,14 @@ from typing import Any, Final
 from kohort.pipeline.advisor.beats import look_ms
 from kohort.pipeline.advisor.lives import Json, Lives, causes_of
 from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.slots import LOST, Found, find_slots
-from kohort.pipeline.advisor.trace import ANSWER_DEFAULT_MS, DELAY_DEFAULT_MS, Doubt, Rejoin, Trace
+from kohort.pipeline.advisor.slots import LOST, FoundSlots, find_slots
+from kohort.pipeline.advisor.trace import (
+    ANSWER_DEFAULT_MS,
+    DELAY_DEFAULT_MS,
+    Rejoin,
+    Trace,
+    Uncertainty,
+)
 from kohort.protocol.join_reason import JoinReason
 
 REVOKED: Final = "PARTITIONS_REVOKED"
@@ -93,23 +99,23 @@ def read_trace(
 
 
 def _doubts(
-    found: Found, rebalances: list[Json], recorded: Setting, known: dict[str, Any]
-) -> Iterator[Doubt]:
+    found: FoundSlots, rebalances: list[Json], recorded: Setting, known: dict[str, Any]
+) -> Iterator[Uncertainty]:
     if found.quick_returns:
-        yield Doubt.ABSENCES
+        yield Uncertainty.ABSENCES
     if found.uncertain_ends:
-        yield Doubt.CRASHES
+        yield Uncertainty.CRASHES
     if found.silences:
-        yield Doubt.PAUSES
+        yield Uncertainty.PAUSES
     if not _modes(rebalances) and "cooperative" not in known:
-        yield Doubt.MODE
+        yield Uncertainty.MODE
     if recorded.cooperative and not any(slot.revoke.took_ms for slot in found.slots):
-        yield Doubt.REVOCATIONS
+        yield Uncertainty.REVOCATIONS
     if not any(slot.join.took_ms for slot in found.slots):
-        yield Doubt.JOINS
+        yield Uncertainty.JOINS
 
 
-def _waited_by_slot(rebalances: list[Json], found: Found) -> tuple[int, ...]:
+def _waited_by_slot(rebalances: list[Json], found: FoundSlots) -> tuple[int, ...]:
     waited = [0] * len(found.slots)
     for record in rebalances:
         waits = record.get("waited_for") or {}
@@ -249,7 +255,7 @@ def _round(value: int) -> int:
 # What members did of their own accord.
 
 
-def _rejoins(ordered: list[Json], found: Found) -> list[Rejoin]:
+def _rejoins(ordered: list[Json], found: FoundSlots) -> list[Rejoin]:
     rejoins = []
     revokers: set[str] = set()
     for record in ordered:
@@ -268,7 +274,7 @@ def _rejoins(ordered: list[Json], found: Found) -> list[Rejoin]:
     return rejoins
 
 
-def _rejoin(cause: Json, began_ms: int, found: Found, revokers: set[str]) -> Rejoin | None:
+def _rejoin(cause: Json, began_ms: int, found: FoundSlots, revokers: set[str]) -> Rejoin | None:
     kind, reason = cause.get("kind"), cause.get("reason")
     if kind not in REJOINS or reason in EFFECTS:
         return None
@@ -340,7 +346,7 @@ def _stopped_ms(rebalances: list[Json], joins: list[int], notes: list[str]) -> i
     return None
 
 
-def _note_untold(found: Found, joins: list[int], notes: list[str]) -> None:
+def _note_untold(found: FoundSlots, joins: list[int], notes: list[str]) -> None:
     """Notes the members that others have to stand in for."""
     untold = [slot.name for slot in found.slots if not slot.join.took_ms]
     if not joins or not untold:
@@ -352,7 +358,7 @@ def _note_untold(found: Found, joins: list[int], notes: list[str]) -> None:
     )
 
 
-def _note(found: Found, ordered: list[Json], notes: list[str]) -> None:
+def _note(found: FoundSlots, ordered: list[Json], notes: list[str]) -> None:
     sequences = [record.get("sequence") or 0 for record in ordered]
     missing = sequences[-1] - sequences[0] + 1 - len(sequences)
     if missing > 0:

@@ -40,7 +40,7 @@ from kohort.broker.core.group.requests import JoinRequest, LeaveEntry, Now
 from kohort.broker.core.group.states import GroupState
 from kohort.pipeline.advisor.beats import Beats
 from kohort.pipeline.advisor.member import Phase, SimulatedMember, Ticket
-from kohort.pipeline.advisor.outcome import Meter, Outcome
+from kohort.pipeline.advisor.outcome import Meter, ReplayOutcome
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.shares import (
     COOPERATIVE,
@@ -106,7 +106,7 @@ class Replay:
 
     # Running.
 
-    def run(self) -> Outcome:
+    def run(self) -> ReplayOutcome:
         """To the end of the trace, and until the group has come to rest."""
         self._plan()
         while self._heap:

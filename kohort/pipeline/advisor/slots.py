@@ -35,7 +35,7 @@ class _Place:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundSlots:
     """The slots, and what was noticed on the way."""
 
     slots: list[Slot] = field(default_factory=list)
@@ -53,10 +53,10 @@ class Found:
     """Newcomers while a member had just gone, with nothing that connects the two."""
 
 
-def find_slots(lives: Iterable[Life], recorded: Setting, begin_ms: int) -> Found:
+def find_slots(lives: Iterable[Life], recorded: Setting, begin_ms: int) -> FoundSlots:
     """Slots in the order of their first member."""
     ordered = sorted(lives, key=lambda life: life.start_ms or 0)
-    found = Found()
+    found = FoundSlots()
     places = _places(ordered, recorded, found)
     names: dict[str, int] = defaultdict(int)
     for place in places:
@@ -82,7 +82,7 @@ def heard_ms(life: Life, recorded: Setting) -> int | None:
     return max(renewed_ms, (life.start_ms or renewed_ms - 1) + 1)
 
 
-def _places(ordered: list[Life], recorded: Setting, found: Found) -> list[_Place]:
+def _places(ordered: list[Life], recorded: Setting, found: FoundSlots) -> list[_Place]:
     places: list[_Place] = []
     by_key: dict[tuple[str, ...], list[_Place]] = defaultdict(list)
     alone = _clients_alone(ordered, recorded)
@@ -135,7 +135,7 @@ def _clients_alone(ordered: list[Life], recorded: Setting) -> set[str]:
 
 
 def _slot(
-    place: _Place, recorded: Setting, begin_ms: int, names: dict[str, int], found: Found
+    place: _Place, recorded: Setting, begin_ms: int, names: dict[str, int], found: FoundSlots
 ) -> Slot:
     first = place.lives[0]
     runs: list[Run] = []
@@ -179,7 +179,7 @@ def _goes_on(before: Life, life: Life) -> bool:
     return before.fate in {"rebalance_timeout", "sync_expired", "new_member_expired"}
 
 
-def _ended(life: Life, recorded: Setting, found: Found) -> Run:
+def _ended(life: Life, recorded: Setting, found: FoundSlots) -> Run:
     if life.end_ms is None:
         return Run(0)
     if life.fate == "removed_by_admin":
@@ -196,7 +196,7 @@ def _ended(life: Life, recorded: Setting, found: Found) -> Run:
     return Run(0, heard + margin_ms, End.SILENT, margin_ms)
 
 
-def _away(life: Life, recorded: Setting, found: Found) -> Run:
+def _away(life: Life, recorded: Setting, found: FoundSlots) -> Run:
     """The run of a static member until it went, before its instance id came back."""
     assert life.end_ms is not None
     if life.silent_ms is None:

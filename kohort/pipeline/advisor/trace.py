@@ -137,7 +137,7 @@ class Rejoin:
     """It offers something else than before: another subscription, for one."""
 
 
-class Doubt(StrEnum):
+class Uncertainty(StrEnum):
     """Something that is not known, and takes the settings that rest on it out of the ranking."""
 
     ABSENCES = "how long static members were away that came back in time is not recorded"
@@ -185,5 +185,5 @@ class Trace:
     """That the history adds up to; None where it does not tell."""
     unknown: tuple[str, ...] = ()
     """What the history does not say, in words."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Uncertainty, ...] = ()
     """What the history does not say, by the settings whose outcome rests on it."""

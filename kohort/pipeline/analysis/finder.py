@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from kohort.pipeline.analysis.flapping import Stints
+from kohort.pipeline.analysis.flapping import OwnershipIntervals
 from kohort.pipeline.analysis.ownership import Idle, Ownership
 from kohort.pipeline.analysis.rows import GroupHistory, Member, by_sequence, longest
 from kohort.pipeline.analysis.storms import Moved, moved_in, storms
 from kohort.pipeline.analysis.summaries import causes, group, needless, sequence_gaps
-from kohort.pipeline.analysis.wait_times import Waiting
+from kohort.pipeline.analysis.wait_times import WaitTimes
 
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -46,7 +46,7 @@ class Finder:
         self._since = None if newest is None else newest - limits.days * DAY_MS
         self._lately = [row for row in rebalances if self._is_late(row.started_at)]
         self._ownership = Ownership({row.sequence: row for row in rebalances}, self._since)
-        self._idle, self._stints, self._waiting = Idle(), Stints(), Waiting()
+        self._idle, self._stints, self._waiting = Idle(), OwnershipIntervals(), WaitTimes()
         self._moved: dict[int, list[Moved]] = {}
         self._next = 0
         """The first rebalance of late whose members are still to come."""
@@ -92,7 +92,7 @@ class Finder:
         return at is not None and self._since is not None and at >= self._since
 
 
-def found_in(history: GroupHistory, limits: Thresholds) -> dict[str, Rows]:
+def findings_of(history: GroupHistory, limits: Thresholds) -> dict[str, Rows]:
     """The rows of each table of FINDINGS, by its name."""
     finder = Finder(history, limits)
     owned = finder.take(history.members, is_last=True)

@@ -28,7 +28,7 @@ class Flapping(NamedTuple):
 _Sets: TypeAlias = dict[tuple[str, tuple[int, ...]], list[Interval]]
 
 
-class Stints:
+class OwnershipIntervals:
     """How long each partition was with whom, of rows of `partitions`, in whichever portions."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class Cause(NamedTuple):
     last_at: int | None
 
 
-class Needless(NamedTuple):
+class NeedlessRebalance(NamedTuple):
     """A row of the table `needless`, without its group."""
 
     sequence: int
@@ -96,10 +96,10 @@ def causes(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]) -> list[
     return found
 
 
-def needless(rebalances: Sequence[Rebalance]) -> list[Needless]:
+def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:
     """The rebalances that moved nothing."""
     return [
-        Needless(*(getattr(row, name) for name in Needless._fields))
+        NeedlessRebalance(*(getattr(row, name) for name in NeedlessRebalance._fields))
         for row in rebalances
         if row.needless
     ]

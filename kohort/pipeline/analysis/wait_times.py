@@ -71,7 +71,7 @@ class _Process:
         self.expired_timeout_ms = longest([self.expired_timeout_ms, timeout_ms])
 
 
-class Waiting:
+class WaitTimes:
     """The processes of a group, of rebalances that are taken in their order."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Waiting:
 
     def take(
         self, rebalances: Sequence[Rebalance], members: Mapping[int, Sequence[Member]]
-    ) -> Waiting:
+    ) -> WaitTimes:
         """Some more; `members` are by the sequence of their rebalance."""
         timeouts = {
             (row.sequence, row.trigger_member_id): row.trigger_session_timeout_ms

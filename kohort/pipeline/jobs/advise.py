@@ -158,7 +158,7 @@ def advise(lake: Lake, events: Iterable[Events], *, days: int, known: dict[str, 
         PipelineError: there is no group with a rebalance.
     """
     begun_s = time.monotonic()
-    advising = Advising(lake.spark, days=days, known=known, tell=announce)
+    advising = Advising(lake.spark, days=days, known=known, report=announce)
     with pulse(lake.spark):
         rows = pa.concat_tables([SCHEMA.empty_table(), *map(advising.rows, events)])
     if advising.failed > FAILED_TOLD:

@@ -288,7 +288,7 @@ class _Job:
                 announce(f"land {topic}: {count:,} earlier offsets landed")
             self._running[topic] = _Running(lander, lander.start())
         except PipelineError as error:
-            self._judge(topic, error, waiting)
+            self._retry_or_give_up(topic, error, waiting)
 
     def _settle(self, topic: str, waiting: list[str]) -> None:
         running = self._running.pop(topic)
@@ -298,9 +298,9 @@ class _Job:
         if running.query.lastProgress is not None:
             self._budget.renew()
         if error is not None:
-            self._judge(topic, error, waiting)
+            self._retry_or_give_up(topic, error, waiting)
 
-    def _judge(self, topic: str, error: PipelineError, waiting: list[str]) -> None:
+    def _retry_or_give_up(self, topic: str, error: PipelineError, waiting: list[str]) -> None:
         """Puts the topic in the queue again where a second try can help."""
         if isinstance(error, TopicReplacedError) and self._settings.record_losses:
             announce(f"land {topic}: {error}")

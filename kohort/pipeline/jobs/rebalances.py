@@ -94,12 +94,12 @@ class _Job:
         self._progress = progress
         self._lake = lake
         self._ingest = Ingest(lake)
-        self._findings = Findings(lake, thresholds, self._progress.tell)
+        self._findings = Findings(lake, thresholds, self._progress.report)
 
     def take(self, records: Iterable[Record], count: int) -> None:
         """One batch of about so many records; may come again."""
         begun_s = time.monotonic()
-        self._progress.tell(f"taking {count:,} records")
+        self._progress.report(f"taking {count:,} records")
         tally = self._ingest.take(records)
         self.tally.add(tally)
         took_s = time.monotonic() - begun_s

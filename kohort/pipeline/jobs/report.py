@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     with explained(f"reading the lake {lake.root}"), pulse(spark) as now:
-        contents = collect(lake, options.group, now.tell)
+        contents = collect(lake, options.group, now.report)
     text = render(contents, f"the lake {lake.root}")
     try:
         write_whole(output, text)

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         found = {table.name for table in FINDINGS}
         before = after = 0
         for number, name in enumerate(names, 1):
-            progress.tell(f"{name}, table {number} of {len(names)}")
+            progress.report(f"{name}, table {number} of {len(names)}")
             count = lake.file_count(name)
             # A query for each that has nothing to be done would be most of the time.
             if name not in found and count > 1:

@@ -86,12 +86,12 @@ class Findings:
         self,
         lake: Lake,
         thresholds: Thresholds,
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`tell` gets a line on each table that is about to be written."""
+        """`report` gets a line on each table that is about to be written."""
         self._lake = lake
         self._thresholds = thresholds
-        self._tell = tell
+        self._report = report
 
     def renew(self, *, everything: bool = False) -> int:
         """For groups whose row in `groups` does not fit their events; returns how many."""
@@ -173,7 +173,7 @@ class Findings:
                 with explained(self._lake.called(name)):
                     writers[name].add(rows)
         for number, table in enumerate(FINDINGS, 1):
-            self._tell(f"{table.name}, table {number} of {len(FINDINGS)}")
+            self._report(f"{table.name}, table {number} of {len(FINDINGS)}")
             with self._reworded_conflicts(), explained(self._lake.called(table.name)):
                 writers[table.name].commit(SCHEMAS[table.name])
 
@@ -181,7 +181,7 @@ class Findings:
         """The rows of tables, of some groups at a time, or some of those of a group."""
         done = 0
         for groups in _together(work.changed):
-            self._tell(f"group {done + 1:,} of {len(work.changed):,}")
+            self._report(f"group {done + 1:,} of {len(work.changed):,}")
             if work.changed[groups[0]] > ROWS_AT_ONCE:
                 yield from self._found_in_parts(groups[0])
             else:
@@ -198,7 +198,7 @@ class Findings:
         finder = Finder(history, self._thresholds)
         parts = list(_parts((row.sequence, row.members_after) for row in history.rebalances))
         for number, (first, last) in enumerate(parts, 1):
-            self._tell(f"{group[1]}, part {number:,} of {len(parts):,}")
+            self._report(f"{group[1]}, part {number:,} of {len(parts):,}")
             wanted = READ[MEMBERS.name].names
             rows = self._read(MEMBERS.name, wanted, [group], (first, last))
             members = members_in(rows, first, last)

@@ -56,7 +56,7 @@ _OF_PARTITIONS: Final = (
 )
 
 
-def collect(lake: Lake, groups: Sequence[str], tell: Callable[[str], None]) -> Contents:
+def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) -> Contents:
     """The groups that stood still for longest, or those that are named.
 
     Args:
@@ -65,7 +65,7 @@ def collect(lake: Lake, groups: Sequence[str], tell: Callable[[str], None]) -> C
     Raises:
         PipelineError: no rebalance of such a group is in the lake.
     """
-    tell("which groups stood still for longest")
+    report("which groups stood still for longest")
     tables = _Tables(lake)
     totals = [
         row
@@ -84,7 +84,7 @@ def collect(lake: Lake, groups: Sequence[str], tell: Callable[[str], None]) -> C
     shown = totals[:GROUPS_SHOWN]
     pages = []
     for number, row in enumerate(shown, 1):
-        tell(f"group {row['group']}, {number} of {len(shown)}")
+        report(f"group {row['group']}, {number} of {len(shown)}")
         pages.append(_page(tables, (row["cluster_id"], row["group"]), told_max(len(shown))))
     listed = totals[GROUPS_SHOWN:GROUPS_LISTED]
     return Contents(pages, Listed(listed, len(totals) - len(shown)))

@@ -33,7 +33,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FirstScreen:
     """The content of the first screen about a group."""
 
     causes: Sequence[Cause]
@@ -54,12 +54,12 @@ class Answer:
     """The result if the member that was waited for most were as quick as the others."""
 
 
-def answer(page: GroupPage) -> Answer:
+def answer(page: GroupPage) -> FirstScreen:
     """Make the summary from the rows of a group."""
     recorded = next((row for row in page.advice if row["is_recorded"]), None)
     choices = numbered(page.advice)
     waited = list(_waited(page))
-    return Answer(
+    return FirstScreen(
         causes=[_cause(page, row) for row in page.causes[:CAUSES_FIRST] if row["rebalance_count"]],
         storms=_storms(page),
         waited=waited[:MEMBERS_FIRST],

@@ -8,7 +8,7 @@ from typing import Final
 from kohort.pipeline.advisor.config_lines import config_lines
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.words import changes
-from kohort.pipeline.report.answer import Answer
+from kohort.pipeline.report.answer import FirstScreen
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Markup, element, join, text
 from kohort.pipeline.report.settings_plot import front
@@ -46,7 +46,7 @@ def changed(recorded: Row, row: Row) -> str:
     return said[:1].upper() + said[1:]
 
 
-def choices(page: GroupPage, found: Answer) -> Markup | None:
+def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
     """The section; None without advice."""
     recorded = found.recorded
     if recorded is None:
@@ -92,7 +92,7 @@ def _line(title: Markup | str, row: Row) -> Cells:
     )
 
 
-def _pastes(found: Answer, recorded: Row) -> list[Markup]:
+def _pastes(found: FirstScreen, recorded: Row) -> list[Markup]:
     pasted = []
     for place, row in enumerate(found.choices, start=1):
         blocks = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.pipeline.report.answer import Answer, Cause
+from kohort.pipeline.report.answer import Cause, FirstScreen
 from kohort.pipeline.report.choices import changed
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Child, Markup, element, join, text
@@ -43,7 +43,7 @@ def headline(page: GroupPage) -> str:
     return f"{text}."
 
 
-def in_short(page: GroupPage, found: Answer) -> Markup:
+def in_short(page: GroupPage, found: FirstScreen) -> Markup:
     """The three answers in a line each, for small screens."""
     said = [("Mostly", mostly(page, found)), ("Waited for", slowest(page, found))]
     if found.best is not None:
@@ -55,7 +55,7 @@ def in_short(page: GroupPage, found: Answer) -> Markup:
     )
 
 
-def mostly(page: GroupPage, found: Answer) -> str:
+def mostly(page: GroupPage, found: FirstScreen) -> str:
     """The main cause, in a few words."""
     if not found.causes:
         return NOTHING
@@ -68,7 +68,7 @@ def mostly(page: GroupPage, found: Answer) -> str:
     return f"{cause(most.kind)}: {most.rebalances:,} times ({most.share})"
 
 
-def slowest(page: GroupPage, found: Answer) -> Markup | str:
+def slowest(page: GroupPage, found: FirstScreen) -> Markup | str:
     """The member that the others waited for longest, in a few words."""
     if not found.waited:
         return NOTHING
@@ -80,7 +80,7 @@ def slowest(page: GroupPage, found: Answer) -> Markup | str:
     return join((said, "; were it as quick as the others, ", gain))
 
 
-def change(found: Answer) -> Markup | str:
+def change(found: FirstScreen) -> Markup | str:
     """The change that would have helped most, in a few words."""
     recorded, best = found.recorded, found.best
     if recorded is None:
@@ -95,7 +95,7 @@ def _gain(before_ms: int, after_ms: int) -> Markup:
     return join((_time(before_ms), " → ", _time(after_ms), " stopped"))
 
 
-def first(page: GroupPage, found: Answer, anchor: str) -> Markup:
+def first_screen(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
     """The three answers side by side, or one below the other on narrow screens."""
     also = [element("li", said) for said in found.also]
     return element(
@@ -112,7 +112,7 @@ def _answer(title: str, content: Child, class_: str | None = None) -> Markup:
     return element("section", element("h3", title), content, class_=class_)
 
 
-def _why(page: GroupPage, found: Answer) -> Child:
+def _why(page: GroupPage, found: FirstScreen) -> Child:
     most_ms = max((one.stopped_ms for one in found.causes), default=0)
     items = [_cause(one, most_ms) for one in found.causes]
     storms = element("p", found.storms) if found.storms else None
@@ -145,7 +145,7 @@ def _cause(one: Cause, most_ms: int) -> Markup:
     )
 
 
-def _waited(page: GroupPage, found: Answer) -> Child:
+def _waited(page: GroupPage, found: FirstScreen) -> Child:
     if not found.waited:
         return element("p", "No member made the others wait, as far as the history knows.")
     items = [_waited_for(page, found, row) for row in found.waited]
@@ -154,7 +154,7 @@ def _waited(page: GroupPage, found: Answer) -> Child:
     return [element("ol", items), _quicker(found), hint]
 
 
-def _quicker(found: Answer) -> Markup | None:
+def _quicker(found: FirstScreen) -> Markup | None:
     """The cost of one slow member, from a replay without its slowness."""
     if found.quicker is None or found.recorded is None:
         return None
@@ -164,7 +164,7 @@ def _quicker(found: Answer) -> Markup | None:
     return element("p", who, before, " → ", after, ".")
 
 
-def _waited_for(page: GroupPage, found: Answer, row: Row) -> Markup:
+def _waited_for(page: GroupPage, found: FirstScreen, row: Row) -> Markup:
     count, times = page.figures["rebalance_count"], row["waited_for_count"]
     said = (
         f": waited for in {times:,} of {counted(count, 'rebalance')} ({percent(times, count)}), "
@@ -180,7 +180,7 @@ def _waited_for(page: GroupPage, found: Answer, row: Row) -> Markup:
     return element("li", element("strong", name(row["process"])), f"{said}.")
 
 
-def _change(found: Answer, anchor: str) -> Child:
+def _change(found: FirstScreen, anchor: str) -> Child:
     if found.recorded is None:
         return element("p", "No advice was worked out for this group.")
     if not found.choices:

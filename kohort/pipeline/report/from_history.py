@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kohort.broker.core.history.record_text import told_sentence
-from kohort.pipeline.analysis.finder import Thresholds, found_in
+from kohort.broker.core.history.record_text import record_sentence
+from kohort.pipeline.analysis.finder import Thresholds, findings_of
 from kohort.pipeline.report.contents import (
     MARKS_MAX,
     OWNED_PARTITIONS_MAX,
@@ -40,7 +40,7 @@ def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str 
         ValueError: a value of a record is of another type than its field.
     """
     try:
-        found = found_in(history.rows, EVERYTHING)
+        found = findings_of(history.rows, EVERYTHING)
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a history: {error!r}") from error
     tables = {name: [as_row(one) for one in rows] for name, rows in found.items()}
@@ -111,7 +111,7 @@ def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
 def in_words(row: Row, event: Mapping[str, Any]) -> Row:
     """The row of a rebalance with its sentence, as the broker writes it."""
     names = ("sequence", "started_at_ms", "trigger_kind", "stopped_total_ms")
-    return {**{name: row[name] for name in names}, "sentence": told_sentence(event, clock)}
+    return {**{name: row[name] for name in names}, "sentence": record_sentence(event, clock)}
 
 
 def started_by(bursts: Sequence[Row]) -> list[Row]:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Final
 
 from kohort.pipeline.report import tables
-from kohort.pipeline.report.answer import Answer, answer
+from kohort.pipeline.report.answer import FirstScreen, answer
 from kohort.pipeline.report.choices import choices
 from kohort.pipeline.report.contents import Contents, GroupPage
 from kohort.pipeline.report.first_screen import change, first, headline, in_short, mostly, slowest
@@ -65,7 +65,7 @@ def _title(contents: Contents) -> str:
     return f"Why {name(contents.groups[0].group)} rebalanced, and what to change"
 
 
-def _overview(contents: Contents, answers: list[Answer]) -> Markup:
+def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
     """The table of groups, a line with the summary of each."""
     titles = (
         "Group",
@@ -99,7 +99,7 @@ def _overview(contents: Contents, answers: list[Answer]) -> Markup:
     return join((tables.table(titles, rows, texts=4), more))
 
 
-def _group(page: GroupPage, found: Answer, place: int, *, is_alone: bool) -> Markup:
+def _group(page: GroupPage, found: FirstScreen, place: int, *, is_alone: bool) -> Markup:
     anchor = f"g{place}"
     advice = choices(page, found)
     return element(

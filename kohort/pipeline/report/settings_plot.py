@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kohort.pipeline.report.answer import Answer
+from kohort.pipeline.report.answer import FirstScreen
 from kohort.pipeline.report.contents import Row
 from kohort.pipeline.report.labels import Dot, place
 from kohort.pipeline.report.markup import Markup, element
@@ -19,7 +19,7 @@ _RADIUS: Final = 6.0
 RECORDED: Final = "as it is"
 
 
-def front(rows: list[Row], answer: Answer) -> Markup:
+def front(rows: list[Row], answer: FirstScreen) -> Markup:
     """Draw a dot for each setting. Those worth considering have the numbers of the table."""
     return figure(lambda width: _draw(rows, answer, width), alt(rows, answer), _CAPTION)
 
@@ -31,7 +31,7 @@ _CAPTION: Final = (
 )
 
 
-def alt(rows: list[Row], answer: Answer) -> str:
+def alt(rows: list[Row], answer: FirstScreen) -> str:
     text = f"Rebalances and stopped seconds under {counted(len(rows), 'setting')}."
     if answer.recorded is not None:
         text += f" As it is: {_told(answer.recorded)}."
@@ -44,7 +44,7 @@ def _told(row: Row) -> str:
     return f"{counted(row['rebalances'], 'rebalance')}, {seconds(row['stopped_ms'])} s stopped"
 
 
-def _draw(rows: list[Row], answer: Answer, width: int) -> Drawing:
+def _draw(rows: list[Row], answer: FirstScreen, width: int) -> Drawing:
     height = _HEIGHT[width == WIDE]
     right, bottom = width - 12.0, height - 2.5 * LINE
     across = Values.of([float(row["rebalances"]) for row in rows], _LEFT + 8, right)
@@ -69,7 +69,7 @@ def _draw(rows: list[Row], answer: Answer, width: int) -> Drawing:
     return Drawing([*parts, *_numbers(answer, dot, (float(width), height))], height)
 
 
-def _quicker(answer: Answer) -> list[Row]:
+def _quicker(answer: FirstScreen) -> list[Row]:
     return [] if answer.quicker is None else [answer.quicker]
 
 
@@ -89,7 +89,9 @@ def _diamond(one: Dot) -> Markup:
     )
 
 
-def _numbers(answer: Answer, dot: Callable[[Row], Dot], room: tuple[float, float]) -> list[Markup]:
+def _numbers(
+    answer: FirstScreen, dot: Callable[[Row], Dot], room: tuple[float, float]
+) -> list[Markup]:
     named = [
         (f"{number}{' ★' if row['is_best'] else ''}", dot(row))
         for number, row in enumerate(answer.choices, start=1)

@@ -44,7 +44,7 @@ def join(bootstrap: str, group: str, topic: str, java_clients: JavaProcess) -> I
         yield join
 
 
-class Crew:
+class Clients:
     """One member of each library and a second one of ours; the first one leads."""
 
     def __init__(self, join: Join, libraries: tuple[str, ...], strategy: str) -> None:
@@ -121,7 +121,7 @@ def test_members_of_all_libraries_share_what_there_is_and_each_may_be_restarted(
     first = LIBRARIES.index(leader)
     libraries = LIBRARIES[first:] + LIBRARIES[:first]
     with streaming(ConfluentClient(bootstrap), topic, PARTITIONS) as stream:
-        crew = Crew(join, libraries, strategy)
+        crew = Clients(join, libraries, strategy)
         leads = [one.leads for one in crew.now if isinstance(one, KohortMember)]
         assert leads == [leader == "kohort", False]
         crew.bounce()

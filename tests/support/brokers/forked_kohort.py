@@ -60,7 +60,7 @@ class ForkedKohort(KohortServer):
                     stderr=log,
                     text=True,
                 )
-        self._pid = self._tell("start")
+        self._pid = self._ask("start")
         deadline_s = time.monotonic() + timeout_s
         while not answers_metadata(self.port):
             if not self._is_alive() or time.monotonic() > deadline_s:
@@ -86,7 +86,7 @@ class ForkedKohort(KohortServer):
     def _end(self, how: signal.Signals) -> int:
         os.kill(self.pid, how)
         self._pid = 0
-        return self._tell(WAIT)
+        return self._ask(WAIT)
 
     def _is_alive(self) -> bool:
         """A zombie is not: nobody has waited for it yet."""
@@ -96,7 +96,7 @@ class ForkedKohort(KohortServer):
             return False
         return state != "Z"
 
-    def _tell(self, line: str) -> int:
+    def _ask(self, line: str) -> int:
         forking = self._forking
         assert forking is not None
         assert forking.stdin is not None

@@ -23,7 +23,7 @@ ALLOWED: Final = (
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
-def judged(report: Report) -> Report:
+def as_failure_if_required(report: Report) -> Report:
     """The report, which says that the test has failed if it was left out and may not be."""
     if report.outcome != "skipped" or hasattr(report, "wasxfail") or not java_env.required():
         return report
@@ -46,11 +46,11 @@ class NothingLeftOut:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Called for a test, its setup or its teardown."""
-        return judged((yield))
+        return as_failure_if_required((yield))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """Called for a module, which may want a package."""
-        return judged((yield))
+        return as_failure_if_required((yield))

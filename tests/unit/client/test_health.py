@@ -7,7 +7,7 @@ import pytest
 
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
-from kohort.client.core.ongoing_failures import Failing
+from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures
@@ -15,8 +15,8 @@ from kohort.client.processing.figures import RunFigures
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 LAG = {ONE: 7, ZERO: 5}
-AGAIN = Failing("no good", 2, 3.0)
-PASSING = Failing("no answer", 5, 9.9, is_refused=False)
+AGAIN = OngoingFailure("no good", 2, 3.0)
+PASSING = OngoingFailure("no answer", 5, 9.9, is_refused=False)
 """What may pass, and has lasted for almost as long as it may."""
 
 RUN = RunFigures(

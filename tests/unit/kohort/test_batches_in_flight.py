@@ -26,7 +26,7 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from kohort.wire.batches_in_flight import SentBatch, UnderWay
+from kohort.wire.batches_in_flight import BatchesInFlight, SentBatch
 from kohort.wire.cluster import RefusedError
 
 REMEMBERED = 5
@@ -141,7 +141,7 @@ def no_pauses() -> Iterator[None]:
 @example(partitions=[0] * 8, fates=[*[ACCEPTS] * 4, LOSES_ANSWER, REFUSES, LOSES])
 def test_every_batch_is_appended_once_and_in_order(partitions: list[int], fates: list[str]) -> None:
     broker = Broker(fates)
-    under_way = UnderWay("t", broker, 60)
+    under_way = BatchesInFlight("t", broker, 60)
     for one in numbered(partitions):
         under_way.send(one)
     under_way.settle()
@@ -151,7 +151,7 @@ def test_every_batch_is_appended_once_and_in_order(partitions: list[int], fates:
 
 def test_as_many_are_under_way_as_a_broker_remembers() -> None:
     broker = Broker([])
-    under_way = UnderWay("t", broker, 60)
+    under_way = BatchesInFlight("t", broker, 60)
     for one in numbered([0] * 20):
         under_way.send(one)
     assert broker.under_way_max == REMEMBERED
@@ -162,7 +162,7 @@ def test_as_many_are_under_way_as_a_broker_remembers() -> None:
 
 def test_what_is_refused_for_good_is_not_sent_again() -> None:
     broker = Broker([])
-    under_way = UnderWay("t", broker, 60)
+    under_way = BatchesInFlight("t", broker, 60)
     for sequence in (0, 5):
         under_way.send(batch(0, sequence))
     with pytest.raises(RefusedError, match="t-0 does not take a batch: OUT_OF_ORDER"):
@@ -174,7 +174,7 @@ def test_what_is_refused_for_good_is_not_sent_again() -> None:
 
 def test_a_batch_is_tried_until_its_time_is_over() -> None:
     broker = Broker([REFUSES, LOSES, REFUSES, *[REFUSES] * 1_000_000])
-    under_way = UnderWay("t", broker, 60)
+    under_way = BatchesInFlight("t", broker, 60)
     with pytest.raises(RefusedError, match="NOT_LEADER_OR_FOLLOWER"):
         under_way.send(batch(0, 0, timeout_s=0.05))
 
@@ -190,7 +190,7 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
         def refresh(self) -> None:
             self.leaders = found
 
-    under_way = UnderWay("t", Later(), 60)
+    under_way = BatchesInFlight("t", Later(), 60)
     under_way.send(batch(0, 0))
     under_way.settle()
     assert broker.logs == {0: [0]}
@@ -198,7 +198,7 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
 
 def test_an_interruption_in_the_midst_of_sending_loses_nothing() -> None:
     broker = Broker([])
-    under_way = UnderWay("t", broker, 60)
+    under_way = BatchesInFlight("t", broker, 60)
     under_way.send(batch(0, 0))
     link: Any = broker.leaders[0]
 

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from kohort.pipeline.java_stderr import without_noise
+from kohort.pipeline.java_stderr import without_java_warnings
 
 
 def test_only_the_noise_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     says = "import sys; sys.stderr.write('WARNING: Using incubator modules: x\\nnews\\n')"
-    with without_noise():
+    with without_java_warnings():
         process = subprocess.Popen([sys.executable, "-I", "-c", says])
     assert process.wait() == 0
     heard = ""

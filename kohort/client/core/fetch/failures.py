@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kohort.client.core.errors import ConsumerError, RecordError
 from kohort.client.core.fetch.buffers import PartitionFilter
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.ongoing_failures import Failing, Failures
+from kohort.client.core.ongoing_failures import OngoingFailure, OngoingFailures
 from kohort.client.core.partitions import TopicPartition
 
 
@@ -22,7 +22,7 @@ class _Unread(NamedTuple):
     place: tuple[int, int | None]
     """The fence and the position."""
     error: ConsumerError
-    failures: Failures
+    failures: OngoingFailures
 
 
 class FetchFailures:
@@ -85,7 +85,7 @@ class FetchFailures:
         place = state.fence, state.position
         unread = self._unread.get(partition)
         if unread is None or unread.place != place:
-            unread = self._unread[partition] = _Unread(place, error, Failures())
+            unread = self._unread[partition] = _Unread(place, error, OngoingFailures())
         unread.failures.failed(error, now_ms)
 
     def clear(self) -> None:
@@ -117,7 +117,7 @@ class FetchFailures:
         """Record that these partitions, and only these, wait for a position."""
         self._placeless = {one: self._placeless.get(one, now_ms) for one in partitions}
 
-    def unread(self, now_ms: int) -> dict[TopicPartition, Failing]:
+    def unread(self, now_ms: int) -> dict[TopicPartition, OngoingFailure]:
         """Partitions whose errors were raised and that have not been read further since."""
         found = {}
         for partition, (place, _, failures) in self._unread.items():

@@ -20,7 +20,7 @@ from kohort.client.core.topics import Leader
 LeaderOf: TypeAlias = Callable[[TopicPartition], Leader | None]
 
 
-class Doubt(NamedTuple):
+class EpochQuestion(NamedTuple):
     """The question for the leader: up to which offset does it have records of `leader_epoch`, or
     older?
     """
@@ -69,17 +69,17 @@ class LeaderChecks:
         self._seen = seen
         return has_doubts
 
-    def doubts(self) -> Mapping[TopicPartition, Doubt]:
+    def doubts(self) -> Mapping[TopicPartition, EpochQuestion]:
         """The questions to ask."""
         found = {}
         for partition, (fence, leader) in self._seen.items():
             state = self._positions.find(partition)
             if state is not None and state.is_doubted and state.fence == fence:
                 assert state.position is not None
-                found[partition] = Doubt(fence, state.position, state.leader_epoch, leader)
+                found[partition] = EpochQuestion(fence, state.position, state.leader_epoch, leader)
         return found
 
-    def believed(self, partition: TopicPartition, doubt: Doubt) -> None:
+    def believed(self, partition: TopicPartition, doubt: EpochQuestion) -> None:
         """Accept the position because the leader cannot be asked: brokers before Kafka 2.3."""
         if self._positions.has_fence(partition, doubt.fence):
             self._positions.believe(partition)
@@ -87,7 +87,7 @@ class LeaderChecks:
     def answered(
         self,
         partition: TopicPartition,
-        doubt: Doubt,
+        doubt: EpochQuestion,
         end: EpochEnd,
         default_reset: OffsetSpec | None,
     ) -> LogTruncatedError | None:

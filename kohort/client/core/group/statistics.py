@@ -25,7 +25,7 @@ from kohort.client.core.group.steps import (
     Step,
     Sync,
 )
-from kohort.client.core.ongoing_failures import Failures
+from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.protocol.errors import ErrorCode
 
 WINDOW_MS: Final = 30_000
@@ -175,7 +175,7 @@ class GroupStatistics:
         self._rebalances = Sampled()
         self._failures = Sampled()
         self._commits = Sampled()
-        self.commit_failures = Failures()
+        self.commit_failures = OngoingFailures()
         self._join_sent_ms = 0
         self._sync_sent_ms = 0
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from kohort.client.core.errors import AuthorizationError, UnknownTopicError
-from kohort.client.core.expected_topics import Expected
+from kohort.client.core.expected_topics import ExpectedTopics
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 
@@ -21,8 +21,8 @@ UNKNOWN = Topic(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 def expecting(
     *topics: str, partitions: tuple[TopicPartition, ...] = (), timeout_ms: int | None = 2_000
-) -> Expected:
-    expected = Expected(timeout_ms)
+) -> ExpectedTopics:
+    expected = ExpectedTopics(timeout_ms)
     expected.expect(topics, partitions, 1_000)
     return expected
 

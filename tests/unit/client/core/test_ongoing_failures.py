@@ -1,8 +1,8 @@
-from kohort.client.core.ongoing_failures import Failing, Failures
+from kohort.client.core.ongoing_failures import OngoingFailure, OngoingFailures
 
 
-def failed(*times_ms: int, is_refused: bool = True) -> Failures:
-    failures = Failures()
+def failed(*times_ms: int, is_refused: bool = True) -> OngoingFailures:
+    failures = OngoingFailures()
     for at_ms in times_ms:
         failures.failed(ValueError(f"at {at_ms}"), at_ms, is_refused=is_refused)
     return failures
@@ -10,11 +10,11 @@ def failed(*times_ms: int, is_refused: bool = True) -> Failures:
 
 def test_what_failed_is_told_since_its_last_success() -> None:
     failures = failed(1_000, 4_000)
-    assert failures.now(6_000) == Failing("at 4000", 2, 5.0, is_refused=True)
+    assert failures.now(6_000) == OngoingFailure("at 4000", 2, 5.0, is_refused=True)
     failures.succeeded()
     assert failures.now(6_000) is None
     failures.failed(ValueError(), 7_000)
-    assert failures.now(7_500) == Failing("ValueError()", 1, 0.5, is_refused=True)
+    assert failures.now(7_500) == OngoingFailure("ValueError()", 1, 0.5, is_refused=True)
     assert failures.total == 3
 
 

@@ -23,13 +23,13 @@ class Scene:
         self.begun: list[str] = []
         self.ended: list[str] = []
 
-    async def tell(self, name: str, partitions: Partitions = frozenset({A})) -> None:
+    async def call(self, name: str, partitions: Partitions = frozenset({A})) -> None:
         async def method() -> None:
             self.begun.append(name)
             await asyncio.sleep(1)
             self.ended.append(name)
 
-        await self.callbacks.tell(name, lambda _: method(), partitions)
+        await self.callbacks.call(name, lambda _: method(), partitions)
 
 
 def play(test: Callable[[Scene], Awaitable[None]]) -> None:
@@ -44,9 +44,9 @@ def test_a_callback_goes_on_when_who_waits_for_it_is_cancelled() -> None:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
-                    await scene.tell("on_revoked")
+                    await scene.call("on_revoked")
             assert (scene.begun, scene.ended) == (["on_revoked"], [])
-        await scene.tell("on_revoked")
+        await scene.call("on_revoked")
         assert (scene.begun, scene.ended) == (["on_revoked"], ["on_revoked"])
 
     play(test)
@@ -54,10 +54,10 @@ def test_a_callback_goes_on_when_who_waits_for_it_is_cancelled() -> None:
 
 def test_another_callback_waits_for_the_one_before_it() -> None:
     async def test(scene: Scene) -> None:
-        waiting = asyncio.create_task(scene.tell("on_revoked"))
+        waiting = asyncio.create_task(scene.call("on_revoked"))
         await asyncio.sleep(0.1)
         waiting.cancel()
-        await scene.tell("on_lost", {B})
+        await scene.call("on_lost", {B})
         assert scene.ended == ["on_revoked", "on_lost"]
         assert scene.callbacks.given_up == {A, B}
 
@@ -72,7 +72,7 @@ def test_what_a_callback_raises_is_told_although_nobody_waits_for_it() -> None:
 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await scene.callbacks.tell("on_assigned", lambda _: fails(), {A})
+                await scene.callbacks.call("on_assigned", lambda _: fails(), {A})
         await scene.callbacks.wait_over()
         assert [(name, type(error)) for name, error in scene.errors] == [
             ("on_assigned", ZeroDivisionError)
@@ -96,7 +96,7 @@ def test_a_callback_that_hangs_is_named_and_cancelled_when_the_consumer_has_to_e
                 # As code does that catches too much.
                 await asyncio.sleep(1_000)
 
-        waiting = asyncio.create_task(scene.callbacks.tell("on_revoked", lambda _: hangs(), {A}))
+        waiting = asyncio.create_task(scene.callbacks.call("on_revoked", lambda _: hangs(), {A}))
         await asyncio.sleep(0.1)
         began_s = loop.time()
         scene.callbacks.end_by(time.monotonic() + 2)
@@ -110,10 +110,10 @@ def test_a_callback_that_hangs_is_named_and_cancelled_when_the_consumer_has_to_e
 
 def test_after_a_rebalance_the_next_one_is_told_again() -> None:
     async def test(scene: Scene) -> None:
-        await scene.tell("on_assigned")
-        await scene.tell("on_assigned")
+        await scene.call("on_assigned")
+        await scene.call("on_assigned")
         scene.callbacks.begin()
-        await scene.tell("on_assigned")
+        await scene.call("on_assigned")
         assert scene.ended == ["on_assigned"] * 2
 
     play(test)
@@ -125,7 +125,7 @@ def test_a_callback_that_is_told_when_the_time_is_over_is_not_left_running(
     async def test(scene: Scene) -> None:
         scene.callbacks.end_by(time.monotonic())
         await asyncio.sleep(1)
-        await scene.tell("on_revoked")
+        await scene.call("on_revoked")
         await asyncio.sleep(10)
         assert (scene.begun, scene.ended) == (["on_revoked"], [])
         assert scene.callbacks.task is None

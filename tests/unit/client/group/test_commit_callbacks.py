@@ -42,8 +42,8 @@ def test_a_callback_goes_on_when_who_waits_for_it_is_cancelled() -> None:
         scene.add(2)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await scene.callbacks.tell()
-        await scene.callbacks.tell()
+                await scene.callbacks.run_due()
+        await scene.callbacks.run_due()
         assert scene.begun == scene.ended == [1, 2]
         assert not scene.callbacks.are_due
 
@@ -54,11 +54,11 @@ def test_what_a_callback_raises_is_kept_for_a_call_without_a_result_of_its_own()
     async def test(scene: Scene) -> None:
         scene.add(1, ZeroDivisionError())
         scene.add(2)
-        await scene.callbacks.tell(keeps_error=True)
+        await scene.callbacks.run_due(keeps_error=True)
         assert scene.ended == [1, 2]
         assert scene.callbacks.are_due
         with pytest.raises(ZeroDivisionError):
-            await scene.callbacks.tell()
+            await scene.callbacks.run_due()
         assert not scene.callbacks.are_due
 
     play(test)
@@ -72,7 +72,7 @@ def test_a_plain_function_that_raises_keeps_no_other_from_being_called() -> None
         scene.callbacks.add(fails, {}, None)
         scene.add(2)
         with pytest.raises(ZeroDivisionError):
-            await scene.callbacks.tell()
+            await scene.callbacks.run_due()
         assert scene.ended == [2]
 
     play(test)
@@ -81,12 +81,12 @@ def test_a_plain_function_that_raises_keeps_no_other_from_being_called() -> None
 def test_a_callback_that_commits_does_not_wait_for_itself() -> None:
     async def test(scene: Scene) -> None:
         async def commits(*_: object) -> None:
-            await scene.callbacks.tell(keeps_error=True)
+            await scene.callbacks.run_due(keeps_error=True)
 
         scene.callbacks.add(commits, {}, None)
         scene.add(2)
         async with asyncio.timeout(10):
-            await scene.callbacks.tell()
+            await scene.callbacks.run_due()
         assert scene.ended == [2]
 
     play(test)

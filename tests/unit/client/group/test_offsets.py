@@ -207,7 +207,7 @@ def test_a_commit_that_waits_behind_another_keeps_the_identity_of_its_call() -> 
         # The first is under way already: its coordinator decides.
         await first
         await asyncio.sleep(0.01)
-        await scene.offsets.callbacks.tell()
+        await scene.offsets.callbacks.run_due()
         assert [type(error) for error in told] == [RebalanceInProgressError]
         assert [one.generation_id_or_member_epoch for one in scene.broker.commits] == [5]
 

@@ -15,7 +15,7 @@ from kohort.client.config import config_from
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
-from kohort.client.net.thread_call import aside
+from kohort.client.net.thread_call import run_in_thread
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -141,7 +141,7 @@ async def test_the_loop_goes_on_while_a_thread_works() -> None:
             await asyncio.sleep(0.001)
 
     turning = asyncio.create_task(turn())
-    salted = await aside(lambda: hashlib.pbkdf2_hmac("sha512", b"p", b"s", 1 << 17), "hash")
+    salted = await run_in_thread(lambda: hashlib.pbkdf2_hmac("sha512", b"p", b"s", 1 << 17), "hash")
     is_over = True
     await turning
     assert len(salted) == 64
@@ -153,7 +153,7 @@ async def test_what_work_aside_raises_is_raised_where_it_is_waited_for() -> None
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await aside(work, "fail")
+        await run_in_thread(work, "fail")
 
 
 async def test_the_systems_authorities_are_read_once_and_not_on_the_loop(

@@ -10,7 +10,7 @@ from kohort.pipeline.advisor.advice import advise, pareto_front
 from kohort.pipeline.advisor.computation import beyond_the_grid
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.setting import Setting, grid
-from kohort.pipeline.advisor.trace import Delays, Doubt, End, Rejoin, Run, Slot, Trace
+from kohort.pipeline.advisor.trace import Delays, End, Rejoin, Run, Slot, Trace, Uncertainty
 from kohort.pipeline.advisor.weighing import twins_of
 from kohort.pipeline.advisor.words import words
 from kohort.protocol.join_reason import JoinReason
@@ -46,7 +46,7 @@ def trace(
     *rejoins: Rejoin,
     join_ms: int = 100,
     like: Prediction | None = None,
-    doubts: tuple[Doubt, ...] = (),
+    doubts: tuple[Uncertainty, ...] = (),
 ) -> Trace:
     """A trace whose history has the figures of `like`."""
     like = like or prediction(RECORDED, 40, 300)
@@ -298,15 +298,15 @@ def test_nothing_has_a_star_if_the_check_is_off_by_more_than_a_fifth_whatever_ch
 @pytest.mark.parametrize(
     ("doubt", "recorded", "tried"),
     [
-        (Doubt.CRASHES, {"static": True}, {"static": False}),
-        (Doubt.PAUSES, {}, {"session_timeout_ms": 45_000}),
-        (Doubt.MODE, {}, {"cooperative": True}),
-        (Doubt.REVOCATIONS, {"cooperative": True}, {"cooperative": False}),
-        (Doubt.JOINS, {}, {"cooperative": True}),
+        (Uncertainty.CRASHES, {"static": True}, {"static": False}),
+        (Uncertainty.PAUSES, {}, {"session_timeout_ms": 45_000}),
+        (Uncertainty.MODE, {}, {"cooperative": True}),
+        (Uncertainty.REVOCATIONS, {"cooperative": True}, {"cooperative": False}),
+        (Uncertainty.JOINS, {}, {"cooperative": True}),
     ],
 )
 def test_what_is_not_known_takes_the_settings_that_rest_on_it_out_of_the_ranking(
-    doubt: Doubt, recorded: dict[str, Any], tried: dict[str, Any]
+    doubt: Uncertainty, recorded: dict[str, Any], tried: dict[str, Any]
 ) -> None:
     before = replace(RECORDED, **recorded)
     after = replace(before, **tried) if tried else replace(before, static=True)
@@ -337,7 +337,7 @@ def test_a_shorter_session_is_not_ranked_as_it_may_notice_what_the_history_has_n
     told = advise(replace(trace(like=recorded), recorded=before), [recorded, shorter])
 
     assert (told.front, told.best) == ((), None)
-    assert told.unranked == (f"not ranked: 1 setting, since {Doubt.SILENCES.value}",)
+    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.SILENCES.value}",)
 
 
 def test_an_initial_delay_is_told_of_if_it_beats_the_same_without_it_on_the_same_seeds() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from kohort.pipeline.advisor.prediction import predict
 from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.trace import Doubt, End, Pause, Rejoin, Trace
+from kohort.pipeline.advisor.trace import End, Pause, Rejoin, Trace, Uncertainty
 from kohort.protocol.join_reason import JoinReason
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
@@ -325,9 +325,9 @@ def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_t
 
     # Somewhere between its last heartbeat and the next one.
     assert runs_of(known, "a") == [(0, 53 * S, End.LEFT), (60 * S, None, None)]
-    assert known.doubts == (Doubt.MODE, Doubt.JOINS)
+    assert known.doubts == (Uncertainty.MODE, Uncertainty.JOINS)
     assert runs_of(unknown, "a") == [(0, 60 * S, End.LEFT), (60 * S, None, None)]
-    assert Doubt.ABSENCES in unknown.doubts
+    assert Uncertainty.ABSENCES in unknown.doubts
 
 
 def cooperative(member: str, **times: Change) -> Json:

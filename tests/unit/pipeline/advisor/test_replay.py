@@ -9,7 +9,7 @@ import pytest
 
 from kohort.pipeline.advisor.beats import LOOK_LEAST_MS, LOOK_MS, look_ms
 from kohort.pipeline.advisor.member import SimulatedMember
-from kohort.pipeline.advisor.outcome import Outcome
+from kohort.pipeline.advisor.outcome import ReplayOutcome
 from kohort.pipeline.advisor.prediction import predict
 from kohort.pipeline.advisor.replay import Replay
 from kohort.pipeline.advisor.setting import Setting
@@ -46,7 +46,7 @@ def trace(*slots: Slot, rejoins: tuple[Rejoin, ...] = (), partitions: int = 12) 
     )
 
 
-def play(given: Trace, setting: Setting, seed: int = 0) -> Outcome:
+def play(given: Trace, setting: Setting, seed: int = 0) -> ReplayOutcome:
     return Replay(given, setting, seed=seed).run()
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from kohort.client.core.errors import LogTruncatedError
 from kohort.client.core.fetch.positions import Positions
-from kohort.client.core.fetch.truncation import Doubt, EpochEnd, LeaderChecks
+from kohort.client.core.fetch.truncation import EpochEnd, EpochQuestion, LeaderChecks
 from kohort.client.core.offsets import EARLIEST, LATEST, OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import Leader
@@ -26,7 +26,7 @@ class Scene:
         return self.checks.look(lambda _: leader)
 
     @property
-    def doubt(self) -> Doubt:
+    def doubt(self) -> EpochQuestion:
         (doubt,) = self.checks.doubts().values()
         return doubt
 

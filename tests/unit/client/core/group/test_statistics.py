@@ -18,7 +18,7 @@ from kohort.client.core.group.statistics import (
     Sampled,
 )
 from kohort.client.core.group.steps import Idle, Join, Prepare, Step, Sync
-from kohort.client.core.ongoing_failures import Failing
+from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
 from kohort.protocol.messages.sync_group import SyncGroupRequest
@@ -212,7 +212,7 @@ def test_refused_commits_are_counted_until_one_succeeds() -> None:
     statistics.commit_failed(refused, 1_000)
     statistics.commit_failed(refused, 2_000)
     failing = statistics.commit_failures.now(2_000)
-    assert failing == Failing("no READ", 2, 1.0, is_refused=True)
+    assert failing == OngoingFailure("no READ", 2, 1.0, is_refused=True)
     assert statistics.figures(2_000)["commit-total"] == 0
     statistics.committed(5, 3_000)
     assert statistics.commit_failures.now(3_000) is None
