@@ -19,7 +19,7 @@ from tests.interop.least_rights.visitors import (
     Client,
     Guarded,
     Names,
-    Outcome,
+    ProgramResult,
     guarded_broker,
 )
 from tests.pipeline.conftest import Pipeline
@@ -47,15 +47,15 @@ def options(login: Login) -> dict[str, str]:
     }
 
 
-def outcome(work: Callable[[], bool]) -> Outcome:
+def outcome(work: Callable[[], bool]) -> ProgramResult:
     try:
-        return Outcome(work(), "")
+        return ProgramResult(work(), "")
     except (Py4JError, PySparkException) as error:
-        return Outcome(is_done=False, said=str(error))
+        return ProgramResult(is_done=False, said=str(error))
 
 
 def reader(spark: SparkSession) -> Client:
-    def work(login: Login, names: Names, _directory: Path) -> Outcome:
+    def work(login: Login, names: Names, _directory: Path) -> ProgramResult:
         def reads() -> bool:
             frame: DataFrame = (
                 spark.read.format("kafka")
@@ -70,7 +70,7 @@ def reader(spark: SparkSession) -> Client:
 
 
 def writer(spark: SparkSession) -> Client:
-    def work(login: Login, names: Names, _directory: Path) -> Outcome:
+    def work(login: Login, names: Names, _directory: Path) -> ProgramResult:
         def writes() -> bool:
             frame = spark.createDataFrame([("value",)], "value string")
             frame.write.format("kafka").options(**options(login), topic=names["TOPIC"]).save()
@@ -82,7 +82,7 @@ def writer(spark: SparkSession) -> Client:
 
 
 def lander(pipeline: Pipeline) -> Client:
-    def work(login: Login, names: Names, directory: Path) -> Outcome:
+    def work(login: Login, names: Names, directory: Path) -> ProgramResult:
         config = login.java_file(directory / "client.properties")
         where: tuple[Any, ...] = ("--bootstrap-server", login.bootstrap, "--kafka-config", config)
         with redirect_stdout(StringIO()) as out, redirect_stderr(out):
@@ -90,7 +90,7 @@ def lander(pipeline: Pipeline) -> Client:
                 *("land", names["TOPIC"], "--available-now", *where, "--lake", directory / "lake")
             )
         said = out.getvalue()
-        return Outcome(code == 0 and "nothing was committed" not in said, said)
+        return ProgramResult(code == 0 and "nothing was committed" not in said, said)
 
     return Client(LANDS, work, filled=["TOPIC"])
 

@@ -60,7 +60,7 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
     """The groups that stood still for longest, or those that are named.
 
     Args:
-        tell: is told what is being read.
+        report: called with what is being read.
 
     Raises:
         PipelineError: no rebalance of such a group is in the lake.

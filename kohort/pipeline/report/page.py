@@ -10,9 +10,16 @@ from kohort.pipeline.report import tables
 from kohort.pipeline.report.answer import FirstScreen, answer
 from kohort.pipeline.report.choices import choices
 from kohort.pipeline.report.contents import Contents, GroupPage
-from kohort.pipeline.report.first_screen import change, first, headline, in_short, mostly, slowest
+from kohort.pipeline.report.first_screen import (
+    change,
+    first_screen,
+    headline,
+    in_short,
+    mostly,
+    slowest,
+)
 from kohort.pipeline.report.markup import Child, Markup, element, join
-from kohort.pipeline.report.narrative import told
+from kohort.pipeline.report.narrative import narrative
 from kohort.pipeline.report.ownership import ownership, table_rows
 from kohort.pipeline.report.timeline import timeline
 from kohort.pipeline.report.words import counted, name, seconds
@@ -107,14 +114,14 @@ def _group(page: GroupPage, found: FirstScreen, place: int, *, is_alone: bool) -
         None if is_alone else element("h2", name(page.group)),
         element("p", headline(page), class_="headline"),
         in_short(page, found) if is_alone else None,
-        first(page, found, anchor),
+        first_screen(page, found, anchor),
         element("h3", "What other settings would have come to", id=f"{anchor}-advice"),
         advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),
         element("h3", "When"),
         timeline(page),
         tables.behind("The bars as a table", tables.by_time(page.by_time)),
         element("h3", "Each rebalance, and why"),
-        told(page),
+        narrative(page),
         _owners(page),
         element("h3", "Causes, members and partitions"),
         _details(page),
