@@ -207,7 +207,7 @@ class Calls:
         frames: Sequence[bytes],
         check_answer: Callable[[bytes, int], None],
     ) -> None:
-        """`check_answer` takes an answer and the number of its connection, and raises if it is wrong."""
+        """`check_answer` takes an answer and its connection's number; raises if it is wrong."""
         self._check_answer = check_answer
         self._poll = select.epoll()
         self._lines: dict[int, tuple[socket.socket, bytes, bytes, int]] = {}

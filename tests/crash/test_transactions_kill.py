@@ -37,7 +37,7 @@ TIMEOUT_S: Final = 60
 TOPIC: Final = "written"
 
 
-class Outcome(Enum):
+class TransactionEnd(Enum):
     """What a producer knows of a transaction."""
 
     COMMITTED = auto()
@@ -50,7 +50,7 @@ class Transaction(NamedTuple):
 
     number: int
     partitions: frozenset[int]
-    outcome: Outcome
+    outcome: TransactionEnd
 
 
 class Writer:
@@ -114,32 +114,32 @@ class Writer:
             try:
                 outcome = self._one(producer, number, partitions)
             except KafkaException as error:
-                self.done.append(Transaction(number, partitions, Outcome.UNKNOWN))
+                self.done.append(Transaction(number, partitions, TransactionEnd.UNKNOWN))
                 if error.args[0].fatal() or self._chance.random() < 0.3:
                     return
                 self._abort(producer)
             else:
                 self.done.append(Transaction(number, partitions, outcome))
 
-    def _one(self, producer: Producer, number: int, partitions: frozenset[int]) -> Outcome:
+    def _one(self, producer: Producer, number: int, partitions: frozenset[int]) -> TransactionEnd:
         producer.begin_transaction()
         for partition in partitions:
             producer.produce(TOPIC, f"{self.name}:{number}".encode(), partition=partition)
         if self._chance.random() < 0.3:
             self._abort(producer)
-            return Outcome.ABORTED
+            return TransactionEnd.ABORTED
         for _ in range(50):
             try:
                 producer.commit_transaction(5)
             except KafkaException as error:
                 if error.args[0].txn_requires_abort():
                     self._abort(producer)
-                    return Outcome.ABORTED
+                    return TransactionEnd.ABORTED
                 if not error.args[0].retriable():
                     raise
             else:
-                return Outcome.COMMITTED
-        return Outcome.UNKNOWN
+                return TransactionEnd.COMMITTED
+        return TransactionEnd.UNKNOWN
 
     def _abort(self, producer: Producer) -> None:
         for _ in range(50):
@@ -204,9 +204,9 @@ def check(bootstrap: str, writers: list[Writer]) -> None:
             whole = {index: int(index in partitions) for index in range(PARTITIONS)}
             nothing = dict.fromkeys(range(PARTITIONS), 0)
             allowed = {
-                Outcome.COMMITTED: [whole],
-                Outcome.ABORTED: [nothing],
-                Outcome.UNKNOWN: [whole, nothing],
+                TransactionEnd.COMMITTED: [whole],
+                TransactionEnd.ABORTED: [nothing],
+                TransactionEnd.UNKNOWN: [whole, nothing],
             }[outcome]
             assert seen in allowed, f"{value} in {set(partitions)}, {outcome.name}: seen {seen}"
         for index, values in found.items():
@@ -263,7 +263,7 @@ def live(directory: Path, kills: int, chance: random.Random) -> tuple[int, int]:
         broker.start()
         check(broker.bootstrap, writers)
     outcomes = Counter(one.outcome for writer in writers for one in writer.done)
-    return outcomes[Outcome.COMMITTED], outcomes[Outcome.UNKNOWN]
+    return outcomes[TransactionEnd.COMMITTED], outcomes[TransactionEnd.UNKNOWN]
 
 
 def test_transactions_are_whole_or_not_there_after_kill_9(

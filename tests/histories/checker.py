@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from tests.histories.anomalies import Anomaly, Kind
 from tests.histories.cycles import cycles_in
-from tests.histories.history import History, Outcome, Poll, Sent, Transaction
+from tests.histories.history import History, Poll, Sent, Transaction, TransactionOutcome
 
 
 def check(history: History) -> list[Anomaly]:
@@ -64,9 +64,9 @@ class Known:
 
     def took_place(self, transaction: Transaction) -> bool:
         """Whether it was committed, by what its producer knows or by what can be read."""
-        if transaction.outcome is Outcome.UNKNOWN:
+        if transaction.outcome is TransactionOutcome.UNKNOWN:
             return any(sent.value in self.committed for sent in transaction.sends)
-        return transaction.outcome is Outcome.COMMITTED
+        return transaction.outcome is TransactionOutcome.COMMITTED
 
 
 def _places(history: History, known: Known) -> Iterator[Anomaly]:
@@ -90,18 +90,18 @@ def _places(history: History, known: Known) -> Iterator[Anomaly]:
 def _outcomes(history: History, known: Known) -> Iterator[Anomaly]:
     """A transaction is there or not there, as its producer was told."""
     for transaction in history.transactions:
-        if transaction.outcome is Outcome.ABORTED:
+        if transaction.outcome is TransactionOutcome.ABORTED:
             continue
         missing = [one.value for one in transaction.sends if one.value not in known.committed]
         if missing and len(missing) < len(transaction.sends):
             yield Anomaly(Kind.TORN, f"{missing} of {transaction} cannot be read")
-        elif missing and transaction.outcome is Outcome.COMMITTED:
+        elif missing and transaction.outcome is TransactionOutcome.COMMITTED:
             yield Anomaly(Kind.LOST_WRITE, f"nothing of {transaction} can be read")
 
 
 def _aborted_reads(history: History, known: Known) -> Iterator[Anomaly]:
     for transaction in history.transactions:
-        if transaction.outcome is not Outcome.ABORTED:
+        if transaction.outcome is not TransactionOutcome.ABORTED:
             continue
         read = [one.value for one in transaction.sends if one.value in known.committed]
         if read:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """What a producer knows of its transaction."""
 
     COMMITTED = auto()
@@ -51,7 +51,7 @@ class Transaction:
     transactional_id: str
     producer: str
     """One life of a producer: a successor, or a twin, of the same id has another name."""
-    outcome: Outcome
+    outcome: TransactionOutcome
     sends: tuple[Sent, ...]
     """In order."""
     polled: tuple[int, ...] = ()

@@ -12,10 +12,10 @@ from tests.histories.history import (
     History,
     Move,
     Observed,
-    Outcome,
     Poll,
     Sent,
     Transaction,
+    TransactionOutcome,
 )
 
 COPY = 4
@@ -28,13 +28,19 @@ def sound() -> History:
     """
     return History(
         transactions=[
-            Transaction("a", "a/1", Outcome.COMMITTED, (Sent(0, 1, 0), Sent(0, 2, 1))),
-            Transaction("b", "b/1", Outcome.ABORTED, (Sent(0, 3, 3),)),
-            Transaction("a", "a/1", Outcome.UNKNOWN, (Sent(0, 4, 5), Sent(1, 5, 0)), polled=(1, 2)),
+            Transaction("a", "a/1", TransactionOutcome.COMMITTED, (Sent(0, 1, 0), Sent(0, 2, 1))),
+            Transaction("b", "b/1", TransactionOutcome.ABORTED, (Sent(0, 3, 3),)),
+            Transaction(
+                "a",
+                "a/1",
+                TransactionOutcome.UNKNOWN,
+                (Sent(0, 4, 5), Sent(1, 5, 0)),
+                polled=(1, 2),
+            ),
             Transaction(
                 "copier",
                 "copier/1",
-                Outcome.COMMITTED,
+                TransactionOutcome.COMMITTED,
                 (Sent(COPY, 11, 0, 0), Sent(COPY, 12, 1, 1)),
                 polled=(1, 2),
                 move=Move(0, 0, 3),
@@ -42,7 +48,7 @@ def sound() -> History:
             Transaction(
                 "copier",
                 "copier/2",
-                Outcome.COMMITTED,
+                TransactionOutcome.COMMITTED,
                 (Sent(COPY, 14, 3, 5),),
                 polled=(4,),
                 move=Move(0, 3, 7),
@@ -96,7 +102,7 @@ def test_an_unknown_transaction_may_be_nowhere() -> None:
     without(history, 4)
     without(history, 5)
     without(history, 14)
-    history.transactions[4] = replace(history.transactions[4], outcome=Outcome.ABORTED)
+    history.transactions[4] = replace(history.transactions[4], outcome=TransactionOutcome.ABORTED)
     history.observed.pop()
     assert check(history) == []
 
@@ -104,8 +110,8 @@ def test_an_unknown_transaction_may_be_nowhere() -> None:
 def test_ids_may_lie_in_two_logs_in_different_orders() -> None:
     history = sound()
     history.transactions += [
-        Transaction("x", "x/1", Outcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
-        Transaction("y", "y/1", Outcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
+        Transaction("x", "x/1", TransactionOutcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
+        Transaction("y", "y/1", TransactionOutcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
     ]
     for reader, is_committed in (("w", True), ("u", False)):
         history.polls += [
@@ -118,8 +124,8 @@ def test_ids_may_lie_in_two_logs_in_different_orders() -> None:
 def plant_write_cycle(history: History) -> None:
     """Plant a cycle as above, but of one id: a twin wrote behind its successor's back."""
     test_ids = [
-        Transaction("x", "x/1", Outcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
-        Transaction("x", "x/2", Outcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
+        Transaction("x", "x/1", TransactionOutcome.COMMITTED, (Sent(2, 31, 0), Sent(3, 32, 1))),
+        Transaction("x", "x/2", TransactionOutcome.COMMITTED, (Sent(2, 41, 1), Sent(3, 42, 0))),
     ]
     history.transactions += test_ids
     for reader, is_committed in (("w", True), ("u", False)):
@@ -132,8 +138,8 @@ def plant_write_cycle(history: History) -> None:
 def plant_mixed_up_transactions(history: History) -> None:
     """Two of one id in one log, the second within the first."""
     history.transactions += [
-        Transaction("x", "x/1", Outcome.COMMITTED, (Sent(2, 31, 0), Sent(2, 32, 2))),
-        Transaction("x", "x/2", Outcome.COMMITTED, (Sent(2, 41, 1),)),
+        Transaction("x", "x/1", TransactionOutcome.COMMITTED, (Sent(2, 31, 0), Sent(2, 32, 2))),
+        Transaction("x", "x/2", TransactionOutcome.COMMITTED, (Sent(2, 41, 1),)),
     ]
     for reader, is_committed in (("w", True), ("u", False)):
         history.polls.append(
@@ -161,7 +167,9 @@ def plant_circle_of_reads(history: History) -> None:
 
 
 def plant_lost_write(history: History) -> None:
-    history.transactions.append(Transaction("c", "c/1", Outcome.COMMITTED, (Sent(1, 50, 3),)))
+    history.transactions.append(
+        Transaction("c", "c/1", TransactionOutcome.COMMITTED, (Sent(1, 50, 3),))
+    )
 
 
 def plant_duplicate(history: History) -> None:
@@ -220,7 +228,7 @@ def plant_reader_that_is_held_back(history: History) -> None:
 
 
 def plant_position_of_an_aborted_copier(history: History) -> None:
-    history.transactions[4] = replace(history.transactions[4], outcome=Outcome.ABORTED)
+    history.transactions[4] = replace(history.transactions[4], outcome=TransactionOutcome.ABORTED)
     without(history, 14)
 
 
@@ -238,7 +246,11 @@ def plant_position_that_goes_back(history: History) -> None:
 
 def plant_second_copy(history: History) -> None:
     twice = Transaction(
-        "copier", "copier/3", Outcome.COMMITTED, (Sent(COPY, 24, 5, 5),), move=Move(0, 3, 7)
+        "copier",
+        "copier/3",
+        TransactionOutcome.COMMITTED,
+        (Sent(COPY, 24, 5, 5),),
+        move=Move(0, 3, 7),
     )
     history.transactions.append(twice)
     history.polls += [

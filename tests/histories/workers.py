@@ -12,7 +12,15 @@ from typing import Final
 
 from kohort.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kohort.protocol.records.record import Record
-from tests.histories.history import History, Move, Observed, Outcome, Poll, Sent, Transaction
+from tests.histories.history import (
+    History,
+    Move,
+    Observed,
+    Poll,
+    Sent,
+    Transaction,
+    TransactionOutcome,
+)
 from tests.histories.links import Link, Links, LostError, RefusedError
 from tests.histories.logs import ALL, PARTITIONS, WRITTEN, copy_of, place_of
 from tests.histories.producer import Flow, Producer
@@ -92,7 +100,7 @@ class Undertaking:
         self.life = life
         self.polled: list[int] = []
         self.move: Move | None = None
-        self.outcome = Outcome.ABORTED
+        self.outcome = TransactionOutcome.ABORTED
         """So it is until a commit is asked for."""
         self._sends: dict[int, Sent] = {}
         """By value."""
@@ -119,15 +127,15 @@ class Undertaking:
 
     def commit(self) -> None:
         """Raises RefusedError, LostError."""
-        self.outcome = Outcome.UNKNOWN
+        self.outcome = TransactionOutcome.UNKNOWN
         self._asked_s = time.monotonic()
         try:
             self.producer.end(committed=True)
         except RefusedError as refused:
             if not refused.was_lost:
-                self.outcome = Outcome.ABORTED
+                self.outcome = TransactionOutcome.ABORTED
             raise
-        self.outcome = Outcome.COMMITTED
+        self.outcome = TransactionOutcome.COMMITTED
 
     def told(self) -> Transaction:
         """What its producer knows."""

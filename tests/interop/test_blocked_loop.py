@@ -41,7 +41,7 @@ FORMS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoopMeasurement:
     reader: BlockingReader
     rival: list[Record]
     """What the other member has read."""
@@ -66,7 +66,7 @@ READERS: Mapping[str, tuple[type[BlockingReader], bool]] = {
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def outcomes(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[Act, Outcome]]:
+def outcomes(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[Act, LoopMeasurement]]:
     form: Form = request.param
     acts = [(broker, reader) for broker in ("kohort", "kafka") for reader in READERS]
     with ThreadPoolExecutor(len(acts)) as pool:
@@ -77,7 +77,9 @@ def outcomes(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[Act,
         yield {act: outcome.result(form.block_s + 240) for act, outcome in running.items()}
 
 
-def play(bootstrap: str, kind: type[BlockingReader], in_callback: bool, form: Form) -> Outcome:
+def play(
+    bootstrap: str, kind: type[BlockingReader], in_callback: bool, form: Form
+) -> LoopMeasurement:
     """One reader and its rival in a group of two partitions, from beginning to end."""
     name = f"blocked-{uuid.uuid4().hex[:12]}"
     admin = admin_client(bootstrap)
@@ -115,7 +117,7 @@ def play(bootstrap: str, kind: type[BlockingReader], in_callback: bool, form: Fo
             held = rival.assigned()
             wait_until(lambda: all_read(reader, rival), "all records to have been read")
             reader.leave()
-            return Outcome(reader, rival.records(), held)
+            return LoopMeasurement(reader, rival.records(), held)
     finally:
         reader.leave()
 
@@ -126,13 +128,13 @@ def batch() -> list[Record]:
 
 def all_read(reader: BlockingReader, rival: Member) -> bool:
     assert reader.failure is None, reader.failure
-    return len(Outcome(reader, rival.records(), set()).reads) == 4 * RECORDS
+    return len(LoopMeasurement(reader, rival.records(), set()).reads) == 4 * RECORDS
 
 
 @pytest.mark.parametrize("where", ["handler", "callback"])
 @pytest.mark.parametrize("broker", ["kohort", "kafka"])
 def test_our_consumer_loses_nothing_while_its_loop_is_held_up(
-    outcomes: dict[Act, Outcome], broker: str, where: str
+    outcomes: dict[Act, LoopMeasurement], broker: str, where: str
 ) -> None:
     outcome = outcomes[broker, where]
     assert len(outcome.rival_held) == 1, "its partition went to the other member"
@@ -143,7 +145,7 @@ def test_our_consumer_loses_nothing_while_its_loop_is_held_up(
 
 @pytest.mark.parametrize("broker", ["kohort", "kafka"])
 def test_aiokafka_loses_its_partition_and_its_records_are_read_twice(
-    outcomes: dict[Act, Outcome], broker: str
+    outcomes: dict[Act, LoopMeasurement], broker: str
 ) -> None:
     outcome = outcomes[broker, "aiokafka"]
     assert len(outcome.rival_held) == 2

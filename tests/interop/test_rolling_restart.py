@@ -52,7 +52,7 @@ def probe(broker: ServerProcess, http_port: int | None) -> GroupProbe:
     return GroupProbe(broker.port, GROUP, http_port)
 
 
-class Crew:
+class Members:
     """The ten, each in a seat of its own; who has been restarted keeps what it had read."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Crew:
         self._probe.wait_stable(len(members))
 
 
-def check_each_read_once(stream: Stream, crew: Crew) -> None:
+def check_each_read_once(stream: Stream, crew: Members) -> None:
     """Everybody commits before a stop, so that at-least-once permits nothing twice."""
     stream.stop()
     wait_until_all_read(stream, crew.ever)
@@ -125,7 +125,7 @@ def test_a_rolling_restart_of_static_members_rebalances_nothing(
     clients: list[Client], probe: GroupProbe, restarts: int
 ) -> None:
     with ExitStack() as stack, streaming(clients[1], TOPIC, PARTITIONS) as stream:
-        crew = Crew(stack, clients, probe, is_static=True)
+        crew = Members(stack, clients, probe, is_static=True)
         crew.wait_shared()
         before = probe.generation()
         sequence = probe.wait_told()["sequence"] if probe.has_history else 0
@@ -150,7 +150,7 @@ def test_a_rolling_restart_of_dynamic_members_is_explained_step_by_step(
     clients: list[Client], probe: GroupProbe, restarts: int
 ) -> None:
     with ExitStack() as stack, streaming(clients[1], TOPIC, PARTITIONS) as stream:
-        crew = Crew(stack, clients, probe, is_static=False)
+        crew = Members(stack, clients, probe, is_static=False)
         crew.wait_shared()
         before = probe.generation()
         sequence = probe.wait_told()["sequence"] if probe.has_history else 0

@@ -60,7 +60,7 @@ class Producer:
 
 
 @dataclass
-class Answer:
+class OffsetAnswer:
     """What the Kafka said to a fetch of committed records."""
 
     offset: int
@@ -81,7 +81,7 @@ class Left:
     """A partition as the Kafka left it, and what it had said of it."""
 
     directory: Path
-    answers: list[Answer]
+    answers: list[OffsetAnswer]
 
     def opened(self, *, clean: bool = True) -> PartitionLog:
         return PartitionLog.open(
@@ -116,11 +116,11 @@ def write(server: KafkaServer) -> None:
         producer.end(commit=False)
 
 
-def fetched(client: RawClient, offset: int, max_bytes: int) -> Answer:
+def fetched(client: RawClient, offset: int, max_bytes: int) -> OffsetAnswer:
     request = fetch_request("t", offset, max_bytes=max_bytes, is_committed=True)
     response = client.call(request, 11, FetchResponse)
     (data,) = response.responses[0].partitions
-    return Answer(offset, data)
+    return OffsetAnswer(offset, data)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ VERSION = 17
 partitions = st.sampled_from(PARTITIONS)
 
 
-class Fate(Enum):
+class RequestEnd(Enum):
     """What becomes of a request."""
 
     ANSWERED = "answered"
@@ -157,17 +157,17 @@ class FetchModel(RuleBasedStateMachine):
             self.now_ms += passed_ms
 
     @precondition(lambda self: self.under_way)
-    @rule(which=st.integers(0, 1), batches=st.integers(0, 4), fate=st.sampled_from(Fate))
-    def answer(self, which: int, batches: int, fate: Fate) -> None:
+    @rule(which=st.integers(0, 1), batches=st.integers(0, 4), fate=st.sampled_from(RequestEnd))
+    def answer(self, which: int, batches: int, fate: RequestEnd) -> None:
         node_id = sorted(self.under_way)[which % len(self.under_way)]
         fetch, sent = self.under_way.pop(node_id)
-        if fate is Fate.LOST:
+        if fate is RequestEnd.LOST:
             self.state.on_broker_unreachable(fetch, self.now_ms, self.now_ms)
         else:
             parts = []
             for one, asked in sent.requested.items():
                 records = b""
-                if fate is Fate.ANSWERED and batches and asked.offset < LOG_RECORDS:
+                if fate is RequestEnd.ANSWERED and batches and asked.offset < LOG_RECORDS:
                     records = _log(asked.offset, batches)
                     # As a broker that fills an answer in the order of the request.
                     batches -= 1
@@ -183,7 +183,7 @@ class FetchModel(RuleBasedStateMachine):
         for count in counts:
             self.ask(LEFTOVER_MS)
             while self.under_way:
-                self.answer(0, batches, Fate.ANSWERED)
+                self.answer(0, batches, RequestEnd.ANSWERED)
             if count % 2:
                 self.take(count, None)
             else:
@@ -211,21 +211,21 @@ class FetchModel(RuleBasedStateMachine):
         self.positions.set_assigned(list(self.expected))
         self.state.set_assigned()
         while self.under_way:
-            self.answer(0, 2, Fate.ANSWERED)
+            self.answer(0, 2, RequestEnd.ANSWERED)
         self.ask(0)
         wanted = {one for one in self.expected if self.positions.state(one).is_readable}
         for _ in range(3_000):
             if all(self.expected[one] == LOG_RECORDS for one in wanted):
                 return
             while self.under_way:
-                self.answer(0, 2, Fate.ANSWERED)
+                self.answer(0, 2, RequestEnd.ANSWERED)
             self.take(40, None)
             self._ask_if_told(10)
         raise AssertionError(f"left unread: {self.expected}")
 
 
-def _part(one: TopicPartition, fate: Fate, records: bytes) -> PartitionData:
-    code = ErrorCode.REQUEST_TIMED_OUT if fate is Fate.REFUSED else ErrorCode.NONE
+def _part(one: TopicPartition, fate: RequestEnd, records: bytes) -> PartitionData:
+    code = ErrorCode.REQUEST_TIMED_OUT if fate is RequestEnd.REFUSED else ErrorCode.NONE
     return PartitionData(
         partition_index=one.partition,
         error_code=code,

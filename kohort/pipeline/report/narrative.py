@@ -12,7 +12,7 @@ def narrative(page: GroupPage) -> Markup:
     """The history in chronological order; of the storms, only the most expensive is open."""
     storms = sorted(page.storms.rows, key=lambda row: int(row["first_sequence"]))
     worst = max((row["stopped_total_ms"] for row in storms), default=0)
-    rows = list(page.narrative.rows)
+    rows = list(page.told.rows)
     parts: list[Markup] = []
     for storm in storms:
         before = [row for row in rows if row["sequence"] < storm["first_sequence"]]
@@ -30,7 +30,7 @@ def narrative(page: GroupPage) -> Markup:
 
 
 def _cut(page: GroupPage) -> Markup | None:
-    left = page.narrative.left_out
+    left = page.told.left_out
     if not left:
         return None
     said = (

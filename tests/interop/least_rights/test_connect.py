@@ -11,7 +11,7 @@ import pytest
 from tests.interop.connect_worker import ConnectWorker
 from tests.interop.least_rights.checks import check_needed, check_suffice, each_need, rows_of
 from tests.interop.least_rights.needs import is_denied
-from tests.interop.least_rights.visitors import Client, Guarded, Names, Outcome
+from tests.interop.least_rights.visitors import Client, Guarded, Names, ProgramResult
 from tests.support.clients.login import Login
 from tests.support.clients.model import wait_until
 
@@ -39,11 +39,11 @@ class Worker:
             more |= {f"{client}.{name}": value for name, value in security.items()}
         self._worker = ConnectWorker(directory, login.bootstrap, more)
 
-    def run(self, task: Task) -> Outcome:
+    def run(self, task: Task) -> ProgramResult:
         self._worker.start()
         try:
             is_done = self._until(lambda: self._worker.get("/connectors") is not None)
-            return Outcome(is_done and task(self), self._said())
+            return ProgramResult(is_done and task(self), self._said())
         finally:
             self._worker.kill()
 
@@ -101,7 +101,7 @@ class Worker:
         return (self._directory / "worker.log").read_text(errors="replace")
 
 
-def works(task: Task) -> Callable[[Login, Names, Path], Outcome]:
+def works(task: Task) -> Callable[[Login, Names, Path], ProgramResult]:
     return lambda login, names, directory: Worker(login, names, directory).run(task)
 
 

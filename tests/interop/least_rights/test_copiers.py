@@ -23,7 +23,7 @@ from tests.interop.least_rights.checks import (
     rows_of,
 )
 from tests.interop.least_rights.needs import is_denied
-from tests.interop.least_rights.visitors import Client, Guarded, Names, Outcome
+from tests.interop.least_rights.visitors import Client, Guarded, Names, ProgramResult
 from tests.support.clients.login import Login
 from tests.support.clients.model import wait_until
 
@@ -38,7 +38,7 @@ def properties(login: Login) -> str:
 def copier(build: Build, program: str, settings: Settings, row: str) -> Client:
     """One of the programs of tests/interop/foreign, until its first transaction or denial."""
 
-    def work(login: Login, names: Names, directory: Path) -> Outcome:
+    def work(login: Login, names: Names, directory: Path) -> ProgramResult:
         words = directory / "words"
         arguments = (login.bootstrap, names["GROUP"], names["SOURCE"], names["OUT"], "1000")
         with words.open("wb") as said:
@@ -57,7 +57,7 @@ def copier(build: Build, program: str, settings: Settings, row: str) -> Client:
     return Client(row, work, filled=["SOURCE"], empty=["OUT"], same={"ID": "GROUP"})
 
 
-def until_told(process: subprocess.Popen[bytes], words: Path) -> Outcome:
+def until_told(process: subprocess.Popen[bytes], words: Path) -> ProgramResult:
     def said() -> str:
         return words.read_text(errors="replace")
 
@@ -68,7 +68,7 @@ def until_told(process: subprocess.Popen[bytes], words: Path) -> Outcome:
         lambda: is_done() or is_denied(said()) or process.poll() is not None,
         lambda: f"neither done nor denied: {said()[-3_000:]}",
     )
-    return Outcome(is_done(), said())
+    return ProgramResult(is_done(), said())
 
 
 ROW: Final = "reads, processes and writes in transactions"

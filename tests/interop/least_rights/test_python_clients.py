@@ -23,7 +23,7 @@ from tests.interop.least_rights.checks import (
     rows_of,
 )
 from tests.interop.least_rights.needs import is_denied
-from tests.interop.least_rights.visitors import VALUES, Client, Guarded, Names, Outcome
+from tests.interop.least_rights.visitors import VALUES, Client, Guarded, Names, ProgramResult
 from tests.support.clients.confluent_client import QUIET
 from tests.support.clients.login import Login
 
@@ -33,10 +33,10 @@ CREATING: Final = "producer that creates its topic by use"
 MEMBER: Final = "consumer in a group"
 READER: Final = "consumer without a group"
 
-Work = Callable[[Login, Names, Path], Outcome]
+Work = Callable[[Login, Names, Path], ProgramResult]
 
 
-def librdkafka_produces(login: Login, names: Names, *, idempotent: bool) -> Outcome:
+def librdkafka_produces(login: Login, names: Names, *, idempotent: bool) -> ProgramResult:
     settings = {**QUIET, "bootstrap.servers": login.bootstrap, **login.librdkafka()}
     producer = Producer({**settings, "enable.idempotence": idempotent, "linger.ms": 0})
     said: list[str] = []
@@ -46,10 +46,10 @@ def librdkafka_produces(login: Login, names: Names, *, idempotent: bool) -> Outc
 
     producer.produce(names["TOPIC"], b"value", on_delivery=delivered)
     producer.flush(TIMEOUT_S)
-    return Outcome(said == ["written"], f"{said}")
+    return ProgramResult(said == ["written"], f"{said}")
 
 
-def librdkafka_reads(login: Login, names: Names) -> Outcome:
+def librdkafka_reads(login: Login, names: Names) -> ProgramResult:
     consumer = Consumer(
         {
             **QUIET,
@@ -67,7 +67,7 @@ def librdkafka_reads(login: Login, names: Names) -> Outcome:
         consumer.close()
 
 
-def _poll(consumer: Consumer) -> Outcome:
+def _poll(consumer: Consumer) -> ProgramResult:
     said, read = "", 0
     end_s = time.monotonic() + TIMEOUT_S
     while read < len(VALUES) and not is_denied(said) and time.monotonic() < end_s:
@@ -78,7 +78,7 @@ def _poll(consumer: Consumer) -> Outcome:
                 said += f"{found.error()}\n"
     if not said:
         consumer.commit(asynchronous=False)
-    return Outcome(read == len(VALUES), said)
+    return ProgramResult(read == len(VALUES), said)
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def log_told(name: str, said: list[str]) -> Iterator[None]:
         said.append(text.getvalue())
 
 
-def kafka_python_produces(login: Login, names: Names, directory: Path) -> Outcome:
+def kafka_python_produces(login: Login, names: Names, directory: Path) -> ProgramResult:
     del directory
     said: list[str] = []
     with errors_told(said):
@@ -113,10 +113,10 @@ def kafka_python_produces(login: Login, names: Names, directory: Path) -> Outcom
             producer.send(names["TOPIC"], b"value").get(TIMEOUT_S)
         finally:
             producer.close(timeout=1)
-    return Outcome(not said, f"{said}")
+    return ProgramResult(not said, f"{said}")
 
 
-def kafka_python_reads(login: Login, names: Names, directory: Path) -> Outcome:
+def kafka_python_reads(login: Login, names: Names, directory: Path) -> ProgramResult:
     del directory
     said: list[str] = []
     read: list[Any] = []
@@ -135,13 +135,13 @@ def kafka_python_reads(login: Login, names: Names, directory: Path) -> Outcome:
             consumer.commit()
         finally:
             consumer.close(autocommit=False)
-    return Outcome(len(read) == len(VALUES), f"{said}")
+    return ProgramResult(len(read) == len(VALUES), f"{said}")
 
 
 def asynchronous(work: Callable[[Login, Names], Any]) -> Work:
     """One that raises what went wrong."""
 
-    def run(login: Login, names: Names, directory: Path) -> Outcome:
+    def run(login: Login, names: Names, directory: Path) -> ProgramResult:
         del directory
         said: list[str] = []
 
@@ -151,7 +151,7 @@ def asynchronous(work: Callable[[Login, Names], Any]) -> Work:
 
         with errors_told(said):
             asyncio.run(limited())
-        return Outcome(not said, f"{said}")
+        return ProgramResult(not said, f"{said}")
 
     return run
 

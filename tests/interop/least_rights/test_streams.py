@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from tests.interop.least_rights.checks import check_needed, check_suffice, each_need
 from tests.interop.least_rights.needs import is_denied
-from tests.interop.least_rights.visitors import VALUES, Client, Guarded, Names, Outcome
+from tests.interop.least_rights.visitors import VALUES, Client, Guarded, Names, ProgramResult
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.login import Login
 from tests.support.clients.model import wait_until
@@ -42,8 +42,8 @@ class Application:
         return bool(start.result(30).offset >= len(VALUES))
 
 
-def works(insider: str, guarantee: str) -> Callable[[Login, Names, Path], Outcome]:
-    def work(login: Login, names: Names, directory: Path) -> Outcome:
+def works(insider: str, guarantee: str) -> Callable[[Login, Names, Path], ProgramResult]:
+    def work(login: Login, names: Names, directory: Path) -> ProgramResult:
         config = {
             "bootstrap.servers": login.bootstrap,
             "application.id": names["APPLICATION"],
@@ -69,7 +69,7 @@ def works(insider: str, guarantee: str) -> Callable[[Login, Names, Path], Outcom
     return work
 
 
-def until_told(instance: JavaProcess, application: Application, log: Path) -> Outcome:
+def until_told(instance: JavaProcess, application: Application, log: Path) -> ProgramResult:
     """Denied, or at its work for long enough to have purged what it has worked on."""
 
     def said() -> str:
@@ -83,12 +83,12 @@ def until_told(instance: JavaProcess, application: Application, log: Path) -> Ou
         lambda: f"neither done nor denied: {said()[-3_000:]}",
     )
     if not application.has_counted():
-        return Outcome(is_done=False, said=said())
+        return ProgramResult(is_done=False, said=said())
     try:
         wait_until(application.has_purged, "a purge", timeout_s=10)
     except AssertionError:
-        return Outcome(is_done=False, said=said())
-    return Outcome(is_done=True, said=said())
+        return ProgramResult(is_done=False, said=said())
+    return ProgramResult(is_done=True, said=said())
 
 
 def once(insider: str) -> Client:

@@ -21,7 +21,7 @@ from tests.interop.least_rights.visitors import (
     Client,
     Guarded,
     Names,
-    Outcome,
+    ProgramResult,
 )
 from tests.interop.tools import Tools
 from tests.support.clients.confluent_client import QUIET, admin_client
@@ -60,7 +60,7 @@ class Tool(NamedTuple):
 
     def _work(
         self, tools: JavaProcess, insider: str, login: Login, names: Names, directory: Path
-    ) -> Outcome:
+    ) -> ProgramResult:
         if self.has_group:
             commit(insider, names["GROUP"], names["TOPIC"])
         config = str(login.java_file(directory / "client.properties"))
@@ -69,7 +69,7 @@ class Tool(NamedTuple):
             self.name, *arguments, "--command-config", config, stdin=self.stdin
         )
         said = f"{result.out}\n{result.err}"
-        return Outcome(named(self.shows, names) in result.out and not result.exit, said)
+        return ProgramResult(named(self.shows, names) in result.out and not result.exit, said)
 
 
 def commit(insider: str, group: str, topic: str) -> None:
@@ -82,21 +82,21 @@ def commit(insider: str, group: str, topic: str) -> None:
     done.result(30)
 
 
-def exports(login: Login, names: Names, directory: Path) -> Outcome:
+def exports(login: Login, names: Names, directory: Path) -> ProgramResult:
     """Lists groups, their offsets and the ends of logs, as an exporter of lag does."""
     del directory
     admin = AdminClient({**QUIET, "bootstrap.servers": login.bootstrap, **login.librdkafka()})
     group, topic = names["GROUP"], names["TOPIC"]
     listed = admin.list_consumer_groups().result(30).valid or ()
     if group not in [one.group_id for one in listed]:
-        return Outcome(is_done=False, said="not listed")
+        return ProgramResult(is_done=False, said="not listed")
     asked = [ConsumerGroupTopicPartitions(group)]
     (found,) = admin.list_consumer_group_offsets(asked).values()
     positions = {one.topic: one.offset for one in found.result(30).topic_partitions or ()}
     if topic not in positions:
-        return Outcome(is_done=False, said="no offsets")
+        return ProgramResult(is_done=False, said="no offsets")
     (end,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}).values()
-    return Outcome(end.result(30).offset - positions[topic] == 7, "")
+    return ProgramResult(end.result(30).offset - positions[topic] == 7, "")
 
 
 TOOLS: Final = {
@@ -194,7 +194,7 @@ TOOLS: Final = {
 
 
 def exporter(insider: str) -> Client:
-    def work(login: Login, names: Names, directory: Path) -> Outcome:
+    def work(login: Login, names: Names, directory: Path) -> ProgramResult:
         commit(insider, names["GROUP"], names["TOPIC"])
         return exports(login, names, directory)
 

@@ -45,7 +45,7 @@ VALUES: Final = [b"%d" % number for number in range(20)]
 NOTHING: Final[Mapping[str, str]] = {}
 
 
-class Outcome(NamedTuple):
+class ProgramResult(NamedTuple):
     """What came of a client's work."""
 
     is_done: bool
@@ -62,7 +62,7 @@ class Client(NamedTuple):
 
     row: str
     """What it needs; `besides` as well."""
-    work: Callable[[Login, Names, Path], Outcome]
+    work: Callable[[Login, Names, Path], ProgramResult]
     """Told who it is, what its things are called, and a directory of its own."""
     filled: Sequence[str] = ()
     """Topics that are there and have records."""
@@ -96,7 +96,7 @@ class Guarded:
         *,
         mechanism: str = "SCRAM-SHA-512",
         without: Need | None = None,
-    ) -> Outcome:
+    ) -> ProgramResult:
         """What comes of the client's work by a new user with its rules, but for one."""
         given = [need for need in client.needs if need is not without]
         tag = f"{next(self._numbers)}-{uuid.uuid4().hex[:6]}"

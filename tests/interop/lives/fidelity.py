@@ -12,7 +12,7 @@ from kohort.pipeline.advisor.advice import doubt
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
 from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.trace import Doubt
+from kohort.pipeline.advisor.trace import Uncertainty
 from tests.interop.lives.life import HEARTBEAT_MS, Life, Way, seen
 
 CLOSE: Final = 0.10
@@ -37,7 +37,7 @@ class Cell:
     predicted: Prediction
     lived: tuple[tuple[int, int], ...]
     """Rebalances and stopped ms of each life under `tried`."""
-    doubt: Doubt | None
+    doubt: Uncertainty | None
     """Why the advisor would not rank it."""
     is_steady: bool
     """Both ways were lived alike each time."""
