@@ -14,6 +14,7 @@ import logging
 from typing import Final, NamedTuple, Protocol, cast
 
 from kohort.broker.core.security.session import ANONYMOUS, Session
+from kohort.broker.network.connection_state import LEGAL_NEXT, ConnectionState
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.last_fetches import LastFetches
@@ -35,12 +36,18 @@ from kohort.broker.network.service import (
     ResponseBuffers,
     Service,
 )
+from kohort.broker.network.throttle import Throttle
 from kohort.broker.network.timeouts import CloseReason, ConnectionTimeouts
 from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 
 logger = logging.getLogger(__name__)
+
+_OPEN: Final = ConnectionState.OPEN
+_STOPPING: Final = ConnectionState.STOPPING
+_CLOSING: Final = ConnectionState.CLOSING
+_LOST: Final = ConnectionState.LOST
 
 _NO_TRANSPORT: Final = asyncio.Transport()
 """Transport of a connection that is not made yet, or is lost; none of its methods can be called."""
@@ -95,16 +102,14 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_in_execution",
         "_host",
         "_is_arriving",
-        "_is_closing",
         "_is_due",
-        "_is_lost",
         "_is_reading",
-        "_is_stopping",
         "_metrics",
-        "_mute",
         "_pending",
         "_reader",
         "_service",
+        "_state",
+        "_throttle",
         "_timeouts",
         "_transport",
         "_turns",
@@ -134,16 +139,13 @@ class Connection(asyncio.BufferedProtocol):
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
         self.output = Output(self, host)
-        self._mute: asyncio.TimerHandle | None = None
-        """Ends the time for which the client is held back."""
+        self._throttle = Throttle()
         self._is_due = False
         """Will requests that are here be executed in this turn or the next?"""
         self._is_arriving = listener.new_service is not None
         """Is its client not authenticated yet?"""
         self._is_reading = True
-        self._is_stopping = False
-        self._is_closing = False
-        self._is_lost = False
+        self._state = _OPEN
         self._close_reason = CloseReason.CLIENT
         self.ip = ""
         """IP address of the client; empty if it was not admitted."""
@@ -157,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if not peer:
             # It was gone before it was accepted.
-            self._is_closing = True
+            self._become(_CLOSING)
             transport.abort()
             return
         self.ip = self.memory.address = str(peer[0])
@@ -181,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             "refused", "Refused a connection from %s because of %s", self.ip, refusal.because_of
         )
         self.ip = ""
-        self._is_closing = True
+        self._become(_CLOSING)
         if not refusal.is_held:
             self._transport.abort()
 
@@ -189,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._is_closing:
+        if self._state.is_closing:
             return
         self._timeouts.is_active = True
         self._metrics.bytes_received(nbytes)
@@ -208,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         self.output.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as above.
-        self._is_lost = self._is_closing = True
+        self._become(_LOST)
         self.output.close()
         if self.ip:
             self._metrics.connection_closed(self._close_reason)
@@ -216,9 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             self._service.connection_lost(self.info)
         if self._pending is not None:
             self._pending.cancel()
-        if self._mute is not None:
-            self._mute.cancel()
-            self._mute = None
+        self._throttle.cancel()
         if self._is_arriving and self._is_due:
             self._turns.forget(self)
         self._reader.close()
@@ -241,8 +241,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def tls_failed(self, reason: str) -> None:
         """TLS has ended, and closes the connection when its last words are written."""
-        if not self._is_closing:
-            self._is_closing = True
+        if not self._state.is_closing:
+            self._become(_CLOSING)
             self._close_reason = CloseReason.TLS
             self._host.log.note(
                 CloseReason.TLS, "Closed the connection of %s: TLS: %s", self.ip, reason
@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def execute_due(self) -> None:
         self._is_due = False
-        if self._is_closing:
+        if self._state.is_closing:
             return
         frame = self._reader.take_sole() if self._may_execute() else None
         if frame is None:
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work_soon()
 
     def on_files_sent(self) -> None:
-        if self._is_closing:
+        if self._state.is_closing:
             self._transport.close()
 
     def end_by(self, error: Exception) -> None:
@@ -275,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
             self._metrics.request_rejected(CloseReason.BAD_FRAME)
             self._close(CloseReason.BAD_FRAME, error)
         elif isinstance(error, CloseConnection):
-            if error.answer is not None and not self._is_closing:
+            if error.answer is not None and not self._state.is_closing:
                 self.output.write(error.answer, _byte_count(error.answer))
             self._close(error.reason, error if error.is_told else None)
         else:
@@ -284,15 +284,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort_because(self, reason: CloseReason) -> None:
         """Close now, and send nothing more than what was handed to the transport."""
-        if self._is_lost:
+        if self._state is _LOST:
             return
-        if not self._is_closing:
+        if not self._state.is_closing:
+            self._become(_CLOSING)
             self._close_reason = reason
             if reason.is_the_clients_fault:
                 self._host.log.note_once(
                     reason, self.ip, "Closed the connection of %s: %s", self.ip, reason.text
                 )
-        self._is_closing = True
         self.output.write_out()
         self.output.give_up_files()
         self._transport.abort()
@@ -301,11 +301,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def check(self, now_ms: int) -> None:
         """Close the connection if the client has kept us waiting for too long."""
-        if self._is_lost:
+        if self._state is _LOST:
             return
         self.output.note_unsent()
         is_waiting_for_us = (
-            self._pending is not None or self._mute is not None or self._reader.is_starved
+            self._pending is not None or self._throttle.is_holding or self._reader.is_starved
         )
         fetches_as = self.info.fetches_as
         if fetches_as is not None:
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
             part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
             is_waiting_for_us=is_waiting_for_us,
             is_memory_short=self._host.memory.waiting_count > 0,
-            is_closing=self._is_closing,
+            is_closing=self._state.is_closing,
         )
         if reason is not None:
             self.abort_because(reason)
@@ -329,9 +329,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def stop(self) -> None:
         """Execute nothing more; close once the request under way is answered and sent."""
-        self._is_stopping = True
-        if self._pending is None:
-            self._close(CloseReason.SHUTDOWN)
+        if self._state is _OPEN:
+            self._become(_STOPPING)
+            if self._pending is None:
+                self._close(CloseReason.SHUTDOWN)
 
     def abort(self) -> None:
         """Close now, whatever is under way."""
@@ -346,12 +347,12 @@ class Connection(asyncio.BufferedProtocol):
         """Read no more; it was refused, and is held. Not while it is being made: uvloop begins to
         read after that.
         """
-        if not self._is_lost:
+        if self._state is not _LOST:
             self._transport.pause_reading()
 
     def drop(self) -> None:
         """Close it; it was refused, and held until now."""
-        if not self._is_lost:
+        if self._state is not _LOST:
             self._transport.abort()
 
     def close_slow_reader(self) -> None:
@@ -359,13 +360,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # Within.
 
+    def _become(self, state: ConnectionState) -> None:
+        assert state in LEGAL_NEXT[self._state], (self._state, state)
+        self._state = state
+
     def _may_execute(self) -> bool:
-        return not (
-            self._pending is not None
-            or self.output.is_held
-            or self._is_closing
-            or self._is_stopping
-            or self._mute is not None
+        return (
+            self._state is _OPEN
+            and self._pending is None
+            and not self.output.is_held
+            and not self._throttle.is_holding
         )
 
     def _work(self) -> None:
@@ -448,27 +452,27 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, Exception):
             # It is not raised, and its traceback forgotten: frames that have what has it would
             # stay until the collector comes, with all that a connection has.
-            if not self._is_lost:
+            if self._state is not _LOST:
                 self.memory.give_back(len(frame))
                 self.end_by(error)
             error.__traceback__ = None
             return
-        if self._is_lost:
+        if self._state is _LOST:
             return
         self.memory.give_back(len(frame))
         answer = later.result()
-        if answer is not None and not self._is_closing:
+        if answer is not None and not self._state.is_closing:
             self.output.write(answer, _byte_count(answer))
         if self.info.throttle_ms:
             self._hold_back()
-        if self._is_stopping:
+        if self._state is _STOPPING:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
             # Not at once: the code that gives an answer is in the middle of something.
             self._work_soon()
 
     def _work_soon(self) -> None:
-        if not self._is_due and not self._is_closing:
+        if not self._is_due and not self._state.is_closing:
             self._is_due = True
             if self._is_arriving:
                 self._turns.authenticate_soon(self)
@@ -481,7 +485,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def _on_memory_granted(self) -> None:
-        if self._is_closing:
+        if self._state.is_closing:
             return
         try:
             self._reader.grow()
@@ -499,9 +503,9 @@ class Connection(asyncio.BufferedProtocol):
         gone.
         """
         should_read = not (
-            self._reader.has_frame or self._reader.is_starved or self._mute is not None
+            self._reader.has_frame or self._reader.is_starved or self._throttle.is_holding
         )
-        if should_read == self._is_reading or self._is_closing:
+        if should_read == self._is_reading or self._state.is_closing:
             return
         self._is_reading = should_read
         if should_read:
@@ -512,20 +516,19 @@ class Connection(asyncio.BufferedProtocol):
     def _hold_back(self) -> None:
         """Neither read nor execute anything for the time that the last answer tells."""
         throttle_ms, self.info.throttle_ms = self.info.throttle_ms, 0
-        if not self._is_closing:
-            self._mute = self._turns.call_later(throttle_ms, self._go_on)
+        if not self._state.is_closing:
+            self._throttle.hold(self._turns, throttle_ms, self._go_on)
             self._regulate_reading()
 
     def _go_on(self) -> None:
-        self._mute = None
         self._regulate_reading()
         self._work_soon()
 
     def _close(self, reason: CloseReason, error: Exception | None = None) -> None:
         """Close when all that was written is sent; `check` sees to it that this does not last."""
-        if self._is_closing:
+        if self._state.is_closing:
             return
-        self._is_closing = True
+        self._become(_CLOSING)
         self._close_reason = reason
         if error is not None:
             self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
