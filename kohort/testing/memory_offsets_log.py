@@ -8,9 +8,9 @@ from kohort.broker.coordinator.log.offsets_log import (
     Stored,
     StoredRecord,
     decode_stored,
-    encode_as_batch,
     encode_stored,
 )
+from kohort.broker.core.group.encoding import encode_as_batch
 from kohort.broker.core.group.records import DurableRecord
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import read_header

@@ -17,7 +17,8 @@ import uvloop
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.records import OffsetRecord, encode_value
+from kohort.broker.core.group.encoding import encode_value
+from kohort.broker.core.group.records import OffsetRecord
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.listener import Listener

@@ -7,34 +7,20 @@ call form one batch, all or nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from kohort.broker.core.group.records import (
-    DurableRecord,
-    GroupRecord,
-    PendingOffset,
-    RecordHeaders,
-    encode_headers,
-    encode_key,
-    encode_value,
-    value_steps,
-)
-from kohort.broker.core.steps import Steps
-from kohort.protocol.errors import EncodeError, ErrorCode, KafkaError
+from kohort.broker.core.group.group_value import RecordHeaders
+from kohort.broker.core.group.records import DurableRecord
 from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
     SealedBatch,
-    read_header,
 )
-from kohort.protocol.records.builder import encode_batch, make_batch
+from kohort.protocol.records.builder import make_batch
 from kohort.protocol.records.control import ControlType, decode_marker
 from kohort.protocol.records.record import Record, decode_records
 from kohort.protocol.records.varint import Buffer
-
-MEMBERS_AT_ONCE: Final = 500
-"""Members of a group that is encoded within a single loop iteration: two milliseconds."""
 
 
 class StoredRecord(NamedTuple):
@@ -110,41 +96,6 @@ class OffsetsLog(Protocol):
         ...
 
 
-def encode_as_batch(records: Sequence[DurableRecord], wall_ms: int) -> SealedBatch:
-    """Encode the records as one batch of the topic, with its header.
-
-    Raises:
-        KafkaError: INVALID_RECORD, if a record cannot be represented in the topic's format.
-    """
-    try:
-        encoded = []
-        for record in records:
-            # Inlines `_stored`, which would cost two more calls for each commit.
-            headers = encode_headers(record) if record.__class__ is GroupRecord else ()
-            encoded.append(Record(encode_value(record), encode_key(record), headers, wall_ms))
-        if records[0].__class__ is PendingOffset:
-            return _transactional(records, encoded)
-        return make_batch(encoded)
-    except EncodeError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-
-
-def _transactional(records: Sequence[DurableRecord], encoded: Sequence[Record]) -> SealedBatch:
-    """Encode a batch of one transaction. As in Kafka, all such batches have sequence 0: a group
-    executes each request once, and a client's retry is stored again.
-    """
-    first = records[0]
-    assert isinstance(first, PendingOffset)
-    batch = encode_batch(
-        encoded,
-        producer_id=first.producer_id,
-        producer_epoch=first.producer_epoch,
-        base_sequence=0,
-        is_transactional=True,
-    )
-    return batch, read_header(batch)
-
-
 def decode_stored(header: BatchHeader, batch: Buffer) -> Iterator[Stored]:
     """Decode a batch of the log. Raises DecodeError."""
     if header.is_control:
@@ -177,28 +128,3 @@ def encode_stored(records: Sequence[StoredRecord]) -> SealedBatch:
             for record in records
         ]
     )
-
-
-def is_large(records: Sequence[DurableRecord]) -> bool:
-    """Whether the records contain a group that should be encoded in steps."""
-    for record in records:
-        if record.__class__ is GroupRecord and len(record.members) > MEMBERS_AT_ONCE:
-            return True
-    return False
-
-
-def batch_steps(records: Sequence[DurableRecord], wall_ms: int) -> Steps[SealedBatch]:
-    """Encode a batch as `encode_as_batch` does, in steps."""
-    encoded: list[Record] = []
-    try:
-        for record in records:
-            value = yield from value_steps(record)
-            encoded.append(_stored(record, value, wall_ms))
-        yield
-        return make_batch(encoded)
-    except EncodeError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-
-
-def _stored(record: DurableRecord, value: bytes | None, wall_ms: int) -> Record:
-    return Record(value, key=encode_key(record), headers=encode_headers(record), timestamp=wall_ms)

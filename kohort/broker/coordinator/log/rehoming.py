@@ -31,7 +31,8 @@ from typing import Final, NamedTuple
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
 from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.coordinator_partitions import java_hash, partition_of
-from kohort.broker.core.group.records import DurableRecord, encode_key
+from kohort.broker.core.group.encoding import encode_key
+from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice

@@ -8,12 +8,10 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.log.offsets_log import (
     Stored,
     StoredRecord,
-    batch_steps,
     decode_stored,
-    encode_as_batch,
     encode_stored,
-    is_large,
 )
+from kohort.broker.core.group.encoding import batch_steps, encode_as_batch, is_large
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.internal import internal_topic_configs

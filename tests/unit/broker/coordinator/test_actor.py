@@ -9,8 +9,8 @@ import pytest
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.coordinator.log.offsets_log import encode_as_batch
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.encoding import encode_as_batch
 from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord

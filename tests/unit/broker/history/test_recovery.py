@@ -11,9 +11,8 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
-from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.reasons import ReasonSource, StatedReason
-from kohort.broker.core.group.records import GroupRecord
+from kohort.broker.core.group.records import GroupRecord, StoredMember
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.stored_cause import CHARS, StoredCause, decode_cause, encode_cause

@@ -11,7 +11,6 @@ from typing import assert_never
 from kohort.broker.core.group.classic.data import GroupData, HeldJoin
 from kohort.broker.core.group.classic.member import Member, metadata_for
 from kohort.broker.core.group.events import MemberReplaced
-from kohort.broker.core.group.group_value import StoredMember
 from kohort.broker.core.group.protocols import hash_partition_counts, union_of_topics
 from kohort.broker.core.group.records import (
     DurableRecord,
@@ -20,6 +19,7 @@ from kohort.broker.core.group.records import (
     OffsetRecord,
     OffsetTombstone,
     PendingOffset,
+    StoredMember,
 )
 from kohort.broker.core.group.requests import JoinResult, Now
 from kohort.broker.core.group.states import GroupState

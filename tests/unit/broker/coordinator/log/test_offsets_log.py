@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord, encode_as_batch
+from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.group_value import StoredMember
+from kohort.broker.core.group.encoding import (
+    encode_as_batch,
+    encode_headers,
+    encode_key,
+    encode_value,
+)
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     PendingOffset,
-    encode_headers,
-    encode_key,
-    encode_value,
+    StoredMember,
 )
 from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.core.steps import FEW

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kohort.broker.core.group.group_value import StoredMember
-from kohort.broker.core.group.records import GroupRecord, encode_value, value_steps
+from kohort.broker.core.group.encoding import encode_value, value_steps
+from kohort.broker.core.group.records import GroupRecord, StoredMember
 from kohort.broker.core.steps import FEW
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.errors import EncodeError

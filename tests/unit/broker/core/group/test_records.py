@@ -4,18 +4,20 @@ definitions of the topic.
 
 import pytest
 
-from kohort.broker.core.group.group_value import StoredMember
+from kohort.broker.core.group.encoding import (
+    decode_key,
+    decode_record,
+    encode_headers,
+    encode_key,
+    encode_value,
+)
 from kohort.broker.core.group.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
-    decode_key,
-    decode_record,
-    encode_headers,
-    encode_key,
-    encode_value,
+    StoredMember,
 )
 from kohort.broker.core.group.requests import CommittedOffset
 from kohort.protocol.codec import encode_versioned

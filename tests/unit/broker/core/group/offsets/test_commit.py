@@ -3,9 +3,10 @@
 import pytest
 
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.encoding import decode_record, encode_value
 from kohort.broker.core.group.events import OffsetsStored
 from kohort.broker.core.group.offsets.commit import TIMESTAMP_MAX, error_without_group
-from kohort.broker.core.group.records import OffsetRecord, decode_record, encode_value
+from kohort.broker.core.group.records import OffsetRecord
 from kohort.broker.core.group.requests import CommitRequest, CommittedOffset, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.records import OffsetTombstone, PendingOffset, encode_value
+from kohort.broker.core.group.encoding import encode_value
+from kohort.broker.core.group.records import OffsetTombstone, PendingOffset
 from kohort.broker.core.group.requests import OffsetToCommit, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import MINUTE, Scenario
