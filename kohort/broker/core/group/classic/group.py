@@ -216,7 +216,7 @@ class ClassicGroup:
             self.outbox.note(CommitFenced(error))
             self.outbox.reply(ticket, CommitResult((error,) * len(request.offsets)))
         else:
-            offsets.store(self, request, ticket, now, transaction)
+            pending.store(self, request, transaction, ticket, now)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker that is in the log. May be called at any time."""

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
-from kohort.broker.core.group.offsets.pending import PendingWrite
-from kohort.broker.core.group.offsets.write import CommitWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
     CommittedOffset,
-    EnclosingTransaction,
     Now,
     Ticket,
 )
@@ -40,14 +37,19 @@ def error_without_group(request: CommitRequest, *, may_answer_group_not_found: b
     )
 
 
-def store(
-    owner: OffsetsOwner,
-    request: CommitRequest,
-    ticket: Ticket,
-    now: Now,
-    transaction: EnclosingTransaction | None = None,
-) -> None:
-    """Store offsets of an authorised client, possibly in a transaction; answered when durable."""
+def store(owner: OffsetsOwner, request: CommitRequest, ticket: Ticket, now: Now) -> None:
+    """Store offsets of an authorised client; answered when durable."""
+    result, records = to_store(owner, request, now)
+    if records:
+        owner.outbox.stage(OffsetsWrite(owner, ticket, result, tuple(records)))
+    else:
+        owner.outbox.reply(ticket, result)
+
+
+def to_store(
+    owner: OffsetsOwner, request: CommitRequest, now: Now
+) -> tuple[CommitResult, list[OffsetRecord]]:
+    """Return the offsets that can be stored, and the answer when they are durable."""
     expire_ms = -1
     if request.retention_time_ms != -1:
         expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -63,18 +65,39 @@ def store(
             offset.offset, offset.leader_epoch, metadata, now.wall_ms, expire_ms, offset.topic_id
         )
         records.append(OffsetRecord(owner.group_id, offset.topic, offset.partition, committed))
-    result = CommitResult(tuple(errors))
-    if not records:
-        owner.outbox.reply(ticket, result)
-    elif transaction is None:
-        owner.outbox.stage(OffsetsWrite(owner, ticket, result, tuple(records)))
-    else:
-        owner.outbox.stage_alone(PendingWrite(owner, ticket, result, records, transaction))
+    return CommitResult(tuple(errors)), records
 
 
 def _utf16_units(text: str) -> int:
     beyond = 0 if text.isascii() else sum(character > "\uffff" for character in text)
     return len(text) + beyond
+
+
+@dataclass(slots=True, eq=False)
+class CommitWrite:
+    """Records of a commit to be appended, transactional or not; subclasses define them."""
+
+    owner: OffsetsOwner
+    ticket: Ticket | None
+    """Ticket of the commit; None once answered."""
+    result: CommitResult
+    """The answer when the records are durable."""
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Answer with the error; nothing has changed."""
+        del now
+        self.answer_early(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Answer with the error; offsets that were refused individually keep their own."""
+        errors = (own or error for own in self.result.errors)
+        self.answer(CommitResult(tuple(errors)))
+
+    def answer(self, result: CommitResult) -> None:
+        """Reply, unless that was done already."""
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            self.owner.outbox.reply(ticket, result)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,13 +9,25 @@ offsets gets an error meanwhile.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kohort.broker.core.group.offsets.commit import CommitWrite, to_store
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
-from kohort.broker.core.group.offsets.write import CommitWrite
 from kohort.broker.core.group.records import DurableRecord, OffsetRecord, PendingOffset
-from kohort.broker.core.group.requests import (
-    EnclosingTransaction,
-    Now,
-)
+from kohort.broker.core.group.requests import CommitRequest, EnclosingTransaction, Now, Ticket
+
+
+def store(
+    owner: OffsetsOwner,
+    request: CommitRequest,
+    transaction: EnclosingTransaction,
+    ticket: Ticket,
+    now: Now,
+) -> None:
+    """Store offsets of an authorised client in its transaction; answered when durable."""
+    result, records = to_store(owner, request, now)
+    if records:
+        owner.outbox.stage_alone(PendingWrite(owner, ticket, result, records, transaction))
+    else:
+        owner.outbox.reply(ticket, result)
 
 
 def end_transaction(owner: OffsetsOwner, producer_id: int, *, commit: bool) -> None:
