@@ -35,7 +35,7 @@ def join_group(
     if ctx.broker.access is not None and not ctx.may(
         Operation.READ, ResourceType.GROUP, request.group_id
     ):
-        return _RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     ticket = ctx.broker.groups.join(
         request.group_id,
         JoinRequest(
@@ -56,7 +56,7 @@ def join_group(
             reason=state_reason(request.join_reason, request.reason),
         ),
     )
-    return ticket.into(_RESPONDERS[version])
+    return ticket.into(RESPONDERS[version])
 
 
 def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
@@ -75,5 +75,5 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
     )
 
 
-_RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
+RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
 """By version. Created once, because thousands of members wait for their responses together."""
