@@ -17,7 +17,7 @@ RUN /opt/kohort/bin/pip install --no-cache-dir --constraint constraints.txt . \
 
 FROM python:3.13-slim
 RUN useradd --system --uid 9092 --no-create-home kohort \
-    && install --directory --owner kohort --group kohort --mode 0750 /var/lib/kohort
+    && install --directory --owner kohort --group kohort --mode 0700 /var/lib/kohort
 COPY --from=build /opt/kohort /opt/kohort
 # Inside a container "this machine only" would be nobody: what is published decides who may come in.
 ENV PATH=/opt/kohort/bin:$PATH \

@@ -13,7 +13,7 @@ from typing import Final
 
 from kohort.broker.network.listening import listening_sockets
 from kohort.broker.runtime.clock import Clock, SystemClock
-from kohort.broker.storage.filesystem import FileSystem
+from kohort.broker.storage.filesystem import FileSystem, make_private_directory
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -31,11 +31,11 @@ class Environment:
     """Replaces the databases in the data directory."""
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
-        """Make the data directory, and keep other brokers out of it as long as the context lasts.
+        """Make the data directory, for its owner alone, and keep other brokers out of it as long as the context lasts.
 
         Raises DataDirectoryLockedError or OSError.
         """
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(directory)
         return DataDirectoryLock(directory)
 
     def bind(

@@ -34,7 +34,9 @@ _RANGES_PART = 8
 _RANGES_ALWAYS = 16
 """Descriptors that ranges may hold in any case, without checking the limit."""
 
-_CREATE_MODE = 0o644
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+"""Of what is new: records are nobody's but the broker's. What exists is left as it is."""
 _ONLY_CACHED = getattr(os, "RWF_NOWAIT", 0)
 """Used only on Linux, where it is defined."""
 _WRITE_BUFFERS_MAX = 1024
@@ -170,6 +172,11 @@ def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
     return position
 
 
+def make_private_directory(path: Path) -> None:
+    """Create a directory that only its owner can enter, and its parents, unless it exists."""
+    path.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+
+
 def read_file(files: FileSystem, path: str) -> bytes:
     """Return the whole content of a (small) file."""
     file = files.file(path)
@@ -186,7 +193,7 @@ class _Descriptor:
 
     def __init__(self, path: str, flags: int) -> None:
         self.number = -1
-        self.number = os.open(path, flags | os.O_CLOEXEC, _CREATE_MODE)
+        self.number = os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
 
     def __del__(self) -> None:
         if self.number >= 0:
@@ -375,7 +382,7 @@ class OsFileSystem:
         return os.path.lexists(path)
 
     def make_directory(self, path: str) -> None:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        make_private_directory(Path(path))
 
     def rename(self, source: str, target: str) -> None:
         Path(source).replace(target)

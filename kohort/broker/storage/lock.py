@@ -28,7 +28,7 @@ class DataDirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         self._descriptor = os.open(
-            directory / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            directory / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
         try:
             _lock(self._descriptor, fcntl.F_WRLCK)

@@ -10,6 +10,7 @@ from kohort.broker.config.current import known_setting
 from kohort.broker.config.settings import InvalidValueError
 from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
+from kohort.broker.storage.filesystem import make_private_directory
 from kohort.broker.storage.lock import DataDirectoryLock
 from kohort.broker.storage.metadata.store import BROKER_CONFIGS, MetadataError, MetadataStore
 from kohort.cli.errors import RefusedCommandError, UnavailableError
@@ -103,7 +104,7 @@ def stopped_broker(directory: str) -> Iterator[StoppedBroker]:
     """
     path = Path(directory)
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(path)
         with DataDirectoryLock(path):
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             store = MetadataStore(path, new_cluster_id=cluster_id)

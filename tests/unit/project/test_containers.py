@@ -50,6 +50,7 @@ def test_the_image_keeps_its_data_in_its_volume_and_does_not_run_as_root() -> No
     assert f"VOLUME {directory}\n" in DOCKERFILE
     final_stage = DOCKERFILE.split("FROM ")[-1]
     assert "\nUSER kohort\n" in final_stage
+    assert f"--owner kohort --group kohort --mode 0700 {directory}\n" in final_stage
 
 
 def test_the_image_contains_every_package_of_the_distribution() -> None:

@@ -161,6 +161,7 @@ class Read(NamedTuple):
 
 
 _PRIVATE: Final = 0o600
+_SQLITE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 _HEADER_BYTES: Final = 100
 _WRITE_VERSION_AT: Final = 18
 _WRITE_VERSIONS: Final = frozenset({1, 2})
@@ -397,16 +398,18 @@ def _sound_rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[An
 
 
 def _keep_private(path: str) -> None:
-    """Make a file that contains credentials readable only by its owner; SQLite uses the same mode
-    for its other files.
+    """Make a file that contains credentials readable only by its owner, and what SQLite left beside
+    it. SQLite uses the same mode for its other files when it creates them.
     """
     if path == ":memory:":
         return
     # Any failure is left for SQLite to report.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, _PRIVATE))
-        if Path(path).stat().st_mode & 0o077:
-            Path(path).chmod(_PRIVATE)
+    for suffix in _SQLITE_SUFFIXES:
+        with suppress(OSError):
+            if Path(path + suffix).stat().st_mode & 0o077:
+                Path(path + suffix).chmod(_PRIVATE)
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -459,7 +462,7 @@ def explained(path: str, doing: str, error: Exception) -> MetadataError | Storag
         # A damaged header looks like a missing permission, so check what SQLite would do.
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-            os.close(os.open(path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            os.close(os.open(path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
         except OSError as problem:
             is_disk = problem.errno == errno.EIO
             return (UnreadableError if is_disk else StorageError)(f"{text} ({problem.strerror})")
