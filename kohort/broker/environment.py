@@ -31,7 +31,8 @@ class Environment:
     """Replaces the databases in the data directory."""
 
     def lock(self, directory: Path) -> AbstractContextManager[object]:
-        """Make the data directory, for its owner alone, and keep other brokers out of it as long as the context lasts.
+        """Make the data directory for its owner alone, and keep other brokers out of it as long as
+        the context lasts.
 
         Raises DataDirectoryLockedError or OSError.
         """

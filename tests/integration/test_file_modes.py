@@ -1,4 +1,4 @@
-"""Who may read what a broker writes: the account that it runs as, and no other."""
+"""Files of a broker are readable for the account that it runs as, and no other."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def mode(path: Path) -> int:
 
 
 def open_to_others(directory: Path) -> list[tuple[str, str]]:
-    """What somebody but its owner may read, write or enter, the directory itself left out."""
+    """Paths that another than the owner may read, write or enter, `directory` itself left out."""
     found = [one for one in directory.rglob("*") if mode(one) & 0o077]
     return [(str(one.relative_to(directory)), oct(mode(one))) for one in found]
 

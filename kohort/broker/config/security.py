@@ -183,5 +183,5 @@ class SecuritySettings(Settings):
         1_000,
         at_least=1,
         doc="Connections of all listeners that have not completed TLS and SASL. A further "
-        "one closes the oldest of the address that has most of them.",
+        "one closes the oldest of the address that has most of them; a /64 of IPv6 counts as one.",
     )

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import Final, NamedTuple, Protocol, cast
 
+from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection_state import LEGAL_NEXT, ConnectionState
 from kohort.broker.network.file_sending import Reads
@@ -162,7 +163,8 @@ class Connection(asyncio.BufferedProtocol):
             self._become(_CLOSING)
             transport.abort()
             return
-        self.ip = self.memory.address = str(peer[0])
+        self.ip = str(peer[0])
+        self.memory.owner = owner_of(self.ip)
         refusal = self._host.connection_made(self)
         if refusal is not None:
             self._be_refused(refusal)

@@ -9,9 +9,10 @@ How requests share the budget
     is more; but one connection at a time may exceed this, so that frames that wait for each other's
     memory cannot wait for ever.
 
-    Of n connections that receive large requests, from a addresses, of which m have this one's, each
-    has a share: the budget / (2 min(n, a m)). So half of the budget is divided by connections and
-    half by addresses, and to shrink a client's share takes many connections *and* many addresses.
+    Of n connections that receive large requests, from a owners of addresses, of which m have this
+    one's, each has a share: the budget / (2 min(n, a m)). So half of the budget is divided by
+    connections and half by owners, and to shrink a client's share takes many connections *and* many
+    owners: addresses of IPv4, /64 networks of IPv6, where a host has 2**64 addresses.
     Shares add up to no more than the budget. Hence, when a claim within its share finds no room,
     another holds more than its own; `shortage` ends such a one after half a second if it is slow.
     Claims beyond a share are granted in the order they came, and only while a quarter of the budget
@@ -43,7 +44,7 @@ class RequestMemory:
     """The broker's memory budget for requests being received or executed."""
 
     __slots__ = (
-        "_by_address",
+        "_by_owner",
         "_large",
         "_limit_bytes",
         "_most_bytes",
@@ -62,8 +63,8 @@ class RequestMemory:
         self._on_shortage = on_shortage
         self._large: dict[Claimant, None] = {}
         """Claimants with a large request, from their first claim until it is answered."""
-        self._by_address: dict[str, int] = {}
-        """The number of these per peer address."""
+        self._by_owner: dict[str, int] = {}
+        """The number of these per owner of a peer's address."""
         self._waiting: dict[Claimant, int] = {}
         self.overdrawn: Claimant | None = None
         """The claimant that continues receiving although the budget is exhausted."""
@@ -105,8 +106,8 @@ class RequestMemory:
 
     def share_bytes(self, claimant: "Claimant") -> int:
         """The share of one of `uploads`."""
-        of_address = len(self._by_address) * self._by_address[claimant.address]
-        return self.budget_bytes // (2 * min(len(self._large), of_address))
+        of_owner = len(self._by_owner) * self._by_owner[claimant.owner]
+        return self.budget_bytes // (2 * min(len(self._large), of_owner))
 
     def is_within_share(self, claimant: "Claimant", byte_count: int) -> bool:
         """Whether the claimant would be within its share with `byte_count` more."""
@@ -197,17 +198,17 @@ class RequestMemory:
     def _enlist(self, claimant: "Claimant") -> None:
         claimant.is_large = True
         self._large[claimant] = None
-        self._by_address[claimant.address] = self._by_address.get(claimant.address, 0) + 1
+        self._by_owner[claimant.owner] = self._by_owner.get(claimant.owner, 0) + 1
         self.large_bytes += claimant.held_bytes
 
     def _delist(self, claimant: "Claimant") -> None:
         claimant.is_large = False
         del self._large[claimant]
-        left = self._by_address[claimant.address] - 1
+        left = self._by_owner[claimant.owner] - 1
         if left:
-            self._by_address[claimant.address] = left
+            self._by_owner[claimant.owner] = left
         else:
-            del self._by_address[claimant.address]
+            del self._by_owner[claimant.owner]
         self.large_bytes -= claimant.held_bytes
         if self.overdrawn is claimant:
             self.overdrawn = None
@@ -220,11 +221,11 @@ class Claimant:
         "_memory",
         "_on_evicted",
         "_on_granted",
-        "address",
         "arrived_bytes",
         "held_bytes",
         "is_large",
         "left_bytes",
+        "owner",
     )
 
     def __init__(
@@ -236,8 +237,8 @@ class Claimant:
         self._memory = memory
         self._on_granted = on_granted
         self._on_evicted = on_evicted
-        self.address = ""
-        """Address of the peer; not to be changed after the first `ask`."""
+        self.owner = ""
+        """Owner of the peer's address; not to be changed after the first `ask`."""
         self.held_bytes = 0
         self.is_large = False
         """Whether it counts among the uploads; set by the budget."""

@@ -13,7 +13,7 @@ class Connection:
     def __init__(self, memory: RequestMemory, address: str = "10.0.0.1") -> None:
         self.granted_count = 0
         self.claim = Claimant(memory, self.on_granted)
-        self.claim.address = address
+        self.claim.owner = address
         self.claim.left_bytes = 1
 
     def on_granted(self) -> None:

@@ -41,7 +41,7 @@ class Client:
 
     def connect(self) -> None:
         self.claimant = Claimant(self.edge.memory, self.on_granted, self.on_evicted)
-        self.claimant.address = self.address
+        self.claimant.owner = self.address
         self.reader = FrameReader(self.edge.buffer, self.claimant, FRAME_MAX)
         self.begin()
 
