@@ -1,11 +1,11 @@
-"""One group while the broker runs: keeps its commands in order, carries out what they ask for.
+"""Executes the commands of one group in order, and carries out their effects.
 
-A batch takes deadlines and commands that wait, steps the group with each of them, all with the same
-`now`, appends all their records at once, gives the answers and hands new deadlines to the
-purgatory. While nothing is being appended there is nothing to wait for: a command is stepped by its
-caller, and the group needs no task. A task exists only from an append to the moment when nothing is
-left in the inbox. Commits alone wait until the loop has looked at all sockets, because an append
-costs more than all the rest of a commit and several can share it.
+A batch consists of expired deadlines and waiting commands. The group is stepped with each of them,
+all with the same `now`; then all records are appended at once, the answers are given, and new
+deadlines go to the purgatory. While no append is in progress, a command is stepped by its caller,
+and the group needs no task. A task exists only from an append until the inbox is empty. Commits
+wait until the loop has looked at all sockets, because an append costs more than the rest of a
+commit, and several can share it.
 
 If an append fails, each write in it undoes what it has changed in memory, answers its requests with
 an error, and the group goes on. If it failed because something in it cannot be encoded or is too
@@ -64,27 +64,27 @@ _NOTHING: Final = Batch((), ())
 
 
 class _Phase(Enum):
-    """What becomes of a command that comes now."""
+    """How a new command is handled."""
 
     IDLE = auto()
     """It is stepped by its caller."""
     GATHERING = auto()
-    """It waits for the next iteration of the loop, and is stepped with what else has come."""
+    """It is stepped in the next iteration of the loop, with everything else that has come."""
     WORKING = auto()
-    """There is a task; the command waits in the inbox until the task takes it."""
+    """It waits in the inbox until the running task takes it."""
     UNAVAILABLE = auto()
     """It is refused: too many steps have raised."""
 
 
 class _Unfinished(NamedTuple):
-    """An exclusive command that has begun, and has more steps to come."""
+    """An exclusive command with steps that are still to be taken."""
 
     steps: Steps[None]
     ticket: Later[Any] | None
 
 
 class GroupActor:
-    """See the module. Everything but `heartbeat` and reads goes through `submit`."""
+    """The shell of one group. Everything but `heartbeat` and reads goes through `submit`."""
 
     __slots__ = (
         "_answers",
@@ -133,12 +133,12 @@ class GroupActor:
 
     @property
     def is_at_rest(self) -> bool:
-        """Is nothing on its way to the log, and no command waiting?"""
+        """Whether the group is idle."""
         return self._phase is _Phase.IDLE and not (self._inbox or self._paused)
 
     def begin(self) -> None:
-        """Carry out what making the group has asked for."""
-        self._run_batch_now(_NOTHING)
+        """Carry out the effects of creating the group."""
+        self._step_now(_NOTHING)
 
     def submit(self, command: Command) -> None:
         """Take a command; the first of these that holds:
@@ -147,8 +147,8 @@ class GroupActor:
         - It writes a GroupRecord, and one was written just now: it waits for the pause to end.
         - Nothing is being appended: it is stepped at once; or, if it `is_gathered`, in the next
           iteration of the loop, with what else has come until then.
-        - It waits in the inbox. It is refused if that is full, unless it has no ticket: what the
-          broker itself asks for is little, and nothing asks for it again.
+        - It waits in the inbox. It is refused if that is full, unless it has no ticket: the
+          broker's own commands are few and are not retried.
 
         Whatever is refused is answered COORDINATOR_NOT_AVAILABLE.
         """
@@ -162,19 +162,19 @@ class GroupActor:
             ):
                 return
             if phase is _Phase.IDLE and not command.is_gathered:
-                self._run_batch_now(Batch((), (command,)))
+                self._step_now(Batch((), (command,)))
                 return
             if command.ticket is None or len(self._inbox) < self._host.inbox_max:
                 self._inbox.append(command)
                 if phase is _Phase.IDLE:
                     self._phase = _Phase.GATHERING
-                    asyncio.get_running_loop().call_soon(self._run_gathered)
+                    asyncio.get_running_loop().call_soon(self._step_gathered)
                 return
         if command.ticket is not None:
             command.ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """The answer to a heartbeat, at once, also while an append is under way."""
+        """Return the answer to a heartbeat, even while an append is in progress."""
         if self._phase is _Phase.UNAVAILABLE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = self.group
@@ -184,8 +184,8 @@ class GroupActor:
         return error
 
     async def unload(self, error: ErrorCode) -> None:
-        """The broker stops: answer all requests with `error`, some in each iteration of the loop,
-        and forget all deadlines.
+        """Prepare for the broker's stop: answer all requests with `error`, some in each iteration
+        of the loop, and forget all deadlines.
         """
         self._unfinished = None
         now = self._host.now()
@@ -208,23 +208,23 @@ class GroupActor:
 
     # Batches.
 
-    def _run_batch_now(self, batch: Batch) -> None:
-        """Run a batch in the caller's turn. A task is started if an append has to be waited for, or
-        more steps of a command are left.
+    def _step_now(self, batch: Batch) -> None:
+        """Step the group in the caller's turn. A task is started if an append has to be waited for,
+        or more steps of a command are left.
         """
-        pending = self._run_batch(batch)
+        pending = self._step(batch)
         if pending is not None or self._unfinished is not None:
             self._start_task(pending)
         elif self.group.state is GroupState.DEAD:
             self._retire()
 
-    def _run_gathered(self) -> None:
-        """Run one batch of what has come since the last iteration of the loop; a task takes the
+    def _step_gathered(self) -> None:
+        """Step the group with what has come since the last iteration of the loop; a task takes the
         rest if there is more.
         """
         self._phase = _Phase.IDLE
         if not self._inbox.is_empty:
-            self._run_batch_now(self._inbox.take_batch())
+            self._step_now(self._inbox.take_batch())
         if not self._inbox.is_empty and self._is_idle():
             self._start_task(None)
 
@@ -234,10 +234,10 @@ class GroupActor:
 
     def _start_task(self, pending: Awaitable[None] | None) -> None:
         self._phase = _Phase.WORKING
-        self._host.start_task(self._run_task(pending), f"group {self.group.group_id}")
+        self._host.start_task(self._work(pending), f"group {self.group.group_id}")
 
-    async def _run_task(self, pending: Awaitable[None] | None) -> None:
-        """Await `pending`, an append, and run batches until nothing is left to do."""
+    async def _work(self, pending: Awaitable[None] | None) -> None:
+        """Await `pending`, an append, and step the group until nothing is left to do."""
         try:
             while self._phase is _Phase.WORKING:
                 if pending is not None:
@@ -250,7 +250,7 @@ class GroupActor:
                     continue
                 if self.group.state is GroupState.DEAD or self._inbox.is_empty:
                     break
-                pending = self._run_batch(self._inbox.take_batch())
+                pending = self._step(self._inbox.take_batch())
                 if pending is None and not self._inbox.is_empty:
                     await asyncio.sleep(0)
         finally:
@@ -259,9 +259,9 @@ class GroupActor:
         if self.group.state is GroupState.DEAD:
             self._retire()
 
-    def _run_batch(self, batch: Batch) -> Awaitable[None] | None:
-        """Step the group with each of the batch, and carry out what that asks for; returns an
-        append that has to be waited for.
+    def _step(self, batch: Batch) -> Awaitable[None] | None:
+        """Step the group with each command and deadline of the batch and carry out the effects;
+        returns an append that has to be waited for.
         """
         now = self._host.now()
         due, commands = batch
@@ -282,31 +282,31 @@ class GroupActor:
             return self._apply_effects_and_append(now)
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
-            self._start_over(None if stepped is None else stepped.ticket, commands)
+            self._rebuild(None if stepped is None else stepped.ticket, commands)
             return None
 
     def _continue_steps(self, unfinished: _Unfinished) -> Awaitable[None] | None:
-        """Take a slice of the steps of a command that has several; returns an append as
-        `_run_batch`.
-        """
+        """Take a slice of the steps of an exclusive command; returns an append, like `_step`."""
         piece = Slice(self._host)
-        culprit: Later[Any] | None = None
+        failed_ticket: Later[Any] | None = None
         try:
             while True:
-                culprit = unfinished.ticket
+                failed_ticket = unfinished.ticket
                 if next(unfinished.steps, _END) is _END:
                     self._unfinished = None
-                culprit = None
+                failed_ticket = None
                 pending = self._apply_effects_and_append(self._host.now())
                 if pending is not None or self._unfinished is None or piece.is_over():
                     return pending
         except Exception:
             logger.exception("A step of group %r failed", self.group.group_id)
-            self._start_over(culprit, ())
+            self._rebuild(failed_ticket, ())
             return None
 
     def _on_append_done(self, outcome: asyncio.Future[None]) -> Awaitable[None] | None:
-        """Tell the group how an append ended; returns the next one that has to be waited for."""
+        """Report the result of an append to the group; returns the next one that has to be waited
+        for.
+        """
         try:
             now = self._host.now()
             self._paused.note_end(now.ms)
@@ -319,12 +319,12 @@ class GroupActor:
             return self._apply_effects_and_append(now)
         except Exception:
             logger.exception("A write of group %r failed", self.group.group_id)
-            self._start_over(None, ())
+            self._rebuild(None, ())
             return None
 
     def _apply_effects_and_append(self, now: Now) -> Awaitable[None] | None:
-        """Do what the steps ask for, appends included as long as they need no waiting; returns the
-        first one that does.
+        """Carry out the effects of the steps, including appends that complete at once; returns the
+        first append that has to be waited for.
         """
         log = self._host.log
         while (append := self._apply_effects(self.group.outbox.collect(), now)) is not None:
@@ -355,7 +355,7 @@ class GroupActor:
             self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:
-        """Give answers, set timers and tell observers. An append is not begun, but returned."""
+        """Give answers, set timers and notify observers. An append is not begun, but returned."""
         append = None
         for effect in effects:
             match effect:
@@ -378,8 +378,8 @@ class GroupActor:
         return append
 
     async def _wait_outcome(self, pending: Awaitable[None]) -> asyncio.Future[None]:
-        """Wait until it is done, however long that takes, as every later step depends on it; but
-        answer clients that have waited for `commit_timeout_ms`.
+        """Wait until an append is done, without a time limit, because every later step depends on
+        it; answer clients that have waited for `commit_timeout_ms`.
         """
         outcome = asyncio.ensure_future(pending)
         try:
@@ -399,7 +399,7 @@ class GroupActor:
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _end_pause(self) -> None:
-        """The pause is over: step the commands that were put aside, in batches as any others."""
+        """At the end of the pause, step the commands that waited for it, in batches."""
         commands = self._paused.take()
         if self.group.state is GroupState.DEAD:
             for command in commands:
@@ -417,29 +417,29 @@ class GroupActor:
         return self._timers
 
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
-        """Step the group with deadlines that have come: now, or after what waits already."""
+        """Step the group with expired deadlines: now, or after what is already waiting."""
         del now_ms
         if self._phase is _Phase.IDLE:
-            self._run_batch_now(Batch(keys, ()))
+            self._step_now(Batch(keys, ()))
         else:
             self._inbox.put_due(keys)
 
-    # Ends.
+    # Removal and rebuilding.
 
     def _retire(self) -> None:
-        """The group is gone: have its commands sent to the group that has the id now, if any."""
+        """Remove the group; its commands go to the group that has the id now, if there is one."""
         self.cancel_timers()
         self._host.remove(self.group)
         for command in self._inbox.take_all():
             self._host.submit(self.group.group_id, command)
 
-    def _start_over(self, culprit: Later[Any] | None, commands: Sequence[Command]) -> None:
-        """Something raised: answer all requests with an error, and read the group from the log.
+    def _rebuild(self, failed_ticket: Later[Any] | None, commands: Sequence[Command]) -> None:
+        """After an exception: answer all requests with an error and read the group from the log.
 
         Args:
-            culprit: the ticket of the command whose step raised; None if no single one is to blame.
-            commands: the batch that was being run. Those of it that were not stepped yet are
-                answered like those that were.
+            failed_ticket: the ticket of the command whose step raised; None outside of a step.
+            commands: the batch in progress. Commands that were not stepped yet are answered like
+                those that were.
         """
         self._faults += 1
         if self._faults >= FAULTS_MAX:
@@ -447,9 +447,9 @@ class GroupActor:
         self._unfinished = None
         self.cancel_timers()
         self._inbox.forget_due()
-        if culprit is not None and culprit in self._waiting:
-            del self._waiting[culprit]
-            culprit.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if failed_ticket is not None and failed_ticket in self._waiting:
+            del self._waiting[failed_ticket]
+            failed_ticket.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         for command in commands:
             if command.ticket is not None and not command.ticket.is_done:
                 self._waiting[command.ticket] = None

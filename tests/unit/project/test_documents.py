@@ -78,7 +78,7 @@ def test_a_function_is_where_the_document_says(document: Path) -> None:
 def test_the_walks_are_read_by_the_test_above() -> None:
     names = {name for _, name in named(ARCHITECTURE.read_text())}
 
-    assert {"Connection.buffer_updated", "PartitionLog.read", "GroupActor._run_batch"} <= names
+    assert {"Connection.buffer_updated", "PartitionLog.read", "GroupActor._step"} <= names
     assert len(names) > 60
     assert not is_defined("broker/network/frames.py", "FrameReader.no_such_method")
 
