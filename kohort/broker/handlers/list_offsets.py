@@ -90,12 +90,12 @@ def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Later[ListOffsetsResponse]:
     """Look up each partition, even if it is named twice; partitions fail individually."""
-    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    by_topic: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
-        partitions = asked.setdefault(topic.name, {})
+        partitions = by_topic.setdefault(topic.name, {})
         for partition in topic.partitions:
             partitions.setdefault(partition.partition_index, []).append(partition)
-    denied = () if ctx.broker.access is None else _denied(ctx, asked)
+    denied = () if ctx.broker.access is None else _denied(ctx, by_topic)
     searches: list[_Search] = []
     response = ListOffsetsResponse(
         topics=[
@@ -106,36 +106,40 @@ def list_offsets(
                 ]
                 if name in denied
                 else [
-                    _answer(ctx, request.isolation_level, name, times[0], searches)
-                    if len(times) == 1
+                    _answer(ctx, request.isolation_level, name, requested[0], searches)
+                    if len(requested) == 1
                     else _failed(index, ErrorCode.INVALID_REQUEST)
-                    for index, times in partitions.items()
+                    for index, requested in partitions.items()
                 ],
             )
-            for name, partitions in asked.items()
+            for name, partitions in by_topic.items()
         ]
     )
     if not searches:
         return response
-    return Later.of(_finish(ctx, response, searches), ctx.broker.tasks, name="list_offsets")
+    return Later.of(
+        _look_up_timestamps(ctx, response, searches), ctx.broker.tasks, name="list_offsets"
+    )
 
 
 def _answer(
     ctx: RequestContext,
     isolation_level: int,
     topic: str,
-    asked: ListOffsetsPartition,
+    requested: ListOffsetsPartition,
     searches: list[_Search],
 ) -> ListOffsetsPartitionResponse:
     """Return the response for one partition. If a lookup is needed, it is added to `searches` and
     fills the response later.
     """
     answer = ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=ErrorCode.NONE
+        partition_index=requested.partition_index, error_code=ErrorCode.NONE
     )
-    timestamp = asked.timestamp
+    timestamp = requested.timestamp
     try:
-        partition = current_partition(ctx, topic, asked.partition_index, asked.current_leader_epoch)
+        partition = current_partition(
+            ctx, topic, requested.partition_index, requested.current_leader_epoch
+        )
         if isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         committed_only = isolation_level == READ_COMMITTED
@@ -143,7 +147,12 @@ def _answer(
         since = _SPECIAL_SINCE.get(timestamp)
         if timestamp < 0 and (since is None or ctx.api_version < since):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        _fill(ctx, answer, partition, _end(partition, timestamp, committed_only=committed_only))
+        _fill(
+            ctx,
+            answer,
+            partition,
+            _known_offset(partition, timestamp, committed_only=committed_only),
+        )
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -163,8 +172,8 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=error)
 
 
-def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _FoundOffset:
-    """Return the end of the log that a special `timestamp` requests, if it does."""
+def _known_offset(partition: Partition, timestamp: int, *, committed_only: bool) -> _FoundOffset:
+    """Return the offset that a special `timestamp` stands for, if no lookup is needed for it."""
     if timestamp == _LATEST:
         return _FoundOffset(
             partition.last_stable_offset if committed_only else partition.high_watermark
@@ -174,10 +183,10 @@ def _end(partition: Partition, timestamp: int, *, committed_only: bool) -> _Foun
     return _NOT_FOUND
 
 
-async def _finish(
+async def _look_up_timestamps(
     ctx: RequestContext, response: ListOffsetsResponse, searches: list[_Search]
 ) -> ListOffsetsResponse:
-    """Look the timestamps up, one after another, in another thread."""
+    """Look up the timestamps in another thread, one after another."""
     for search in searches:
         partition, answer = search.partition, search.answer
         try:
