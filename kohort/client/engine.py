@@ -16,6 +16,7 @@ from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import (
     BrokerUnreachableError,
     ConsumerClosedError,
+    ConsumerError,
     IllegalStateError,
     PartitionError,
 )
@@ -98,12 +99,12 @@ class Engine:
             on_progress=self.wake,
         )
         self.member: MembershipShell | None = None
-        if offsets is not None and self._coordinator is not None:
-            self.member = self._member_with(self._coordinator, offsets)
+        if self._coordinator is not None:
+            self.member = self._member_with(self._coordinator)
         self.lookups = PositionLookups(
             self.fetcher,
             self.positions,
-            None if offsets is None else offsets.fetch_patiently,
+            None if offsets is None else offsets.fetch_without_timeout,
             retry_backoff_ms=config.retry_backoff_ms,
             on_done=self.wake,
         )
@@ -126,9 +127,8 @@ class Engine:
             coordinator,
             group_instance_id=config.group_instance_id,
             backoff_ms=(config.retry_backoff_ms, config.retry_backoff_max_ms),
-            on_progress=self.wake,
+            observer=_OffsetsObserver(self),
         )
-        offsets.on_stale_metadata = self.metadata.want
         return Commits(
             config,
             offsets,
@@ -138,8 +138,8 @@ class Engine:
             calls=self.calls,
         )
 
-    def _member_with(self, coordinator: Coordinator, offsets: GroupOffsets) -> MembershipShell:
-        member = MembershipShell(
+    def _member_with(self, coordinator: Coordinator) -> MembershipShell:
+        return MembershipShell(
             self.config,
             coordinator=coordinator,
             metadata=self.metadata,
@@ -147,11 +147,6 @@ class Engine:
             rebalance=self.rebalance,
             on_progress=self.wake,
         )
-        statistics = member.statistics
-        offsets.on_coordinator_lost = member.coordinator_lost
-        offsets.on_committed = lambda s: statistics.committed(s * 1000, time.monotonic() * 1000)
-        offsets.on_commit_failed = lambda error: statistics.commit_failed(error, monotonic_ms())
-        return member
 
     async def start(self) -> None:
         """Connect to the cluster.
@@ -443,3 +438,28 @@ class Engine:
         """Raise an IllegalStateError for the first partition that is not assigned."""
         for partition in partitions:
             self.positions.state(partition)
+
+
+class _OffsetsObserver:
+    """Passes on what happens to commits. The member is made after them, so it is looked up."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def coordinator_lost(self) -> None:
+        if self._engine.member is not None:
+            self._engine.member.coordinator_lost()
+
+    def metadata_stale(self) -> None:
+        self._engine.metadata.want()
+
+    def committed(self, seconds: float) -> None:
+        if self._engine.member is not None:
+            self._engine.member.statistics.committed(seconds * 1000, time.monotonic() * 1000)
+
+    def commit_failed(self, error: ConsumerError) -> None:
+        if self._engine.member is not None:
+            self._engine.member.statistics.commit_failed(error, monotonic_ms())
+
+    def callback_due(self) -> None:
+        self._engine.wake()

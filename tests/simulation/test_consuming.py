@@ -138,7 +138,7 @@ def test_a_commit_that_goes_out_as_whoever_the_member_is_by_then_is_found(
         self: GroupOffsets, author: object, offsets: Offsets, *, is_automatic: bool
     ) -> float:
         del author
-        return await send(self, self._author(), offsets, is_automatic=is_automatic)
+        return await send(self, self._commit_identity(), offsets, is_automatic=is_automatic)
 
     monkeypatch.setattr(GroupOffsets, "_send_commit", send_as_of_now)
     monkeypatch.setattr(process, "COMMITS_LOST", 1.0)

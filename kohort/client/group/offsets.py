@@ -26,6 +26,7 @@ from kohort.client.core.errors import (
 )
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.offset_requests import (
+    NAMED_UNTIL,
     commit_request,
     committed_in,
     errors_in,
@@ -81,10 +82,11 @@ _LOST_MEMBERSHIP: Final = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
+_IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 class Committer(Protocol):
-    """The identity under which commits are made."""
+    """Supplies the identity under which commits are made, and handles its rejection."""
 
     def commit_identity(self) -> Identity:
         """Return the identity to commit with. Raises a CommitError if committing is not possible
@@ -125,7 +127,26 @@ class NonMemberCommitter:
         )
 
 
-class _Author(NamedTuple):
+class OffsetsObserver(Protocol):
+    """Notified of what concerns other parts of the consumer."""
+
+    def coordinator_lost(self) -> None:
+        """The coordinator has moved, or the connection to it was lost."""
+
+    def metadata_stale(self) -> None:
+        """The broker does not know a topic by the id that the metadata has for it."""
+
+    def committed(self, seconds: float) -> None:
+        """A commit succeeded; its request took this long."""
+
+    def commit_failed(self, error: ConsumerError) -> None:
+        """An attempt to commit failed."""
+
+    def callback_due(self) -> None:
+        """A callback of `commit_async` is ready to be called."""
+
+
+class _CommitIdentity(NamedTuple):
     """The member and generation that made a commit; every attempt is sent under them.
 
     The offsets belong to that moment. Under a later identity the coordinator would accept them,
@@ -146,22 +167,15 @@ class GroupOffsets:
         *,
         group_instance_id: str | None,
         backoff_ms: tuple[int, int],
-        on_progress: Callable[[], None],
+        observer: OffsetsObserver,
     ) -> None:
-        """`on_progress` is called when a callback of `commit_async` is ready to be called."""
         self.committer: Committer = NonMemberCommitter()
-        self.on_coordinator_lost: Callable[[], None] = coordinator.lost
-        self.on_stale_metadata: Callable[[], None] = lambda: None
-        self.on_committed: Callable[[float], None] = lambda _: None
-        """Called with the seconds that a successful commit took."""
-        self.on_commit_failed: Callable[[ConsumerError], None] = lambda _: None
-        """Called for each failed attempt."""
         self._cluster = cluster
         self._coordinator = coordinator
         self._instance_id = group_instance_id
         self._backoff_ms = backoff_ms
-        self._on_progress = on_progress
-        self._last_place: asyncio.Future[None] | None = None
+        self._observer = observer
+        self._last_queued: asyncio.Future[None] | None = None
         """Completes when the most recently requested commit is over."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.callbacks = CommitCallbacks()
@@ -186,11 +200,11 @@ class GroupOffsets:
             AuthorizationError, CommitError: the coordinator refuses the commit.
         """
         if offsets:
-            doing = f"commit in group {self._coordinator.group_id}"
-            author = self._author()
+            operation = f"commit in group {self._coordinator.group_id}"
+            sender = self._commit_identity()
             await self._retrying(
-                lambda: self._commit_once(author, offsets, is_automatic=is_automatic),
-                doing,
+                lambda: self._commit_once(sender, offsets, is_automatic=is_automatic),
+                operation,
                 timeout_s,
                 self._in_turn(),
             )
@@ -213,22 +227,22 @@ class GroupOffsets:
         is_ours = on_done is not None
         if len(self._tasks) + len(self.callbacks) >= ASYNC_COMMITS_MAX and not is_ours:
             raise IllegalStateError(
-                f"{ASYNC_COMMITS_MAX} commits wait to be sent, or to be told of by a poll;"
+                f"{ASYNC_COMMITS_MAX} commits wait to be sent, or for a poll to call a callback;"
                 " commit less often, or await some"
             )
         # Queued now, not when the task starts, so that a later awaited commit comes after it.
-        before, place = self._take_place()
-        author: _Author | CommitError
+        previous, own = self._enqueue()
+        sender: _CommitIdentity | CommitError
         try:
-            author = self._author()
+            sender = self._commit_identity()
         except CommitError as error:
-            author = error
-        task = asyncio.create_task(self._once_in_turn(author, offsets, before), name="commit")
+            sender = error
+        task = asyncio.create_task(self._once_in_turn(sender, offsets, previous), name="commit")
         self._tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            _leave_place(place, before)
+            _dequeue(own, previous)
             if task.cancelled():
                 return
             error = task.exception()
@@ -237,7 +251,7 @@ class GroupOffsets:
             elif callback is not None:
                 assert error is None or isinstance(error, Exception)
                 self.callbacks.add(callback, offsets, error)
-                self._on_progress()
+                self._observer.callback_due()
             elif error is not None:
                 logger.warning("a commit failed: %s", error)
 
@@ -252,76 +266,78 @@ class GroupOffsets:
 
     async def _once_in_turn(
         self,
-        author: _Author | CommitError,
+        sender: _CommitIdentity | CommitError,
         offsets: Offsets,
-        before: asyncio.Future[None] | None,
+        previous: asyncio.Future[None] | None,
     ) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        if isinstance(author, CommitError):
-            raise author  # Only in its turn, so that callbacks keep the order of their commits.
-        await self._commit_once(author, offsets)
+        if previous is not None:
+            await asyncio.wait([previous])
+        if isinstance(sender, CommitError):
+            raise sender  # Only in its turn, so that callbacks keep the order of their commits.
+        await self._commit_once(sender, offsets)
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
         """Wait for all commits that were requested before this one."""
-        before, place = self._take_place()
+        previous, own = self._enqueue()
         try:
-            if before is not None:
-                await asyncio.wait([before])
+            if previous is not None:
+                await asyncio.wait([previous])
             yield
         finally:
-            _leave_place(place, before)
+            _dequeue(own, previous)
 
-    def _take_place(self) -> tuple[asyncio.Future[None] | None, asyncio.Future[None]]:
-        before = self._last_place
-        place = self._last_place = asyncio.get_running_loop().create_future()
-        return before, place
+    def _enqueue(self) -> tuple[asyncio.Future[None] | None, asyncio.Future[None]]:
+        previous = self._last_queued
+        own = self._last_queued = asyncio.get_running_loop().create_future()
+        return previous, own
 
-    def _author(self) -> _Author:
-        return _Author(self.committer, self.committer.commit_identity())
+    def _commit_identity(self) -> _CommitIdentity:
+        return _CommitIdentity(self.committer, self.committer.commit_identity())
 
     async def _commit_once(
-        self, author: _Author, offsets: Offsets, *, is_automatic: bool = False
+        self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool = False
     ) -> None:
         try:
-            seconds = await self._send_commit(author, offsets, is_automatic=is_automatic)
+            seconds = await self._send_commit(sender, offsets, is_automatic=is_automatic)
         except RebalanceInProgressError:
             raise  # No failure: the caller was cancelled.
         except ConsumerError as error:
-            self.on_commit_failed(error)
+            self._observer.commit_failed(error)
             raise
-        self.on_committed(seconds)
+        self._observer.committed(seconds)
 
-    async def _send_commit(self, author: _Author, offsets: Offsets, *, is_automatic: bool) -> float:
+    async def _send_commit(
+        self, sender: _CommitIdentity, offsets: Offsets, *, is_automatic: bool
+    ) -> float:
         """Send one commit; return the seconds that it took."""
-        committer, identity = author
+        committer, identity = sender
         connection = await self._connection()
         # Checked last, because the steps before may have taken a while.
         committer.check_still(identity)
         ids = self._topic_ids()
         version = connection.versions.best(OffsetCommitRequest)
-        if version >= 10 and any(one.topic not in ids for one in offsets):
-            version = 9  # Up to v9 topics are named; later versions need their ids.
+        if any(one.topic not in ids for one in offsets):
+            version = min(version, NAMED_UNTIL)
         instance_id = self._instance_id if identity.is_valid else None
         request = commit_request(self._coordinator.group_id, identity, instance_id, offsets, ids)
         began_s = asyncio.get_running_loop().time()
         answer = await self._call(connection, request, version)
         seconds = asyncio.get_running_loop().time() - began_s
-        self._look_at(errors_in(answer, ids), author, is_automatic=is_automatic)
+        self._raise_errors(errors_in(answer, ids), sender, is_automatic=is_automatic)
         return seconds
 
-    def _look_at(
+    def _raise_errors(
         self,
         errors: Mapping[TopicPartition, ErrorCode],
-        author: _Author,
+        sender: _CommitIdentity,
         *,
         is_automatic: bool,
     ) -> None:
         """Raise the most important error of a response, if there is one."""
         codes = set(errors.values())
         for code in codes & _LOST_MEMBERSHIP | codes & _IDENTITY_ERRORS:
-            if error := author.committer.commit_refused(author.identity, code):
+            if error := sender.committer.commit_refused(sender.identity, code):
                 raise error
         refused = codes - (_RETRIED if is_automatic else _COMMIT_RETRIED)
         if refused:
@@ -341,7 +357,7 @@ class GroupOffsets:
         """
         return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, timeout_s)
 
-    async def fetch_patiently(self, partitions: Collection[TopicPartition]) -> Committed:
+    async def fetch_without_timeout(self, partitions: Collection[TopicPartition]) -> Committed:
         """Fetch as `fetch` does, retrying without a time limit."""
         return await self._retrying(lambda: self._fetch_once(partitions), self._fetching, None)
 
@@ -355,8 +371,8 @@ class GroupOffsets:
         connection = await self._connection()
         ids = self._topic_ids()
         version = connection.versions.best(OffsetFetchRequest)
-        if version >= 10 and any(one.topic not in ids for one in partitions):
-            version = 9
+        if any(one.topic not in ids for one in partitions):
+            version = min(version, NAMED_UNTIL)
         request = fetch_request(self._coordinator.group_id, partitions, ids, version)
         answer = await self._call(connection, request, version)
         group_error, found, errors = committed_in(answer, ids)
@@ -391,14 +407,14 @@ class GroupOffsets:
         try:
             return await coordinator.connection("offsets" if self.committer.is_joining else "group")
         except DisconnectedError:
-            self.on_coordinator_lost()
+            self._observer.coordinator_lost()
             raise
 
     async def _call(self, connection: BrokerConnection, request: object, version: int) -> Any:  # noqa: ANN401
         try:
             return await connection.call(request, version=version)
         except DisconnectedError:
-            self.on_coordinator_lost()
+            self._observer.coordinator_lost()
             raise
 
     def _raise_retried(self, codes: Collection[ErrorCode]) -> None:
@@ -406,15 +422,15 @@ class GroupOffsets:
         if not codes:
             return
         if any(code in _COORDINATOR_GONE for code in codes):
-            self.on_coordinator_lost()
+            self._observer.coordinator_lost()
         if any(code in _STALE_TOPIC for code in codes):
-            self.on_stale_metadata()
+            self._observer.metadata_stale()
         raise _RetriableError(codes[0])
 
     async def _retrying(
         self,
         attempt: Callable[[], Awaitable[T]],
-        doing: str,
+        operation: str,
         timeout_s: float | None,
         order: AbstractAsyncContextManager[object] = _NO_ORDER,
     ) -> T:
@@ -427,22 +443,22 @@ class GroupOffsets:
                     try:
                         return await attempt()
                     except (DisconnectedError, BrokerUnreachableError, _RetriableError) as error:
-                        logger.debug("%s: %s", doing, error)
+                        logger.debug("%s: %s", operation, error)
                         last = error
                     await asyncio.sleep(backoff.fail() / 1000)
         except TimeoutError:
             why = f"; the last attempt: {last}" if last else ""
             code = last.code if last else ErrorCode.REQUEST_TIMED_OUT
-            text = f"{doing}: no success within {timeout_s:g} s{why}"
+            text = f"{operation}: no success within {timeout_s:g} s{why}"
             raise OperationTimedOutError(text, code) from last
 
 
-def _leave_place(place: asyncio.Future[None], before: asyncio.Future[None] | None) -> None:
-    if before is None or before.done():
-        place.set_result(None)
+def _dequeue(own: asyncio.Future[None], previous: asyncio.Future[None] | None) -> None:
+    if previous is None or previous.done():
+        own.set_result(None)
     else:
         # Cancelled while earlier commits are pending; later ones must still wait for those.
-        before.add_done_callback(lambda _: place.set_result(None))
+        previous.add_done_callback(lambda _: own.set_result(None))
 
 
 class _RetriableError(CommitError):
@@ -450,9 +466,6 @@ class _RetriableError(CommitError):
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(f"{code.name}: try again", code)
-
-
-_IDENTITY_ERRORS: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 def _commit_error(code: ErrorCode, partitions: Collection[TopicPartition]) -> ConsumerError:

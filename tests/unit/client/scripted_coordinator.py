@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from kohort.client.config import config_from
+from kohort.client.core.errors import ConsumerError
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.subscription import Subscription
@@ -169,6 +170,31 @@ class ScriptedCluster(Cluster):
         return cast("BrokerConnection", self._broker)
 
 
+class RecordingObserver:
+    """Records commits, and makes the coordinator be searched for again when it is lost."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.seconds: list[float] = []
+        """The duration of each successful commit."""
+        self.failures: list[ErrorCode] = []
+
+    def coordinator_lost(self) -> None:
+        self._coordinator.lost()
+
+    def metadata_stale(self) -> None:
+        """Pass: the metadata here never changes."""
+
+    def committed(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+    def commit_failed(self, error: ConsumerError) -> None:
+        self.failures.append(error.code)
+
+    def callback_due(self) -> None:
+        """Pass: tests call the callbacks themselves."""
+
+
 class Scene:
     """A member of a settled group, and what it commits with."""
 
@@ -176,12 +202,13 @@ class Scene:
         self.broker = ScriptedCoordinator()
         self.cluster = ScriptedCluster(self.broker)
         self.coordinator = Coordinator(self.cluster, "g")
+        self.observer = RecordingObserver(self.coordinator)
         self.offsets = GroupOffsets(
             self.cluster,
             self.coordinator,
             group_instance_id=instance_id,
             backoff_ms=(100, 1000),
-            on_progress=lambda: None,
+            observer=self.observer,
         )
         subscription = Subscription()
         subscription.subscribe([TOPIC])

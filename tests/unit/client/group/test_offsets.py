@@ -59,10 +59,7 @@ def test_a_commit_is_tried_again_where_that_may_help(fault: ErrorCode | str) -> 
 
 def test_only_what_was_stored_counts_as_a_commit() -> None:
     async def test(scene: Scene) -> None:
-        stored: list[float] = []
-        failed: list[ErrorCode] = []
-        scene.offsets.on_committed = stored.append
-        scene.offsets.on_commit_failed = lambda error: failed.append(error.code)
+        stored, failed = scene.observer.seconds, scene.observer.failures
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         scene.broker.faults.extend([refused, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
         with pytest.raises(AuthorizationError):
@@ -366,7 +363,7 @@ def test_whoever_commits_from_outside_says_so() -> None:
             scene.coordinator,
             group_instance_id="one",
             backoff_ms=(100, 1000),
-            on_progress=lambda: None,
+            observer=scene.observer,
         )
         await offsets.commit({TopicPartition(TOPIC, 0): OffsetAndMetadata(1)}, 10)
         (sent,) = scene.broker.commits
