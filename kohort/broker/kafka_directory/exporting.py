@@ -34,7 +34,7 @@ from kohort.broker.kafka_directory.survey import (
     remove_own_notes,
     survey,
 )
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import KAFKA_FILE

@@ -10,7 +10,7 @@ from typing import Final
 from kohort.broker.kafka_directory.frames import MetadataReader, encode_snapshot
 from kohort.broker.kafka_directory.image import ClusterImage, MetadataRecord, Replay
 from kohort.broker.kafka_directory.releases import KAFKA_4_4, Release
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import LOG_SUFFIX, offset_in, partition_directory
 from kohort.broker.topics.names import CLUSTER_METADATA

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.kafka_directory.metadata_files import DIRECTORY
-from kohort.broker.storage.checkpoints.checked_file import CHECKSUM_SUFFIX
+from kohort.broker.storage.checked_file import CHECKSUM_SUFFIX
 from kohort.broker.storage.checkpoints.clean_shutdown import FILE_NAME as CLEAN_MARK
 from kohort.broker.storage.checkpoints.offset_checkpoint import (
     LOG_SIZE_FILE,

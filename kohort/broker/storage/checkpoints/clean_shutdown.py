@@ -4,7 +4,7 @@ With the marker, logs are opened without reading their content; without it, ever
 recovery points is verified. Only the existence of the file counts.
 """
 
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.filesystem import FileSystem
 
 FILE_NAME = ".kafka_cleanshutdown"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from kohort.broker.storage.checkpoints.checked_file import read_checked, replace_checked
+from kohort.broker.storage.checked_file import read_checked, replace_checked
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 

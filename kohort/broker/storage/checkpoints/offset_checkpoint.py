@@ -5,7 +5,7 @@ The text format: version 0, the number of entries, then `<topic> <partition> <of
 
 from collections.abc import Mapping
 
-from kohort.broker.storage.checkpoints.checked_file import read_checked, replace_checked
+from kohort.broker.storage.checked_file import read_checked, replace_checked
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 

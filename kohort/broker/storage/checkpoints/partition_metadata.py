@@ -6,7 +6,7 @@ deleted topic of the same name.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-from kohort.broker.storage.checkpoints.checked_file import read_checked, replace_checked
+from kohort.broker.storage.checked_file import read_checked, replace_checked
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kohort.broker.core.partition.producers import ProducerSnapshot
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem, read_file
 from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name

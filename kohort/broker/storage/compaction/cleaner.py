@@ -4,7 +4,7 @@ A log is clean up to an offset that the caller stores (Kafka's cleaner-offset-ch
 after it. `plan_compaction` decides whether the dirty part is large enough. A `Compaction` then
 reads the dirty part and collects the latest offset of every key, as many as its memory allows;
 rewrites the segments up to there without records that have a later one; and replaces the old
-segments by the new ones (:mod:`kohort.broker.storage.compaction.swap`). The active segment is never
+segments by the new ones (:mod:`kohort.broker.storage.segment.swap`). The active segment is never
 touched, nor any with undecided transactions.
 
 Why a deleted key never comes back, however far a run gets and wherever it is interrupted:
@@ -30,10 +30,10 @@ from typing import NamedTuple
 from kohort.broker.storage.compaction.filter import RetentionTerms, filler, filter_batch, note_keys
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets
 from kohort.broker.storage.compaction.transactions import AbortedRanges, TransactionPass
-from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.errors import CorruptBatchError, StorageError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment.batch_walk import MANY_BYTES, BatchAt, walk_batches
+from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.times import load_first_timestamp, load_max_timestamp

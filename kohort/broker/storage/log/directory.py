@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kohort.broker.storage.compaction.swap import complete_swaps
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
     CLEANED_SUFFIX,
@@ -28,6 +27,7 @@ from kohort.broker.storage.layout import (
 )
 from kohort.broker.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.swap import complete_swaps
 
 logger = logging.getLogger(__name__)
 

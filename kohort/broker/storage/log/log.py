@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Self
 
 from kohort.broker.core.partition.producers import AppendedBatch, ProducerState
-from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.config import LogConfig
 from kohort.broker.storage.errors import (
     OffsetOutOfRangeError,
@@ -44,6 +43,7 @@ from kohort.broker.storage.log.reading import (
 )
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.log.transactions import AbortedTransactions
+from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.read import BatchData, is_at_hand
 from kohort.broker.storage.segment.segment import LogSegment
 from kohort.broker.storage.segment.time_index import TimestampOffset

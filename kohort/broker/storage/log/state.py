@@ -14,13 +14,13 @@ from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from kohort.broker.storage.checkpoints.producer_log import ProducerLog
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
-from kohort.broker.storage.compaction.writer import CleanedSegment
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.flushing import LogFlusher
 from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
+from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.segment import LogSegment
 
 

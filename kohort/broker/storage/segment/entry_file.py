@@ -15,7 +15,7 @@ from copy import copy
 from struct import Struct
 from typing import Self
 
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
 
 _BLOCK_ENTRIES = 64

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.core.steps import Steps, at_once
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
 

@@ -2,7 +2,7 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from kohort.broker.storage.checkpoints.checked_file import replace_file
+from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.checkpoints.partition_metadata import (
     FILE_NAME,
     read_topic_id,

@@ -1,7 +1,7 @@
 import pytest
 
-from kohort.broker.storage.compaction.swap import complete_swaps, discard_cleaned
-from kohort.broker.storage.compaction.writer import CleanedSegment
+from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
+from kohort.broker.storage.segment.swap import complete_swaps, discard_cleaned
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
     batch_of,

@@ -5,12 +5,6 @@ from __future__ import annotations
 import logging
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
-from kohort.broker.storage.compaction.swap import (
-    cleaned_path,
-    decide_swap,
-    discard_cleaned,
-    finish_swap,
-)
 from kohort.broker.storage.filesystem import FileSystem, write_fully
 from kohort.broker.storage.layout import (
     INDEX_SUFFIX,
@@ -21,6 +15,12 @@ from kohort.broker.storage.layout import (
 from kohort.broker.storage.segment.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.segment import POSITION_MAX, LogSegment
+from kohort.broker.storage.segment.swap import (
+    cleaned_path,
+    decide_swap,
+    discard_cleaned,
+    finish_swap,
+)
 from kohort.broker.storage.segment.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 from kohort.broker.storage.segment.time_index import TimeIndex, TimestampOffset
 from kohort.broker.storage.segment.transaction_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES

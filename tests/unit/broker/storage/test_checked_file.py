@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.broker.storage.checkpoints.checked_file import (
+from kohort.broker.storage.checked_file import (
     CHECKSUM_SUFFIX,
     read_checked,
     replace_checked,
