@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from benchmarks.harness import KAFKA, KOHORT
 from benchmarks.processes import cpu_s, resident_mib
 from benchmarks.profiling import Profiler
 from kohort.protocol.codec import codec
@@ -139,7 +138,7 @@ class Contender(ABC):
 class Kohort(Contender):
     """Ours. Its metrics are on the port `metrics_port`."""
 
-    name = KOHORT
+    name = "Kohort"
 
     def __init__(self, profiles: Path | None = None) -> None:
         """`profiles` is where the profile of each process goes, under the name of what it does."""
@@ -161,7 +160,7 @@ class Kohort(Contender):
 class Kafka(Contender):
     """Apache Kafka 4.4.0."""
 
-    name = KAFKA
+    name = "Kafka"
 
     def server(self, directory: Path, overrides: Mapping[str, str] | None = None) -> ServerProcess:
         return _KafkaServer(directory, overrides=overrides)

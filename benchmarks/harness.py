@@ -18,15 +18,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:  # A generator of load, which starts often, has no brokers.
     from benchmarks.brokers import Contender
 
 P = TypeVar("P")
-
-KOHORT: Final = "Kohort"
-KAFKA: Final = "Kafka"
 
 Better = Literal["less", "more"]
 
@@ -142,7 +139,8 @@ class Bench:
                 progress(f"  run {run + 1} of {self.runs}: {contender.name}")
                 results[contender.name].append(measure(contender))
         progress("")
-        ours, theirs = figures(results[KOHORT]), figures(results.get(KAFKA, []))
+        ours, *others = map(figures, results.values())
+        theirs = others[0] if others else {}
         return {name: Pair(figure, theirs.get(name)) for name, figure in ours.items()}
 
     def measure_ours(self, measure: Callable[[], Measured]) -> dict[str, Pair]:

@@ -36,3 +36,10 @@ class UnavailableError(PipelineError):
     """Something that the job needs does not answer, or is not there."""
 
     exit_code = 3
+
+
+class RegistryError(Exception):
+    """The registry does not answer, or not as is needed: nothing can be said of any value.
+
+    Raised on executors, where no job can end; what it says reaches the user by Spark's exception.
+    """

@@ -9,8 +9,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
-from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
-from kohort.pipeline.landing.registry import RegistryError
+from kohort.pipeline.errors import ConflictError, PipelineError, RegistryError, UnavailableError
 
 _TEXT_MAX: Final = 600
 """Characters of Spark's own words that are shown when nothing better is known."""

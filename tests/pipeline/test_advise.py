@@ -14,8 +14,8 @@ from pyspark.sql import functions as f
 from kohort.pipeline.advising import Advising, in_lake
 from kohort.pipeline.advisor import pieces
 from kohort.pipeline.advisor.computation import compute_advice
+from kohort.pipeline.advisor.grid import grid
 from kohort.pipeline.advisor.pieces import Key
-from kohort.pipeline.advisor.setting import grid
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.errors import UsageError
 from kohort.pipeline.jobs import advise as job

@@ -13,8 +13,9 @@ from typing import Any
 import fastavro
 import pytest
 
+from kohort.pipeline.errors import RegistryError
 from kohort.pipeline.landing.formats import AvroDecoder
-from kohort.pipeline.landing.registry import Registry, RegistryError, UndecodableError
+from kohort.pipeline.landing.registry import Registry, UndecodableError
 from tests.interop.foreign.schema_registry import SchemaRegistry
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.driver import table_rows

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kohort.pipeline.advisor.advice import Advice, advise
+from kohort.pipeline.advisor.grid import grid, other_delays
 from kohort.pipeline.advisor.lives import Json
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.setting import grid, other_delays
 from kohort.pipeline.advisor.trace import Delays, Trace
 
 DAY_MS: Final = 24 * 3600 * 1000

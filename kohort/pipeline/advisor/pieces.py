@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from kohort.pipeline.advisor.advice import advise
 from kohort.pipeline.advisor.computation import beyond_the_grid, lately
+from kohort.pipeline.advisor.grid import grid
 from kohort.pipeline.advisor.prediction import Prediction, predict
 from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.setting import Setting, grid
+from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.trace import Trace
 from kohort.pipeline.advisor.words import words
 

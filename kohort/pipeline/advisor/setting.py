@@ -1,14 +1,10 @@
-"""The settings that are tried, and the grid of them."""
+"""What a group is set to."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from kohort.pipeline.advisor.trace import Trace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,67 +48,3 @@ def known_settings(given: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"{text!r}: one of {', '.join(sorted(durations))}, in ms")
         known[name] = int(value)
     return known
-
-
-SESSIONS: Final = ((6_000, 2_000), (10_000, 3_000), (30_000, 3_000), (45_000, 3_000))
-"""Session timeout and heartbeat interval; a longer session needs no rarer heartbeats."""
-LONG_SESSIONS: Final = ((90_000, 3_000), (300_000, 10_000))
-INITIAL_DELAYS: Final = (0, 3_000, 10_000)
-REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
-
-
-LONG_JOIN_MS: Final = 20_000
-"""Only members that may take longer than this meet a shorter rebalance timeout."""
-
-
-def grid(trace: Trace) -> list[Setting]:
-    """What is tried for a group: first what it was recorded under, then all combinations.
-
-    The values that it has now are among those of the grid, so that single steps away from it are.
-    What cannot make a difference to this trace is not varied. The initial delay of the broker is no
-    part of the grid: see `other_delays`.
-    """
-    recorded = trace.recorded
-    tried = dict.fromkeys([recorded])
-    for one in _combinations(trace):
-        tried[one] = None
-    return list(tried)
-
-
-def other_delays(one: Setting) -> list[Setting]:
-    """The same with other initial delays, which concern all groups of a broker and touch only the
-    first rebalance of an empty group: what is left of the difference otherwise is chance.
-    """
-    return [
-        replace(one, initial_rebalance_delay_ms=delay_ms)
-        for delay_ms in INITIAL_DELAYS
-        if delay_ms != one.initial_rebalance_delay_ms
-    ]
-
-
-def _combinations(trace: Trace) -> Iterator[Setting]:
-    recorded = trace.recorded
-    own_session = (recorded.session_timeout_ms, recorded.heartbeat_interval_ms)
-    sessions = dict.fromkeys((*SESSIONS, *LONG_SESSIONS, own_session))
-    longest_ms = max((max(slot.join.took_ms, default=0) for slot in trace.slots), default=0)
-    more_timeouts = REBALANCE_TIMEOUTS if longest_ms > LONG_JOIN_MS else ()
-    timeouts = dict.fromkeys((*more_timeouts, recorded.rebalance_timeout_ms))
-    flags = (False, True)
-    memberships = flags if recorded.static is not None else (None, *flags)
-    says = any(rejoin.slot is not None for rejoin in trace.rejoins)
-    voices = flags if says else (recorded.states_reasons,)
-    for static, (
-        session_ms,
-        beat_ms,
-    ), timeout_ms, cooperative, reasons in itertools.product(
-        memberships, sessions, timeouts, flags, voices
-    ):
-        yield Setting(
-            static=static,
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=beat_ms,
-            rebalance_timeout_ms=timeout_ms,
-            initial_rebalance_delay_ms=recorded.initial_rebalance_delay_ms,
-            cooperative=cooperative,
-            states_reasons=reasons,
-        )

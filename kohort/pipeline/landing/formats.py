@@ -11,10 +11,10 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
+from kohort.pipeline.errors import RegistryError
 from kohort.pipeline.landing.registry import (
     Registered,
     Registry,
-    RegistryError,
     UndecodableError,
     parted,
 )

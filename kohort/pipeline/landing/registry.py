@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote
 
+from kohort.pipeline.errors import RegistryError
+
 HEADER_BYTES: Final = 5
 _TIMEOUT_S: Final = 30.0
 _ANSWER_MAX: Final = 1 << 16
@@ -31,10 +33,6 @@ _ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 class UndecodableError(Exception):
     """A value is not what it should be; the text says what is wrong with it."""
-
-
-class RegistryError(Exception):
-    """The registry does not answer, or not as is needed: nothing can be said of any value."""
 
 
 @dataclass(frozen=True, slots=True)

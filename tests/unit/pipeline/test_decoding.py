@@ -15,8 +15,9 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2
 
+from kohort.pipeline.errors import RegistryError
 from kohort.pipeline.landing.formats import AvroDecoder, ProtobufDecoder
-from kohort.pipeline.landing.registry import UNKNOWN_S, Registry, RegistryError, UndecodableError
+from kohort.pipeline.landing.registry import UNKNOWN_S, Registry, UndecodableError
 from tests.support.network.schemas import USER, Schemas, registered
 
 ORDER = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError
-from kohort.pipeline.landing.registry import RegistryError
+from kohort.pipeline.errors import ConflictError, PipelineError, RegistryError, UnavailableError
 
 FAILED = """Job aborted due to stage failure: Task 0 in stage 65.0 failed 1 times: \
 [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/partitions.

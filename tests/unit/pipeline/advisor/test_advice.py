@@ -8,8 +8,9 @@ import pytest
 
 from kohort.pipeline.advisor.advice import advise, pareto_front
 from kohort.pipeline.advisor.computation import beyond_the_grid
+from kohort.pipeline.advisor.grid import grid
 from kohort.pipeline.advisor.prediction import Prediction, predict
-from kohort.pipeline.advisor.setting import Setting, grid
+from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.trace import Delays, End, Rejoin, Run, Slot, Trace, Uncertainty
 from kohort.pipeline.advisor.weighing import twins_of
 from kohort.pipeline.advisor.words import words
