@@ -198,15 +198,6 @@ def test_versions_may_be_asked_for_again_after_a_refusal(client: RawClient) -> N
     assert log_in(client) == 0
 
 
-def test_no_other_api_is_answered_before(ports: dict[str, int], broker: BrokerThread) -> None:
-    for key in (*range(-1, 96), 999):
-        if key in {17, 18}:
-            continue
-        with RawClient(ports["SASL"]) as client:
-            client.send(framed(header(key, 0) + bytes(20)))
-            assert client.is_closed(), key
-
-
 def test_an_unknown_mechanism_is_told_which_there_are(client: RawClient) -> None:
     request = SaslHandshakeRequest(mechanism="GSSAPI")
     told = client.call(request, 1, SaslHandshakeResponse)
