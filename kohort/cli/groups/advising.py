@@ -129,7 +129,7 @@ def lines(group: str, advice: Advice | None) -> Iterator[str]:
         rows.append(_row(f"  {choice(advice.recorded, advice.quicker)}", advice.quicker))
     yield from table(HEAD, rows)
     if not advice.front:
-        yield "nothing that was tried would have been better than what there is"
+        yield advice.nothing
     yield ""
     yield advice.check
     yield from advice.unranked

@@ -10,8 +10,8 @@ not the history.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import log1p
 from typing import Final, TypeAlias
 
@@ -25,7 +25,7 @@ from kohort.pipeline.advisor.weighing import (
     earns_its_parts,
     score,
 )
-from kohort.pipeline.advisor.words import check, counted, words
+from kohort.pipeline.advisor.words import check, counted, nothing_better, words
 
 UNREAD_MOST: Final = 2.0
 """What leaves partitions without a reader for so many times as long is not taken for fewer
@@ -40,6 +40,9 @@ CHECK_MOST: Final = 0.2
 """How far the replay of the settings of the time may be off for anything to be advised."""
 SHOWN_MS: Final = 100
 """The check line shows tenths of a second: what is not seen in it is not off."""
+GUESSED_MOST: Final = 0.1
+"""Share of the rebalances: where more of them wait for a member of which it is not known how long
+it takes to join, their stopped time is not known either."""
 TOLD_MAX: Final = 6
 
 _Point: TypeAlias = tuple[int, int, int, int]
@@ -70,11 +73,16 @@ class Advice:
         """What the history does not say, in words."""
         return self.trace.unknown
 
+    @property
+    def nothing(self) -> str:
+        """What is said where the front is empty."""
+        return nothing_better(self.unranked)
+
     def lines(self) -> list[str]:
         """For people."""
         said = [words(self.recorded, one) for one in self.front]
         if not said:
-            said = ["nothing that was tried would have been better than what there is"]
+            said = [self.nothing]
         if self.quicker is not None:
             said.append(words(self.recorded, self.quicker))
         notes = [*self.unranked, *(f"not known: {text}" for text in self.unknown)]
@@ -84,33 +92,18 @@ class Advice:
 def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     """Weigh what was predicted for a group; what it was recorded under must be among it."""
     listed = list(predictions)
-    recorded = next(one for one in listed if one.setting == trace.recorded and not one.quicker)
+    settings = {one.setting: one for one in listed if not one.quicker}
+    recorded = settings[trace.recorded]
     quicker = next((one for one in listed if one.quicker), None)
-    settings = [one for one in listed if not one.quicker]
-    doubted = [(one, doubt(trace, one.setting)) for one in settings]
-    by_setting = {one.setting: one for one in settings}
-    ranked = [
-        one
-        for one, why in doubted
-        if why is None and earns_its_parts(one, trace.recorded, by_setting)
-    ]
-    slack_ms = UNREAD_SLACK_MS * trace.partition_count
-    most_ms = round(UNREAD_MOST * recorded.unread_ms) + slack_ms
-    of_best_ms = round(UNREAD_OF_BEST * recorded.unread_ms) + slack_ms // 2
-    takers = [one for one in ranked if one is recorded or _is_taken(one, recorded, most_ms)]
-    front = _told(pareto_front(takers, trace.recorded), recorded)
+    doubted = [(one, doubt(trace, one)) for one in settings.values()]
+    known = [one for one, why in doubted if why is None]
+    front, best = _weighed(trace, known, settings)
     is_off = _is_off(trace, recorded)
-    gains = [
-        one
-        for one in front
-        if score(one, recorded) < score(recorded, recorded) and _is_taken(one, recorded, of_best_ms)
-    ]
-    best = min(gains, key=lambda one: score(one, recorded), default=None)
     return Advice(
         trace=trace,
         recorded=recorded,
-        front=tuple(front),
-        best=None if is_off else best,
+        front=tuple(settings[one.setting] for one in front),
+        best=None if best is None or is_off else settings[best.setting],
         check=_checked(trace, recorded, is_off=is_off),
         is_off=is_off,
         unranked=tuple(_unranked(why for _, why in doubted if why is not None)),
@@ -118,22 +111,63 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     )
 
 
-def doubt(trace: Trace, one: Setting) -> Uncertainty | None:
+def _weighed(
+    trace: Trace, known: list[Prediction], settings: dict[Setting, Prediction]
+) -> tuple[list[Prediction], Prediction | None]:
+    """The front and the best of it, of those of which all is known that they rest on."""
+    if Uncertainty.JOINS in trace.doubts:
+        # All stopped times are those of members that take as long as by default: they weigh
+        # nothing.
+        known = [_without_stops(one) for one in known]
+        settings = {one: _without_stops(tried) for one, tried in settings.items()}
+    recorded = settings[trace.recorded]
+    slack_ms = UNREAD_SLACK_MS * max(trace.partition_count, 1)
+    ranked = [one for one in known if earns_its_parts(one, trace.recorded, settings, slack_ms)]
+
+    def all_in_all(one: Prediction) -> float:
+        return score(one, recorded, slack_ms)
+
+    most_ms = round(UNREAD_MOST * recorded.unread_ms) + slack_ms
+    of_best_ms = round(UNREAD_OF_BEST * recorded.unread_ms) + slack_ms // 2
+    takers = [
+        one for one in ranked if one.setting == trace.recorded or _is_taken(one, recorded, most_ms)
+    ]
+    front = _told(pareto_front(takers, trace.recorded), recorded, all_in_all)
+    gains = [
+        one
+        for one in front
+        if all_in_all(one) < all_in_all(recorded) and _is_taken(one, recorded, of_best_ms)
+    ]
+    return front, min(gains, key=all_in_all, default=None)
+
+
+def _without_stops(one: Prediction) -> Prediction:
+    none = (0,) * len(one.stopped_by_seed)
+    return replace(one, stopped_ms=0, stopped_by_seed=none, stopped_spread_ms=0)
+
+
+def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
     """What is not known and decides what this setting comes to; None if nothing does."""
-    recorded = trace.recorded
+    recorded, one = trace.recorded, prediction.setting
     if one == recorded:
         return None
     has_left_static = recorded.static is True and one.static is not True
+    becomes_static = one.static is True and recorded.static is not True
     is_shorter = one.session_timeout_ms < recorded.session_timeout_ms
     is_longer = one.session_timeout_ms > recorded.session_timeout_ms
     changes_mode = one.cooperative != recorded.cooperative
     applies = {
+        Uncertainty.SESSION: is_shorter or is_longer or becomes_static,
+        Uncertainty.HEARTBEAT: one.heartbeat_interval_ms != recorded.heartbeat_interval_ms,
+        Uncertainty.TIMEOUT: one.rebalance_timeout_ms != recorded.rebalance_timeout_ms,
+        Uncertainty.DELAY: one.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms,
         Uncertainty.ABSENCES: is_shorter and one.static is not False,
         Uncertainty.CRASHES: has_left_static,
         Uncertainty.PAUSES: is_longer and one.static is False,
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
         Uncertainty.JOINS: changes_mode,
+        Uncertainty.UNTOLD: prediction.guessed > GUESSED_MOST * prediction.rebalances,
         Uncertainty.SILENCES: is_shorter,
     }
     doubts = (*trace.doubts, Uncertainty.SILENCES)
@@ -204,7 +238,9 @@ def _beats(one: _Point, other: _Point) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _told(front: list[Prediction], recorded: Prediction) -> list[Prediction]:
+def _told(
+    front: list[Prediction], recorded: Prediction, all_in_all: Callable[[Prediction], float]
+) -> list[Prediction]:
     """Without what is recorded, what gains nothing, and what hardly differs from its neighbour."""
     chosen: list[Prediction] = []
     for one in front:
@@ -215,7 +251,7 @@ def _told(front: list[Prediction], recorded: Prediction) -> list[Prediction]:
         chosen.append(one)
     if len(chosen) <= TOLD_MAX:
         return chosen
-    ranked = sorted(chosen, key=lambda one: score(one, recorded))[:TOLD_MAX]
+    ranked = sorted(chosen, key=all_in_all)[:TOLD_MAX]
     return [one for one in chosen if one in ranked]
 
 

@@ -256,6 +256,8 @@ class SimulatedMember:
         that was recorded in the other mode takes longer or shorter here than there.
         """
         replay, trace = self.replay, self.replay.trace
+        if not self.slot.join.took_ms:
+            replay.meter.guesses(replay.now_ms)
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
         if replay.setting.cooperative == trace.recorded.cooperative:
             return took_ms

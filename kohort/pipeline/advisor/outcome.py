@@ -44,6 +44,9 @@ class ReplayOutcome:
     unnoticed_ms: int
     """From their end until the group went on without them; all of them together."""
     unnoticed_longest_ms: int
+    guessed: int = 0
+    """Rebalances that some member was told of whose history has no such join: how long it takes
+    was taken from the others."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ class Meter:
     deaths: int = 0
     unnoticed_ms: int = 0
     unnoticed_longest_ms: int = 0
+    guessed: set[int] = field(default_factory=set)
+    """Which rebalances, by their number."""
     slot_of: dict[str, int] = field(default_factory=dict)
     """By member id."""
     _before: set[str] = field(default_factory=set)
@@ -113,6 +118,11 @@ class Meter:
         """A join is parked; with `owns`, of a member that goes on reading."""
         self._joins[member_id] = _Join(now_ms, owns)
         self._some_own |= owns
+
+    def guesses(self, now_ms: int) -> None:
+        """How long a member takes to join this rebalance, the history does not say."""
+        if now_ms >= self.begin_ms:
+            self.guessed.add(self.rebalances)
 
     def assigned(self, shares: Mapping[str, frozenset[int]], now_ms: int) -> None:
         """The leader's assignment is in force: what each member gives up, it gives up now."""
@@ -192,4 +202,5 @@ class Meter:
             deaths=self.deaths,
             unnoticed_ms=self.unnoticed_ms,
             unnoticed_longest_ms=self.unnoticed_longest_ms,
+            guessed=len(self.guessed),
         )

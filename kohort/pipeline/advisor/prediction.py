@@ -64,6 +64,7 @@ def predict(trace: Trace, setting: Setting) -> Prediction:
         deaths=median_low([one.deaths for one in outcomes]),
         unnoticed_ms=mean([one.unnoticed_ms for one in outcomes]),
         unnoticed_longest_ms=mean([one.unnoticed_longest_ms for one in outcomes]),
+        guessed=median_low([one.guessed for one in outcomes]),
         stopped_spread_ms=_spread([one.stopped_ms for one in outcomes]),
         stopped_by_seed=tuple(one.stopped_ms for one in outcomes),
         rebalances_by_seed=tuple(one.rebalances for one in outcomes),

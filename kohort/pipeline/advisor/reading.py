@@ -65,7 +65,8 @@ def read_trace(
     for record in ordered:
         lives.add(record)
     notes: list[str] = []
-    recorded = recorded_setting(rebalances, dict(known or {}), notes)
+    seen = settings_seen(rebalances)
+    recorded = recorded_setting(rebalances, seen, dict(known or {}), notes)
     begin_ms = min(_at(record) for record in ordered)
     found = find_slots(lives.by_id.values(), recorded, begin_ms)
     _note(found, ordered, notes)
@@ -94,13 +95,22 @@ def read_trace(
         waited_by_slot=_waited_by_slot(rebalances, found),
         stopped_ms=_stopped_ms(rebalances, joins, notes),
         unknown=tuple(notes),
-        doubts=tuple(_doubts(found, rebalances, recorded, known=dict(known or {}))),
+        doubts=tuple(_doubts(found, rebalances, recorded, {**seen, **(known or {})})),
     )
 
 
+_ASSUMED: Final = {
+    "session_timeout_ms": Uncertainty.SESSION,
+    "heartbeat_interval_ms": Uncertainty.HEARTBEAT,
+    "rebalance_timeout_ms": Uncertainty.TIMEOUT,
+    "initial_rebalance_delay_ms": Uncertainty.DELAY,
+}
+
+
 def _doubts(
-    found: FoundSlots, rebalances: list[Json], recorded: Setting, known: dict[str, Any]
+    found: FoundSlots, rebalances: list[Json], recorded: Setting, known: Mapping[str, Any]
 ) -> Iterator[Uncertainty]:
+    yield from (doubt for name, doubt in _ASSUMED.items() if known.get(name) is None)
     if found.quick_returns:
         yield Uncertainty.ABSENCES
     if found.uncertain_ends:
@@ -111,8 +121,11 @@ def _doubts(
         yield Uncertainty.MODE
     if recorded.cooperative and not any(slot.revoke.took_ms for slot in found.slots):
         yield Uncertainty.REVOCATIONS
-    if not any(slot.join.took_ms for slot in found.slots):
+    told = [bool(slot.join.took_ms) for slot in found.slots]
+    if not any(told):
         yield Uncertainty.JOINS
+    elif not all(told):
+        yield Uncertainty.UNTOLD
 
 
 def _waited_by_slot(rebalances: list[Json], found: FoundSlots) -> tuple[int, ...]:
@@ -146,15 +159,25 @@ def _median(values: list[int], default: int) -> int:
 # What it was recorded under.
 
 
-def recorded_setting(rebalances: list[Json], known: dict[str, Any], notes: list[str]) -> Setting:
-    """The setting as far as it can be seen; what is taken for granted instead is noted."""
-    seen: dict[str, Any] = {
+def settings_seen(rebalances: list[Json]) -> dict[str, int | None]:
+    """Durations of the setting, by field; None for what cannot be seen."""
+    return {
         "session_timeout_ms": _session_ms(rebalances),
         "heartbeat_interval_ms": _interval_ms(rebalances),
         "rebalance_timeout_ms": _rebalance_timeout_ms(rebalances),
         "initial_rebalance_delay_ms": _initial_delay_ms(rebalances),
     }
-    for name, value in seen.items():
+
+
+def recorded_setting(
+    rebalances: list[Json],
+    durations: Mapping[str, int | None],
+    known: dict[str, Any],
+    notes: list[str],
+) -> Setting:
+    """The setting as far as it can be seen; what is taken for granted instead is noted."""
+    seen: dict[str, Any] = dict(durations)
+    for name, value in durations.items():
         if value is None and name not in known:
             notes.append(f"{_CALLED[name]} is not in the history; taken to be {_default(name)}")
     instances = {

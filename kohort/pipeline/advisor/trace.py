@@ -149,6 +149,13 @@ class Uncertainty(StrEnum):
     MODE = "whether members were eager or cooperative is not in the history"
     REVOCATIONS = "no member was seen to give partitions up, which eager ones do at every rebalance"
     JOINS = "how long members take to join is not in the history"
+    SESSION = "session.timeout.ms is not in the history"
+    """How long a process may be away is what static membership and another session rest on."""
+    HEARTBEAT = "heartbeat.interval.ms is not in the history"
+    TIMEOUT = "max.poll.interval.ms is not in the history"
+    DELAY = "group.initial.rebalance.delay.ms is not in the history"
+    UNTOLD = "how long some members take to join is not in the history"
+    """The history has them come and go, but never told of a rebalance that they took part in."""
     SILENCES = "silences that the session of the time has outlived are not in the history"
     """True of every history; a shorter session may take them for deaths."""
 

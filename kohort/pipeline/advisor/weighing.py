@@ -27,24 +27,25 @@ _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
 """They are chosen together, and are one part of a setting."""
 
 
-def score(one: Prediction, other: Prediction) -> float:
+def score(one: Prediction, other: Prediction, slack_ms: int) -> float:
     """Shares of what there is with `other`; less is better. A late notice counts little of itself:
-    what it costs is in the time that partitions have no reader.
+    what it costs is in the time that partitions have no reader, of which `slack_ms` more or less is
+    no matter.
     """
     return (
         one.rebalances / max(other.rebalances, 1)
         + one.stopped_ms / max(other.stopped_ms, STEP_MS)
-        + UNREAD_WEIGHT * one.unread_ms / max(other.unread_ms, STEP_MS)
+        + UNREAD_WEIGHT * (one.unread_ms + slack_ms) / (other.unread_ms + slack_ms)
         + 0.1 * one.notice_ms / other.notice_ms
     )
 
 
 def earns_its_parts(
-    one: Prediction, recorded: Setting, by_setting: Mapping[Setting, Prediction]
+    one: Prediction, recorded: Setting, by_setting: Mapping[Setting, Prediction], slack_ms: int
 ) -> bool:
     """Is it better with each of its parts than without, as far as that was tried?"""
     twins = (by_setting.get(setting) for setting in twins_of(one.setting, recorded))
-    return all(twin is None or beats(one, twin) for twin in twins)
+    return all(twin is None or beats(one, twin, slack_ms) for twin in twins)
 
 
 def twins_of(one: Setting, recorded: Setting) -> Iterator[Setting]:
@@ -56,7 +57,7 @@ def twins_of(one: Setting, recorded: Setting) -> Iterator[Setting]:
             yield twin
 
 
-def beats(one: Prediction, twin: Prediction) -> bool:
+def beats(one: Prediction, twin: Prediction, slack_ms: int) -> bool:
     """Does it gain something beyond chance on the same seeds, that outweighs what it costs?
 
     Fewer rebalances for some more time without a reader, say, is a choice that people may make. The
@@ -68,4 +69,4 @@ def beats(one: Prediction, twin: Prediction) -> bool:
         gain_by_pairs(twin.stopped_by_seed, one.stopped_by_seed, share=CLOSE, least=STEP_MS),
         gain_by_pairs(twin.unread_by_seed, one.unread_by_seed, share=UNREAD_TOLD, least=STEP_MS),
     )
-    return any(gains) and score(one, twin) < score(twin, twin)
+    return any(gains) and score(one, twin, slack_ms) < score(twin, twin, slack_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kohort.pipeline.advisor.prediction import Prediction
@@ -96,6 +97,12 @@ def seconds(duration_ms: int) -> str:
     """The duration in seconds, as people say it."""
     value = duration_ms / 1000
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
+
+
+def nothing_better(unranked: Sequence[str]) -> str:
+    """What is said where no setting is told of, be it that some could not be ranked or not."""
+    tried = "could be ranked" if unranked else "was tried"
+    return f"nothing that {tried} would have been better than what there is"
 
 
 def counted(count: int, noun: str) -> str:

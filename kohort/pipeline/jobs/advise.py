@@ -21,6 +21,7 @@ from kohort.pipeline import options as common
 from kohort.pipeline.advising import FAILED_TOLD, Advising, Events, in_lake, in_lines, in_parts
 from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.advisor.setting import known_settings
+from kohort.pipeline.advisor.words import nothing_better
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.console import announce
 from kohort.pipeline.errors import PipelineError, UsageError
@@ -220,6 +221,6 @@ def _lines(recorded: Row, choices: list[Row]) -> list[str]:
     ordered = sorted(choices, key=lambda row: (row["notice_ms"], row["ordinal"]))
     lines += [f"  {'*' if row['is_best'] else '-'} {row['text']}" for row in ordered]
     if not choices:
-        lines.append("  nothing that was tried would have been better than what there is")
+        lines.append(f"  {nothing_better(recorded['unranked'])}")
     lines += [f"  {text}" for text in recorded["unranked"]]
     return [*lines, *(f"  not known: {text}" for text in recorded["unknown"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.pipeline.advisor.words import nothing_better
 from kohort.pipeline.report.answer import Cause, FirstScreen
 from kohort.pipeline.report.choices import changed
 from kohort.pipeline.report.contents import GroupPage, Row
@@ -184,7 +185,8 @@ def _change(found: FirstScreen, anchor: str) -> Child:
     if found.recorded is None:
         return element("p", "No advice was worked out for this group.")
     if not found.choices:
-        return element("p", "Nothing that was tried would have been better than what there is.")
+        said = nothing_better(found.recorded.get("unranked") or ())
+        return element("p", _sentence(said))
     best, recorded = found.best, found.recorded
     if best is None:
         to_weigh = element(

@@ -87,13 +87,13 @@ def cells(lives: Sequence[Life]) -> Iterator[Cell]:
         trace = read_trace(life.group, life.records)
         assert trace is not None
         for way, others in by_way.items():
-            setting = _setting(trace.recorded, way)
+            predicted = predict(trace, _setting(trace.recorded, way))
             yield Cell(
                 recorded=life.way,
                 tried=way,
-                predicted=predict(trace, setting),
+                predicted=predicted,
                 lived=tuple(seen(other.records) for other in others),
-                doubt=None if way == life.way else doubt(trace, setting),
+                doubt=None if way == life.way else doubt(trace, predicted),
                 is_steady={way, life.way} <= steady,
             )
 

@@ -15,6 +15,7 @@ from tests.support.processes.commands import Said, said_here
 
 ROOT = Path(__file__).parents[3]
 S = 1_000
+SESSION = ("--known", "session_timeout_ms=45000")
 
 _WITHOUT_SPARK = """
 import runpy, sys
@@ -71,7 +72,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_table_tells_what_settings_come_to_and_what_to_set_without_spark(history: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_SPARK, "billing", "--from", history],
+        [sys.executable, "-c", _WITHOUT_SPARK, "billing", "--from", history, *SESSION],
         check=False,
         cwd=ROOT,
         capture_output=True,
@@ -98,7 +99,7 @@ def test_programs_get_the_same_as_json_from_standard_input_too(
 ) -> None:
     with gzip.open(history) as file:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read())))
-    told = json.loads(advise("billing", "--from", "-", "--json").out)
+    told = json.loads(advise("billing", "--from", "-", "--json", *SESSION).out)
 
     assert told["group"] == "billing"
     assert told["history"]["rebalances"] == 6
@@ -109,6 +110,17 @@ def test_programs_get_the_same_as_json_from_standard_input_too(
     assert static["config"]["java"][0].startswith("group.instance.id=<a name")
     assert static["config"]["kohort"][0].startswith('group_instance_id="<a name')
     assert told["unknown"]
+
+
+def test_what_rests_on_a_session_that_the_history_does_not_have_is_not_ranked(
+    advise: Advise, history: Path
+) -> None:
+    told = advise("billing", "--from", history).out.splitlines()
+
+    assert not any(line[2:].startswith("static membership") for line in told)
+    assert "nothing that could be ranked would have been better than what there is" in told
+    (line,) = (one for one in told if one.endswith("session.timeout.ms is not in the history"))
+    assert line.startswith("not ranked: ")
 
 
 def test_what_a_broker_answered_may_be_a_line_of_the_file(advise: Advise, tmp_path: Path) -> None:

@@ -243,6 +243,12 @@ def test_where_nothing_gains_that_is_said() -> None:
     assert told.best is None
     assert told.lines()[0] == "nothing that was tried would have been better than what there is"
 
+    shorter = prediction(replace(RECORDED, session_timeout_ms=3_000), 1, 1)
+    told = advise(trace(), [prediction(RECORDED, 2, 3), shorter])
+    assert told.lines()[0] == (
+        "nothing that could be ranked would have been better than what there is"
+    )
+
 
 def test_the_grid_begins_with_what_was_recorded_and_has_nothing_twice() -> None:
     settings = grid(trace())
@@ -304,6 +310,11 @@ def test_nothing_has_a_star_if_the_check_is_off_by_more_than_a_fifth_whatever_ch
         (Uncertainty.MODE, {}, {"cooperative": True}),
         (Uncertainty.REVOCATIONS, {"cooperative": True}, {"cooperative": False}),
         (Uncertainty.JOINS, {}, {"cooperative": True}),
+        (Uncertainty.SESSION, {}, {"static": True}),
+        (Uncertainty.SESSION, {}, {"session_timeout_ms": 45_000}),
+        (Uncertainty.HEARTBEAT, {}, {"heartbeat_interval_ms": 1_000}),
+        (Uncertainty.TIMEOUT, {}, {"rebalance_timeout_ms": 60_000}),
+        (Uncertainty.DELAY, {}, {"initial_rebalance_delay_ms": 10_000}),
     ],
 )
 def test_what_is_not_known_takes_the_settings_that_rest_on_it_out_of_the_ranking(
@@ -321,6 +332,31 @@ def test_what_is_not_known_takes_the_settings_that_rest_on_it_out_of_the_ranking
     assert (doubted.front, doubted.best) == ((), None)
     assert doubted.unranked == (f"not ranked: 1 setting, since {doubt.value}",)
     assert doubted.unranked[0] in doubted.lines()
+
+
+def test_what_waits_for_members_of_whom_it_is_not_known_how_long_they_take_is_not_ranked() -> None:
+    recorded = prediction(RECORDED, 41, 310)
+    little = replace(prediction(replace(RECORDED, static=True), 20, 22), guessed=2)
+    much = replace(prediction(replace(RECORDED, cooperative=True), 20, 22), guessed=3)
+    told = advise(trace(like=recorded), [recorded, little, much])
+    assert set(told.front) <= {little, much}
+    assert not told.unranked
+
+    told = advise(trace(like=recorded, doubts=(Uncertainty.UNTOLD,)), [recorded, little, much])
+    assert told.front == (little,)
+    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.UNTOLD.value}",)
+
+
+def test_stopped_times_weigh_nothing_where_no_join_is_known() -> None:
+    recorded = prediction(RECORDED, 41, 310)
+    stopped = prediction(replace(RECORDED, static=True), 41, 22)
+    fewer = prediction(replace(RECORDED, static=True), 20, 500)
+    doubts = (Uncertainty.JOINS,)
+
+    assert advise(trace(like=recorded), [recorded, stopped]).best == stopped
+    assert advise(trace(like=recorded, doubts=doubts), [recorded, stopped]).front == ()
+    # What is told is what was predicted.
+    assert advise(trace(like=recorded, doubts=doubts), [recorded, fewer]).best == fewer
 
 
 def test_what_nobody_would_take_is_not_told() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
+
 from kohort.pipeline.advisor.prediction import predict
 from kohort.pipeline.advisor.reading import read_trace
 from kohort.pipeline.advisor.trace import End, Pause, Rejoin, Trace, Uncertainty
@@ -18,6 +20,12 @@ Json = dict[str, Any]
 Change: TypeAlias = Any
 """A field by its name."""
 S = 1_000
+SETTINGS = {
+    "session_timeout_ms": 20 * S,
+    "heartbeat_interval_ms": 2 * S,
+    "rebalance_timeout_ms": 60 * S,
+    "initial_rebalance_delay_ms": S,
+}
 
 
 def cause(kind: str, member: str | None = None, at_ms: int | None = None, **more: Change) -> Json:
@@ -286,6 +294,40 @@ def test_what_somebody_knows_is_not_said_to_be_unknown() -> None:
     assert not any("max.poll.interval.ms" in text for text in found.unknown)
 
 
+@pytest.mark.parametrize(
+    ("name", "doubt"),
+    [
+        ("session_timeout_ms", Uncertainty.SESSION),
+        ("heartbeat_interval_ms", Uncertainty.HEARTBEAT),
+        ("rebalance_timeout_ms", Uncertainty.TIMEOUT),
+        ("initial_rebalance_delay_ms", Uncertainty.DELAY),
+    ],
+)
+def test_a_setting_that_the_history_does_not_show_is_a_doubt_unless_somebody_knows_it(
+    name: str, doubt: Uncertainty
+) -> None:
+    records = [rebalance(1, 0, cause("member_added", "a-1"))]
+    others = {one: value for one, value in SETTINGS.items() if one != name}
+
+    assert doubt in read(records, **others).doubts
+    assert doubt not in read(records, **SETTINGS).doubts
+
+
+def test_members_that_were_never_told_of_a_rebalance_are_a_doubt_beside_those_that_were() -> None:
+    def records(*who: str) -> list[Json]:
+        times = {"fate": "kept", "told_ms": 10, "join_received_ms": 410}
+        members = [{"member_id": f"{one}-1", "client_id": one, **times} for one in who]
+        return [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, cause("member_added", "b-1"), members=members),
+        ]
+
+    assert Uncertainty.UNTOLD in read(records("a")).doubts
+    assert Uncertainty.UNTOLD not in read(records("a", "b")).doubts
+    assert Uncertainty.UNTOLD not in read(records()).doubts
+    assert Uncertainty.JOINS in read(records()).doubts
+
+
 def test_there_is_no_trace_of_a_group_without_rebalances() -> None:
     assert read_trace("g", []) is None
 
@@ -320,8 +362,8 @@ def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_t
             {"kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S, "trigger": back},
         ]
 
-    known = read(records(silent_ms=8 * S), heartbeat_interval_ms=2 * S)
-    unknown = read(records())
+    known = read(records(silent_ms=8 * S), **SETTINGS)
+    unknown = read(records(), **SETTINGS)
 
     # Somewhere between its last heartbeat and the next one.
     assert runs_of(known, "a") == [(0, 53 * S, End.LEFT), (60 * S, None, None)]

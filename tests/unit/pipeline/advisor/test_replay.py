@@ -269,6 +269,17 @@ def test_a_cooperative_replay_of_eager_members_has_them_give_up_after_they_have_
     assert 0.9 * SLOW_MS < told.stopped_ms < 1.1 * SLOW_MS
 
 
+def test_rebalances_that_members_join_of_whom_it_is_not_known_how_long_they_take_are_counted() -> (
+    None
+):
+    group = scaled_out()
+    untold = replace(group.slots[0], join=Delays())
+
+    assert play(group, DYNAMIC).guessed == 0
+    # The one that it is told of: the first one it begins itself.
+    assert play(replace(group, slots=(untold, *group.slots[1:])), DYNAMIC).guessed == 1
+
+
 def test_how_far_beats_drift_is_what_members_were_told_soon_after_a_rebalance() -> None:
     together = [(20_000, (400, 401, 402)), (9_000, (2_999, 0, 1)), (30_000, (7, 9, 8))]
     apart = [(20_000, (400, 700, 100)), (9_000, (2_800, 100, 600)), (30_000, (0, 1_900, 900))]
