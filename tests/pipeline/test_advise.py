@@ -30,6 +30,8 @@ from tests.pipeline.lakes import lake_of
 from tests.support.brokers.kohort_server import KohortServer
 
 S = 1_000
+KNOWN = {"session_timeout_ms": 45 * S}
+"""What these histories do not say, and static membership rests on."""
 Json = dict[str, Any]
 
 
@@ -68,7 +70,7 @@ def by_group(records: list[Json]) -> dict[Key, list[str]]:
 
 
 def worked_out(spark: SparkSession, *given: list[Json], days: int = 35) -> list[Json]:
-    advising = Advising(spark, days=days, known={})
+    advising = Advising(spark, days=days, known=KNOWN)
     rows = [advising.rows(by_group(records)) for records in given]
     assert all(one.column_names == ADVICE.names for one in rows)
     found: list[Json] = pa.concat_tables(rows).to_pylist()
@@ -78,7 +80,7 @@ def worked_out(spark: SparkSession, *given: list[Json], days: int = 35) -> list[
 @pytest.fixture(scope="module")
 def advised(spark: SparkSession) -> pa.Table:
     """Advice for the groups a and b, worked out once: a replay of all settings costs seconds."""
-    advising = Advising(spark, days=35, known={})
+    advising = Advising(spark, days=35, known=KNOWN)
     return advising.rows(by_group(deploy("a", 2) + deploy("b", 3)))
 
 
@@ -88,7 +90,7 @@ def test_rows_are_those_of_the_advisor_however_the_work_is_cut(
     monkeypatch.setattr(pieces, "SETTINGS_PER_PIECE", 5)
     rows = worked_out(spark, deploy("b", 3), deploy("a", 2)[::-1])
     assert rows == advised.to_pylist()
-    told = compute_advice("a", deploy("a", 2))
+    told = compute_advice("a", deploy("a", 2), known=KNOWN)
     assert told is not None
     ours = [row for row in rows if row["group"] == "a"]
     assert len(ours) == len(grid(told.trace))
@@ -215,8 +217,9 @@ def test_the_command_reads_a_file_writes_table_and_topic_and_says_it_in_words(
     history.write_text("\n".join([*lines, '{"no": "event"}', ""]))
     lake = tmp_path / "lake"
     to_topic = ("--topic", job.TOPIC, "--bootstrap-server", kohort.bootstrap)
+    known = [f"{name}={value}" for name, value in KNOWN.items()]
 
-    assert pipeline("advise", "--from", history, "--lake", lake, *to_topic) == 0
+    assert pipeline("advise", "--from", history, "--lake", lake, *to_topic, "--known", *known) == 0
 
     out, err = capsys.readouterr()
     assert "group a\n" in out

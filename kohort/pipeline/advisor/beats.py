@@ -13,14 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import cos, fsum, log, pi, sin, sqrt
 from random import Random
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 LOOK_MS: Final = 100
 """How often the Java client looks."""
 LOOK_LEAST_MS: Final = 2
-SEEN_LEAST: Final = 3
-"""Rebalances that have to tell how beats drift, for it to be taken from the history."""
+SEEN_LEAST: Final = 2
+"""Rebalances, or first heartbeats, that have to tell how beats drift, for it to be taken from the
+history."""
 BEATS_MOST: Final = 50
 """After more of them, beats may have drifted over the whole interval."""
 
@@ -57,12 +58,15 @@ class Beats:
         return int(since_ms - drift_ms) % period_ms
 
 
-def look_ms(seen: Iterable[tuple[int, Sequence[int]]], interval_ms: int) -> int:
+def look_ms(
+    seen: Iterable[tuple[int, Sequence[int]]], interval_ms: int, first: Iterable[int] = ()
+) -> int:
     """How often clients look, by how far their beats have drifted apart.
 
     Args:
         seen: for rebalances that came after another one: how long after, and when members were told
             of it, all in ms. Those are told that beat.
+        first: how late first heartbeats after a join were, in ms, where `seen` has too little.
     """
     found = []
     for since_ms, told in seen:
@@ -70,9 +74,15 @@ def look_ms(seen: Iterable[tuple[int, Sequence[int]]], interval_ms: int) -> int:
         if 1 <= beats <= BEATS_MOST and len(told) > 1:
             # A uniform distribution has a standard deviation of its width / sqrt(12).
             found.append(_spread_ms(told, interval_ms) * sqrt(12 / beats))
-    if len(found) < SEEN_LEAST:
+    late = list(first)
+    if len(found) >= SEEN_LEAST:
+        look = median(found)
+    elif len(late) >= SEEN_LEAST:
+        # Who looks so often is late by a half of it, on average.
+        look = 2 * fmean(late)
+    else:
         return LOOK_MS
-    return max(min(round(median(found)), LOOK_MS), LOOK_LEAST_MS)
+    return max(min(round(look), LOOK_MS), LOOK_LEAST_MS)
 
 
 def _spread_ms(told: Sequence[int], interval_ms: int) -> float:

@@ -60,7 +60,12 @@ def beyond_the_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Pre
     if slot is not None:
         slots = list(trace.slots)
         slots[slot] = replace(
-            slots[slot], join=Delays(), assign=Delays(), sync=Delays(), revoke=Delays()
+            slots[slot],
+            join=Delays(),
+            again=Delays(),
+            assign=Delays(),
+            sync=Delays(),
+            revoke=Delays(),
         )
         quick = predict(replace(trace, slots=tuple(slots)), trace.recorded)
         found.append(replace(quick, quicker=trace.slots[slot].name))

@@ -26,6 +26,8 @@ DEPARTURES: Final = frozenset(
 )
 FATE_OF_KIND: Final = {"member_left": "left", "size_refused": "refused"}
 STAYS: Final = frozenset({"kept", "new", None})
+AGAIN_MS: Final = 1_000
+"""A member that is told so soon after the answer to its last join has just joined."""
 _SYNC: Final = ("sync_received_ms", "sync_answered_ms")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
@@ -62,6 +64,10 @@ class Life:
     """How long its process had been silent when another one took its place."""
     session_ms: int | None = None
     """Session timeout that its joins asked for."""
+    again: list[tuple[int, int]] = field(default_factory=list)
+    """Delays until its join when it had just joined: librdkafka lets a second pass between two."""
+    answered_ms: int | None = None
+    """When its last join was answered."""
     revokes_since_ms: int | None = None
     """When it was told to give up partitions, until it joins again."""
 
@@ -132,8 +138,13 @@ class Lives:
         elif life.revokes_since_ms is not None:
             pass  # It takes as long as what it has to give up, and not to join.
         elif told is not None and joined is not None and joined >= told:
-            life.join.append((started_ms + told, joined - told))
+            is_again = life.answered_ms is not None and (
+                started_ms + told - life.answered_ms <= AGAIN_MS
+            )
+            (life.again if is_again else life.join).append((started_ms + told, joined - told))
         answered = _number(member.get("join_answered_ms"))
+        if answered is not None:
+            life.answered_ms = started_ms + answered
         synced = _number(member.get("sync_received_ms"))
         if answered is None or synced is None:
             return

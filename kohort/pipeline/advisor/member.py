@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.broker.core.group.reasons import StatedReason, state_reason
 from kohort.broker.core.group.requests import JoinRequest, JoinResult, SyncRequest, SyncResult
 from kohort.pipeline.advisor.beats import Beats
+from kohort.pipeline.advisor.lives import AGAIN_MS
 from kohort.pipeline.advisor.shares import NOTHING, Share
-from kohort.pipeline.advisor.trace import Slot
+from kohort.pipeline.advisor.trace import ANSWER_DEFAULT_MS, Slot
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 
@@ -258,7 +259,10 @@ class SimulatedMember:
         replay, trace = self.replay, self.replay.trace
         if not self.slot.join.took_ms:
             replay.meter.guesses(replay.now_ms)
-        took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
+        if replay.now_ms - self.beats.origin_ms <= AGAIN_MS and trace.default_again_ms is not None:
+            took_ms = self.slot.again.near(replay.now_ms, trace.default_again_ms, replay.random)
+        else:
+            took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
         if replay.setting.cooperative == trace.recorded.cooperative:
             return took_ms
         if replay.setting.cooperative:
@@ -266,12 +270,15 @@ class SimulatedMember:
         return took_ms + (self._revocation_ms() if self.owned else 0)
 
     def _revocation_ms(self) -> int:
-        """How long it takes to give partitions up."""
+        """How long it takes to give partitions up: not less than it takes the others to hear of the
+        assignment that asks for it.
+        """
         replay, trace = self.replay, self.replay.trace
         if trace.recorded.cooperative:
-            return self.slot.revoke.near(replay.now_ms, trace.revoke_ms, replay.random)
+            took_ms = self.slot.revoke.near(replay.now_ms, trace.revoke_ms, replay.random)
+            return max(took_ms, ANSWER_DEFAULT_MS)
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
-        return max(took_ms - trace.quick_join_ms, trace.default_sync_ms)
+        return max(took_ms - trace.quick_join_ms, trace.default_sync_ms, ANSWER_DEFAULT_MS)
 
     def _lose(self) -> None:
         self.replay.meter.unread(self.owned, self.replay.now_ms)

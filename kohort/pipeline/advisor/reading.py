@@ -13,13 +13,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
-from kohort.pipeline.advisor.beats import look_ms
+from kohort.pipeline.advisor.beats import LOOK_MS, look_ms
 from kohort.pipeline.advisor.lives import Json, Lives, causes_of
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.slots import LOST, FoundSlots, find_slots
 from kohort.pipeline.advisor.trace import (
     ANSWER_DEFAULT_MS,
     DELAY_DEFAULT_MS,
+    Delays,
     Rejoin,
     Trace,
     Uncertainty,
@@ -35,10 +36,15 @@ CHANGES: Final = frozenset({"SUBSCRIPTION_CHANGE", "UPGRADE", "ASSIGNOR_STATE_CH
 REJOINS: Final = frozenset(
     {"leader_rejoined", "follower_rejoined", "protocols_changed", "forced_by_reason"}
 )
+FIRST_BEAT_SLACK_MS: Final = 20
+"""How much sooner or later a heartbeat may reach the broker, and still be the first."""
 BEATS_NEEDED: Final = 5
 """Members told of a rebalance, before the longest time that took is taken for their interval."""
 JOINS_UNTOLD: Final = "how long it takes to join for"
 NAMES_MAX: Final = 5
+REVOKES_WITHIN_MS: Final = 60_000
+"""A member that gave partitions up, and joins again this soon without a reason, does so for that,
+even if there was another rebalance in between."""
 PARTITIONS_EACH: Final = 3
 """Partitions of a member, where a history does not tell."""
 
@@ -83,12 +89,17 @@ def read_trace(
         recorded=recorded,
         partition_count=_partitions(rebalances, len(found.slots), notes),
         default_join_ms=_median(joins, DELAY_DEFAULT_MS),
+        default_again_ms=_median_of([slot.again for slot in found.slots]),
         quick_join_ms=_quick(joins),
         default_sync_ms=round_trip_ms,
         default_assign_ms=_median(
             [took for slot in found.slots for took in slot.assign.took_ms], ANSWER_DEFAULT_MS
         ),
-        look_ms=look_ms(_told(rebalances), recorded.heartbeat_interval_ms),
+        look_ms=look_ms(
+            _told(rebalances),
+            recorded.heartbeat_interval_ms,
+            _first_beats(rebalances, recorded.heartbeat_interval_ms),
+        ),
         revoke_ms=_revoke_ms(rebalances, round_trip_ms),
         rebalances=len(rebalances),
         initial_rebalances=sum(bool(record.get("initial")) for record in rebalances),
@@ -150,6 +161,11 @@ def _quick(joins: list[int]) -> int:
 
 def _at(record: Json) -> int:
     return int(record.get("started_at_ms") or record.get("at_ms") or 0)
+
+
+def _median_of(delays: Iterable[Delays]) -> int | None:
+    took = [one for each in delays for one in each.took_ms]
+    return round(median(took)) if took else None
 
 
 def _median(values: list[int], default: int) -> int:
@@ -280,16 +296,23 @@ def _round(value: int) -> int:
 
 def _rejoins(ordered: list[Json], found: FoundSlots) -> list[Rejoin]:
     rejoins = []
-    revokers: set[str] = set()
+    revokers: dict[str, int] = {}
+    before_ms = 0
     for record in ordered:
+        # One that was told of another rebalance meanwhile says so later.
+        since_ms = _at(record) - REVOKES_WITHIN_MS
+        revokers = {
+            one: at_ms for one, at_ms in revokers.items() if at_ms >= min(since_ms, before_ms)
+        }
         causes = causes_of(record) if record["kind"] == "rebalance" else [record["trigger"]]
         for cause in causes:
             rejoin = _rejoin(cause, _at(record), found, revokers)
             if rejoin is not None:
                 rejoins.append(rejoin)
         if record["kind"] == "rebalance":
-            revokers = {
-                str(member.get("member_id"))
+            before_ms = _at(record)
+            revokers |= {
+                str(member.get("member_id")): _at(record)
                 for member in record.get("members") or ()
                 if member.get("mode") == "cooperative"
                 and (member.get("partitions") or {}).get("given_up_count")
@@ -297,11 +320,13 @@ def _rejoins(ordered: list[Json], found: FoundSlots) -> list[Rejoin]:
     return rejoins
 
 
-def _rejoin(cause: Json, began_ms: int, found: FoundSlots, revokers: set[str]) -> Rejoin | None:
+def _rejoin(
+    cause: Json, began_ms: int, found: FoundSlots, revokers: dict[str, int]
+) -> Rejoin | None:
     kind, reason = cause.get("kind"), cause.get("reason")
     if kind not in REJOINS or reason in EFFECTS:
         return None
-    if reason is None and cause.get("member_id") in revokers:
+    if reason is None and revokers.pop(str(cause.get("member_id")), None) is not None:
         return None
     at_ms = int(cause.get("at_ms") or began_ms)
     slot = found.of_member.get(str(cause.get("member_id")))
@@ -343,6 +368,24 @@ def _told(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
         ]
         if finished_ms is not None and before.get("outcome") == "stable":
             yield _at(record) - _at(before) - int(finished_ms), told
+
+
+def _first_beats(rebalances: list[Json], interval_ms: int) -> Iterator[int]:
+    """How late members sent their first heartbeat after a join, where it told them of a rebalance
+    that followed at once.
+    """
+    for before, record in pairwise(rebalances):
+        joined = {
+            member.get("member_id"): _at(before) + member["join_answered_ms"]
+            for member in before.get("members") or ()
+            if member.get("join_answered_ms") is not None
+        }
+        for member in record.get("members") or ():
+            since_ms, told_ms = joined.get(member.get("member_id")), member.get("told_ms")
+            if since_ms is not None and told_ms:
+                late_ms = _at(record) + told_ms - since_ms - interval_ms
+                if -FIRST_BEAT_SLACK_MS <= late_ms <= LOOK_MS + FIRST_BEAT_SLACK_MS:
+                    yield max(late_ms, 0)
 
 
 def _revoke_ms(rebalances: list[Json], round_trip_ms: int) -> int:

@@ -166,6 +166,7 @@ def _slot(
         runs=tuple(runs),
         pauses=tuple(pauses),
         join=Delays.of(join),
+        again=Delays.of([sample for life in place.lives for sample in life.again]),
         assign=Delays.of([sample for life in place.lives for sample in life.assign]),
         sync=Delays.of([sample for life in place.lives for sample in life.sync]),
         revoke=Delays.of([sample for life in place.lives for sample in life.revoke]),

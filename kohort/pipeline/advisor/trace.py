@@ -116,6 +116,8 @@ class Slot:
     pauses: tuple[Pause, ...] = ()
     join: Delays = field(default_factory=Delays)
     """From being told of a rebalance to joining it."""
+    again: Delays = field(default_factory=Delays)
+    """The same if it had just joined another."""
     assign: Delays = field(default_factory=Delays)
     """Delays as the leader, from the answer to its join until its assignment was in force."""
     sync: Delays = field(default_factory=Delays)
@@ -174,6 +176,8 @@ class Trace:
     partition_count: int
     default_join_ms: int = DELAY_DEFAULT_MS
     """Delay of members of which none is known."""
+    default_again_ms: int | None = None
+    """The same of members that have just joined another rebalance; None if there was none."""
     quick_join_ms: int = DELAY_DEFAULT_MS
     """The same of a member that has nothing to give up before its join."""
     default_sync_ms: int = ANSWER_DEFAULT_MS

@@ -394,6 +394,76 @@ def test_how_long_a_cooperative_member_takes_to_give_up_is_until_it_joins_again(
     assert slot.join.took_ms == (3,), "when it was told amid giving up is no time to join"
 
 
+def test_a_member_that_says_later_that_it_has_given_up_does_not_join_of_its_own_accord() -> None:
+    def rejoins(until_ms: int) -> tuple[Rejoin, ...]:
+        asked = {"given_up_count": 1}
+        times = {"told_ms": 5, "join_received_ms": 6}
+        joined = cause("protocols_changed", "a-1", until_ms)
+        return read(
+            [
+                rebalance(1, 0, cause("member_added", "a-1")),
+                rebalance(
+                    2,
+                    60 * S,
+                    cause("member_added", "b-1"),
+                    members=[cooperative("a-1", **times) | {"partitions": asked}],
+                ),
+                rebalance(
+                    3,
+                    61 * S,
+                    cause("protocols_changed", "b-1"),
+                    members=[cooperative("a-1", **times)],
+                ),
+                rebalance(4, until_ms, joined),
+                rebalance(5, until_ms + S, joined),
+            ]
+        ).rejoins
+
+    # b has nothing to give up, and joins again of its own accord; so does a the second time.
+    assert [one.at_ms for one in rejoins(64 * S)] == [61 * S, 65 * S]
+    assert len(rejoins(600 * S)) == 3, "too late to be that"
+
+
+def test_a_join_that_follows_another_at_once_is_one_of_its_own_kind() -> None:
+    def member(told_ms: int, joined_ms: int) -> Json:
+        return cooperative(
+            "a-1", told_ms=told_ms, join_received_ms=joined_ms, join_answered_ms=joined_ms + 100
+        )
+
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, cause("member_added", "b-1"), members=[member(400, 410)]),
+            rebalance(3, 61 * S, cause("member_added", "c-1"), members=[member(10, 1_000)]),
+            rebalance(4, 90 * S, cause("member_added", "d-1"), members=[member(300, 304)]),
+        ]
+    )
+    (slot,) = (one for one in found.slots if one.name == "a")
+    assert slot.join.took_ms == (10, 4)
+    assert slot.again.took_ms == (990,)
+    assert (found.default_join_ms, found.default_again_ms) == (7, 990)
+
+
+def test_the_first_heartbeats_after_a_join_tell_how_often_clients_look() -> None:
+    def records(late_ms: int) -> list[Json]:
+        first = cooperative("a-1", join_received_ms=0, join_answered_ms=100)
+        second = cooperative("a-1", told_ms=2_000 + late_ms, join_received_ms=2_001 + late_ms)
+        pairs = [
+            [
+                rebalance(2 * n, n * 600 * S, cause("member_added", f"b-{n}"), members=[first]),
+                rebalance(
+                    2 * n + 1, n * 600 * S + 100, cause("follower_rejoined"), members=[second]
+                ),
+            ]
+            for n in range(1, 3)
+        ]
+        return [record for pair in pairs for record in pair]
+
+    assert read(records(20), **SETTINGS).look_ms == 40
+    assert read(records(0), **SETTINGS).look_ms == 2
+    assert read(records(700), **SETTINGS).look_ms == 100, "it was not the first"
+
+
 def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
     asked = {"session_timeout_ms": 12 * S, "rebalance_timeout_ms": 70 * S}
     found = read(

@@ -20,6 +20,7 @@ SECOND = 1_000
 MINUTE = 60 * SECOND
 DYNAMIC = Setting(static=False, session_timeout_ms=10 * SECOND)
 STATIC = replace(DYNAMIC, static=True)
+QUICK_BEATS = replace(DYNAMIC, heartbeat_interval_ms=300, initial_rebalance_delay_ms=0)
 
 
 def slot(number: int, *runs: Run, join_ms: int = 50, pauses: tuple[Pause, ...] = ()) -> Slot:
@@ -280,11 +281,47 @@ def test_rebalances_that_members_join_of_whom_it_is_not_known_how_long_they_take
     assert play(replace(group, slots=(untold, *group.slots[1:])), DYNAMIC).guessed == 1
 
 
+def test_a_member_that_has_just_joined_takes_as_long_as_such_ones_do() -> None:
+    """librdkafka lets a second pass between two joins."""
+
+    def stopped_ms(again_ms: int, fourth_ms: int) -> int:
+        quick = [
+            replace(slot(number, *runs, join_ms=5), again=Delays((0,), (5,)))
+            for number, runs in ((2, ()), (3, (Run(10 * MINUTE),)), (4, (Run(fourth_ms),)))
+        ]
+        slow = replace(slot(1, join_ms=5), again=Delays((0,), (again_ms,)))
+        group = replace(trace(slow, *quick), recorded=QUICK_BEATS, default_again_ms=5)
+        return play(group, QUICK_BEATS).stopped_ms
+
+    # Soon after the third has come, two others wait for the first; later, nobody has just joined.
+    soon_ms, later_ms = 10 * MINUTE + 600, 10 * MINUTE + 20_000
+    assert stopped_ms(990, soon_ms) > stopped_ms(5, soon_ms) + 2 * 900
+    assert stopped_ms(990, later_ms) < stopped_ms(5, later_ms) + 300
+
+
+def test_a_member_gives_up_only_when_the_others_have_heard_of_the_assignment() -> None:
+    """Else it would join again before a slow one knows what it has to give up."""
+
+    def rebalances(sync_ms: int) -> int:
+        slow = replace(slot(2, join_ms=SLOW_MS), sync=Delays((0,), (sync_ms,)))
+        group = trace(slot(1), slow, slot(3), slot(4, Run(10 * MINUTE)))
+        return play(replace(group, quick_join_ms=50, default_sync_ms=0), COOPERATIVE).rebalances
+
+    assert rebalances(8) == rebalances(0) == 3
+
+
+def test_first_heartbeats_tell_how_often_clients_look_where_nothing_else_does() -> None:
+    assert look_ms([], 500, [0, 2, 1]) == LOOK_LEAST_MS
+    assert look_ms([], 500, [40, 60, 80]) == LOOK_MS
+    assert look_ms([], 500, [10, 30]) == 40
+    assert look_ms([], 500, [0]) == LOOK_MS, "too few to tell"
+
+
 def test_how_far_beats_drift_is_what_members_were_told_soon_after_a_rebalance() -> None:
     together = [(20_000, (400, 401, 402)), (9_000, (2_999, 0, 1)), (30_000, (7, 9, 8))]
     apart = [(20_000, (400, 700, 100)), (9_000, (2_800, 100, 600)), (30_000, (0, 1_900, 900))]
 
     assert look_ms(together, 3_000) == LOOK_LEAST_MS
     assert look_ms(apart, 3_000) == LOOK_MS
-    assert look_ms(together[:2], 3_000) == LOOK_MS, "too few to tell"
+    assert look_ms(together[:1], 3_000) == LOOK_MS, "too few to tell"
     assert look_ms([(999_000, told) for _, told in together], 3_000) == LOOK_MS, "too long after"
