@@ -46,6 +46,25 @@ class Mirror:
     """Name of the element's error field."""
 
 
+def per_partition(
+    topic: Mapping[str, str],
+    partition: Mapping[str, str],
+    *,
+    asked: str = "partitions",
+    **values: object,
+) -> Mirror:
+    """The list `topics` of both, with the error in each of their `partitions`.
+
+    Args:
+        topic: what a topic of the response copies; see `Mirror.copied`.
+        partition: what a partition of it copies.
+        asked: the name of the request's list of partitions.
+        values: other fields of a partition, with values that mean "unknown".
+    """
+    inner = Mirror(response="partitions", request=asked, copied=partition, values=values)
+    return Mirror(response="topics", request="topics", copied=topic, inner=inner)
+
+
 class OnError:
     """How an API reports that a request failed as a whole; by default at the top level."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -30,19 +30,7 @@ HIGH_WATERMARK: Final = -1
 @handles(
     DeleteRecordsRequest,
     versions="0-2",
-    on_error=OnError(
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=same("name"),
-            inner=Mirror(
-                response="partitions",
-                request="partitions",
-                copied=same("partition_index"),
-                values={"low_watermark": -1},
-            ),
-        )
-    ),
+    on_error=OnError(per_partition(same("name"), same("partition_index"), low_watermark=-1)),
 )
 async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest

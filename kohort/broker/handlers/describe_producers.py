@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.names import name_problem
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -25,16 +25,7 @@ from kohort.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     versions="0",
     on_error=OnError(
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=same("name"),
-            inner=Mirror(
-                response="partitions",
-                request="partition_indexes",
-                copied={"partition_index": ITSELF},
-            ),
-        )
+        per_partition(same("name"), {"partition_index": ITSELF}, asked="partition_indexes")
     ),
 )
 def describe_producers(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import current_partition
 from kohort.broker.runtime.later import Later
@@ -73,16 +73,8 @@ class _Search(NamedTuple):
     ListOffsetsRequest,
     versions="1-11",
     on_error=OnError(
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=same("name"),
-            inner=Mirror(
-                response="partitions",
-                request="partitions",
-                copied=same("partition_index"),
-                values={"timestamp": -1, "offset": -1, "leader_epoch": -1},
-            ),
+        per_partition(
+            same("name"), same("partition_index"), timestamp=-1, offset=-1, leader_epoch=-1
         )
     ),
 )

@@ -15,7 +15,7 @@ from kohort.broker.core.group.requests import CommitRequest, CommitResult, Offse
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import codec
@@ -47,16 +47,7 @@ _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 @handles(
     OffsetCommitRequest,
     versions="2-10",
-    on_error=OnError(
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=BY_NAME_OR_ID,
-            inner=Mirror(
-                response="partitions", request="partitions", copied=same("partition_index")
-            ),
-        )
-    ),
+    on_error=OnError(per_partition(BY_NAME_OR_ID, same("partition_index"))),
 )
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
@@ -47,16 +47,12 @@ the id of the topic that has the name now (zero without one), partitions."""
     versions="1-10",
     on_error=OnError(
         Mirror(response="groups", request="groups", copied=same("group_id")),
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=same("name"),
-            inner=Mirror(
-                response="partitions",
-                request="partition_indexes",
-                copied={"partition_index": ITSELF},
-                values={"committed_offset": -1, "committed_leader_epoch": -1},
-            ),
+        per_partition(
+            same("name"),
+            {"partition_index": ITSELF},
+            asked="partition_indexes",
+            committed_offset=-1,
+            committed_leader_epoch=-1,
         ),
     ),
 )

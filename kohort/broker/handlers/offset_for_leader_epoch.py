@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import Mirror, OnError, same
+from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leader_epoch import current_partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -24,14 +24,7 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
 @handles(
     OffsetForLeaderEpochRequest,
     versions="2-4",
-    on_error=OnError(
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=same("topic"),
-            inner=Mirror(response="partitions", request="partitions", copied=same("partition")),
-        )
-    ),
+    on_error=OnError(per_partition(same("topic"), same("partition"))),
 )
 def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest

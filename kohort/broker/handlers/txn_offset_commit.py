@@ -17,7 +17,7 @@ from kohort.broker.core.group.requests import CommitRequest, EnclosingTransactio
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError, same
+from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.offset_commit import look_up
 from kohort.broker.handlers.shared.transactional_producer import (
@@ -59,16 +59,7 @@ FLOW: Final = Flow(
 @handles(
     TxnOffsetCommitRequest,
     versions="0-6",
-    on_error=OnError(
-        Mirror(
-            response="topics",
-            request="topics",
-            copied=BY_NAME_OR_ID,
-            inner=Mirror(
-                response="partitions", request="partitions", copied=same("partition_index")
-            ),
-        )
-    ),
+    on_error=OnError(per_partition(BY_NAME_OR_ID, same("partition_index"))),
 )
 async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode
@@ -34,15 +34,8 @@ from kohort.protocol.records.control import ControlType
             response="markers",
             request="markers",
             copied=same("producer_id"),
-            inner=Mirror(
-                response="topics",
-                request="topics",
-                copied=same("name"),
-                inner=Mirror(
-                    response="partitions",
-                    request="partition_indexes",
-                    copied={"partition_index": ITSELF},
-                ),
+            inner=per_partition(
+                same("name"), {"partition_index": ITSELF}, asked="partition_indexes"
             ),
         )
     ),
