@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from kohort.broker.core.history.model import RebalanceRecord
 from kohort.client.core.records import RawRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, FaultContext, When, new_fault, wait_hits
+from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
 from kohort.testing.kit.groups import Groups
 from kohort.testing.kit.machine import (
     HOST,
@@ -215,21 +215,7 @@ class Kafka:
 
     # Faults.
 
-    def fault(
-        self,
-        api: str,
-        *,
-        client_id: str | None = None,
-        group: str | None = None,
-        topic: str | None = None,
-        when: When | None = None,
-        drop: bool = False,
-        delay_ms: int = 0,
-        error: str | None = None,
-        disconnect: bool = False,
-        observe: bool = False,
-        times: int | None = None,
-    ) -> FaultContext[KafkaFault]:
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[KafkaFault]:
         """Apply a fault to requests of one api, such as "Heartbeat", while the context is open.
 
         Args:
@@ -248,22 +234,10 @@ class Kafka:
             times: maximum number of affected requests; all by default.
 
         Raises:
-            ValueError: the arguments contradict each other or are unknown.
+            ValueError: the arguments contradict each other, or the api or the error is unknown.
+            TypeError: an argument is unknown.
         """
-        fault = new_fault(
-            api,
-            error=error,
-            client_id=client_id,
-            group=group,
-            topic=topic,
-            when=when,
-            drop=drop,
-            delay_ms=delay_ms,
-            disconnect=disconnect,
-            observe=observe,
-            times=times,
-        )
-        return FaultContext(api, self._set(fault))
+        return FaultContext(api, self._set(new_fault(api, parts)))
 
     @contextmanager
     def _set(self, fault: Fault) -> Iterator[KafkaFault]:
@@ -445,7 +419,7 @@ class KafkaGroup:
         """Hold back the JoinGroup requests of a client, or of all, until the context ends: a
         rebalance waits for them, as for a client that is slow to join.
         """
-        fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
+        fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
         return FaultContext("JoinGroup", self._kafka._set(fault))  # noqa: SLF001
 
     def _look(self, look: Callable[[Groups], T]) -> T:

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import copy_context
 from socket import socket
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, Unpack, cast
 
 from kohort.broker.core.history.model import RebalanceRecord
 from kohort.broker.dispatch.context import RequestContext
@@ -22,7 +22,7 @@ from kohort.broker.dispatch.registry import Api
 from kohort.client.core.records import RawRecord
 from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
 from kohort.testing.kit.broker import KitBroker
-from kohort.testing.kit.faults import Fault, FaultContext, When, new_fault, wait_hits
+from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
 from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
 from kohort.testing.kit.machine import HOST, MemoryMachine
 from kohort.testing.kit.topics import Content, Headers, Produced
@@ -199,36 +199,9 @@ class VirtualKafka:
 
     # Faults.
 
-    def fault(
-        self,
-        api: str,
-        *,
-        client_id: str | None = None,
-        group: str | None = None,
-        topic: str | None = None,
-        when: When | None = None,
-        drop: bool = False,
-        delay_ms: int = 0,
-        error: str | None = None,
-        disconnect: bool = False,
-        observe: bool = False,
-        times: int | None = None,
-    ) -> FaultContext[VirtualFault]:
+    def fault(self, api: str, **parts: Unpack[FaultParts]) -> FaultContext[VirtualFault]:
         """See `Kafka.fault`."""
-        fault = new_fault(
-            api,
-            error=error,
-            client_id=client_id,
-            group=group,
-            topic=topic,
-            when=when,
-            drop=drop,
-            delay_ms=delay_ms,
-            disconnect=disconnect,
-            observe=observe,
-            times=times,
-        )
-        return FaultContext(api, _set(self._kit, fault))
+        return FaultContext(api, _set(self._kit, new_fault(api, parts)))
 
     # The broker as a whole; see `Kafka`.
 
@@ -322,7 +295,7 @@ class VirtualGroup:
         await self._kit.groups.enforce(self.name)
 
     def hold_join(self, *, client_id: str | None = None) -> FaultContext[VirtualFault]:
-        fault = new_fault("JoinGroup", error=None, group=self.name, client_id=client_id, hold=True)
+        fault = new_fault("JoinGroup", {"group": self.name, "client_id": client_id}, hold=True)
         return FaultContext("JoinGroup", _set(self._kit, fault))
 
 

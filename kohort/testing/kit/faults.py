@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
@@ -43,6 +43,21 @@ EVERY: Final = "*"
 When = Callable[[Any], bool]
 
 T = TypeVar("T")
+
+
+class FaultParts(TypedDict, total=False):
+    """The keyword arguments of `Kafka.fault`, which says what they mean."""
+
+    client_id: str | None
+    group: str | None
+    topic: str | None
+    when: When | None
+    drop: bool
+    delay_ms: int
+    error: str | None
+    disconnect: bool
+    observe: bool
+    times: int | None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -236,16 +251,28 @@ def _refuse_topics(
     return answer
 
 
-def new_fault(api: str, *, error: str | None, **parts: Any) -> Fault:  # noqa: ANN401 - of any type.
-    """Raises ValueError for what cannot be meant."""
+def new_fault(api: str, parts: FaultParts, *, hold: bool = False) -> Fault:
+    """A fault that is not set yet.
+
+    Raises:
+        ValueError: it cannot be meant.
+        TypeError: it has parts that no fault has.
+    """
     names = {one.name for one in load_handlers().values()}
     if api not in {EVERY, *names}:
         raise ValueError(f"there is no request {api!r}; there are {', '.join(sorted(names))}")
+    for part in parts:
+        if part not in FaultParts.__annotations__:
+            raise TypeError(
+                f"a fault has no {part}; it has {', '.join(FaultParts.__annotations__)}"
+            )
+    others: dict[str, Any] = {**parts}
+    error = others.pop("error", None)
     try:
         code = ErrorCode.NONE if error is None else ErrorCode[error]
     except KeyError:
         raise ValueError(f"there is no error {error!r}{_similar(str(error))}") from None
-    fault = Fault(api=api, error=code, **parts)
+    fault = Fault(api=api, error=code, hold=hold, **others)
     ends = [fault.drop, fault.disconnect, bool(code), fault.observe]
     if sum(ends) > 1:
         raise ValueError("only one of drop, error, disconnect and observe")

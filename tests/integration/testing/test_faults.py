@@ -234,6 +234,12 @@ def test_what_cannot_be_meant_is_refused(
         pass
 
 
+@pytest.mark.parametrize("part", ["dropped", "hold", "hits"])
+def test_a_fault_has_no_parts_but_those_it_is_documented_with(kafka: Kafka, part: str) -> None:
+    with pytest.raises(TypeError, match=rf"a fault has no {part}; .*drop"):
+        kafka.fault("Heartbeat", **{part: True})  # type: ignore[arg-type]
+
+
 def test_an_api_that_there_is_not_is_told_with_those_that_there_are(kafka: Kafka) -> None:
     with pytest.raises(ValueError, match=r"no request 'HeartBeat'.*Heartbeat"):
         kafka.fault("HeartBeat", drop=True).__enter__()
