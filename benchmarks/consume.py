@@ -155,6 +155,8 @@ Reading: TypeAlias = Callable[[Any, Check], Coroutine[Any, Any, Measured]]
 """Reads all records with a consumer that has its partition."""
 Client: TypeAlias = Callable[[str, Check], Coroutine[Any, Any, Measured]]
 """Makes a consumer for these bootstrap servers, and reads."""
+Classes: TypeAlias = tuple[Any, Any]
+"""A library's consumer and its partition of a topic, imported when they are asked for."""
 
 
 class Clock:
@@ -214,25 +216,24 @@ async def _one_by_one(consumer: Any, check: Check) -> Measured:  # noqa: ANN401 
     return measured
 
 
-def _ours(read: Reading) -> Client:
+def _ours() -> Classes:
+    from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    return Consumer, TopicPartition
+
+
+def _aiokafka() -> Classes:
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
+
+    return AIOKafkaConsumer, TopicPartition
+
+
+def _with(classes: Callable[[], Classes], read: Reading) -> Client:
     async def measured(bootstrap: str, check: Check) -> Measured:
-        from kohort import Consumer, TopicPartition  # noqa: PLC0415 - as above.
-
-        consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        consumer_class, partition_class = classes()
+        consumer = consumer_class(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
         async with consumer:
-            consumer.assign([TopicPartition(check.kind.topic, 0)])
-            return await read(consumer, check)
-
-    return measured
-
-
-def _aiokafka(read: Reading) -> Client:
-    async def measured(bootstrap: str, check: Check) -> Measured:
-        from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - as above.
-
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-        async with consumer:
-            consumer.assign([TopicPartition(check.kind.topic, 0)])
+            consumer.assign([partition_class(check.kind.topic, 0)])
             return await read(consumer, check)
 
     return measured
@@ -261,10 +262,10 @@ async def _confluent(bootstrap: str, check: Check) -> Measured:
 
 
 CLIENTS: Final[dict[str, Client]] = {
-    "poll": _ours(_by_poll),
-    "aiokafka getmany": _aiokafka(_by_getmany),
-    "async for": _ours(_one_by_one),
-    "aiokafka async for": _aiokafka(_one_by_one),
+    "poll": _with(_ours, _by_poll),
+    "aiokafka getmany": _with(_aiokafka, _by_getmany),
+    "async for": _with(_ours, _one_by_one),
+    "aiokafka async for": _with(_aiokafka, _one_by_one),
     "confluent consume": _confluent,
 }
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from kohort.pipeline.advisor import pieces
 from kohort.pipeline.advisor.pieces import GroupTrace, Key
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
+from kohort.pipeline.batching import batched
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
@@ -65,7 +66,7 @@ def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -
         for key, count in sorted(counts.items())
         if cluster_id in {"", key[0]} and (not groups or key[1] in groups)
     }
-    for some in _together(wanted):
+    for some in batched(wanted, EVENTS_AT_ONCE):
         found: dict[Key, list[str]] = {key: [] for key in some}
         for table in (REBALANCES, AVOIDED):
             with explained(lake.called(table.name)):
@@ -96,7 +97,7 @@ def in_lines(cluster_id: str, lines: Iterable[bytes]) -> tuple[dict[Key, list[st
 
 def in_parts(events: Events) -> Iterator[Events]:
     """The same, so many groups at a time as are worked out together, in order of their names."""
-    for some in _together({key: len(events[key]) for key in sorted(events)}):
+    for some in batched({key: len(events[key]) for key in sorted(events)}, EVENTS_AT_ONCE):
         yield {key: events[key] for key in some}
 
 
@@ -157,16 +158,3 @@ class Advising:
                 ],
             )
         return from_rows(ADVICE, (row for one in weighed for row in pickle.loads(one)))  # noqa: S301 - as above.
-
-
-def _together(counts: Mapping[Key, int]) -> Iterator[list[Key]]:
-    held: list[Key] = []
-    total = 0
-    for key, count in counts.items():
-        if held and total + count > EVENTS_AT_ONCE:
-            yield held
-            held, total = [], 0
-        held.append(key)
-        total += count
-    if held:
-        yield held

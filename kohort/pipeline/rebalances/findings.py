@@ -29,6 +29,7 @@ from kohort.pipeline.analysis.in_arrow import (
     tables_of,
 )
 from kohort.pipeline.arrow import conformed, schema_of, values_of
+from kohort.pipeline.batching import batched
 from kohort.pipeline.collector import collector_rests
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
@@ -180,7 +181,7 @@ class Findings:
     def _found(self, work: _Work) -> Iterator[dict[str, pa.Table]]:
         """The rows of tables, of some groups at a time, or some of those of a group."""
         done = 0
-        for groups in _together(work.changed):
+        for groups in batched(work.changed, ROWS_AT_ONCE):
             self._report(f"group {done + 1:,} of {len(work.changed):,}")
             if work.changed[groups[0]] > ROWS_AT_ONCE:
                 yield from self._found_in_parts(groups[0])
@@ -236,19 +237,6 @@ class _Reworded(AbstractContextManager[None]):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ConflictError):
             raise ConflictError(self._text) from error
-
-
-def _together(changed: dict[Group, int]) -> Iterator[list[Group]]:
-    held: list[Group] = []
-    count = 0
-    for group, rows in changed.items():
-        if held and count + rows > ROWS_AT_ONCE:
-            yield held
-            held, count = [], 0
-        held.append(group)
-        count += rows
-    if held:
-        yield held
 
 
 def _parts(events: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int]]:
