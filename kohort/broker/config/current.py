@@ -222,9 +222,8 @@ class CurrentConfig:
         for name, text in self.own.items():
             found = own_setting(name)
             if found is not None:
-                is_changed = name in self._for_this
-                source = ConfigSource.DYNAMIC_BROKER if is_changed else ConfigSource.STATIC_BROKER
-                synonyms = (Synonym(name, text, source),)
+                # For listeners without one of their own, the bare setting counts.
+                synonyms = self._synonyms(name, found.setting.name)
                 entry = _entry(found.setting, text, synonyms, read_only=not found.is_dynamic)
                 yield dataclasses.replace(entry, name=name)
 
@@ -252,13 +251,13 @@ class CurrentConfig:
                 value = broker_default(known, self.config)
             yield _entry(known, known.format(value), synonyms, read_only=False)
 
-    def _synonyms(self, name: str) -> tuple[Synonym, ...]:
+    def _synonyms(self, name: str, *fallbacks: str) -> tuple[Synonym, ...]:
         """Values of a setting and of those it falls back to, first that which counts.
 
         As in Kafka: what comes before the first value given under ``name`` itself is left out, so
         log.retention.ms has no synonyms where only log.retention.hours is set.
         """
-        chain = _chains().get(name, (name,))
+        chain = (name, *fallbacks) if fallbacks else _chains().get(name, (name,))
         found = [
             Synonym(one, text, source)
             for source, one, text in self._given(chain)
@@ -280,7 +279,11 @@ class CurrentConfig:
                 yield ConfigSource.STATIC_BROKER, name, known.format(value)
             elif name in self._ignored:
                 yield ConfigSource.STATIC_BROKER, name, self._ignored[name]
+            elif name in self.loaded.own:
+                yield ConfigSource.STATIC_BROKER, name, self.loaded.own[name]
         for name in names:
+            if name.startswith(PREFIX):
+                continue
             known = known_setting(name)
             yield ConfigSource.DEFAULT, name, known.format(known.default)
 

@@ -57,6 +57,20 @@ def test_a_config_without_effect_says_so() -> None:
     assert "without effect" not in topic_entry(current(), "retention.ms").documentation
 
 
+def test_a_setting_of_a_listener_comes_before_that_of_all_listeners() -> None:
+    name, bare = "listener.name.plaintext.ssl.client.auth", "ssl.client.auth"
+    config = current("ssl.client.auth=requested", f"{name}=none")
+    config.replace("1", {name: "required"})
+    entry = broker_entry(config, name)
+    assert (entry.value, entry.source) == ("required", ConfigSource.DYNAMIC_BROKER)
+    assert entry.synonyms == (
+        Synonym(name, "required", ConfigSource.DYNAMIC_BROKER),
+        Synonym(name, "none", ConfigSource.STATIC_BROKER),
+        Synonym(bare, "requested", ConfigSource.STATIC_BROKER),
+        Synonym(bare, "none", ConfigSource.DEFAULT),
+    )
+
+
 def test_a_broker_setting_from_the_start_comes_before_its_default() -> None:
     entry = broker_entry(current("num.partitions=3"), "num.partitions")
     assert (entry.value, entry.source, entry.read_only) == ("3", ConfigSource.STATIC_BROKER, True)
