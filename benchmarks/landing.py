@@ -2,7 +2,8 @@
 
 `kohort pipeline land --available-now`, as its users run it, in a process of its own: 1 kB records
 of three partitions, in one batch. The rows per second are those of the batch, so they have the
-compilers of a young JVM in them and not its start. The table is counted by its own log.
+compilers of a young JVM in them and not its start. The table is counted by its own log. The same
+topic is then landed by Spark's connector and Delta alone (:mod:`benchmarks.connector`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks import connector
 from benchmarks.brokers import Contender
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.machine import ROOT
@@ -29,6 +31,8 @@ _RECORDS: Final = 400_000
 _VALUE_BYTES: Final = 1_000
 _PARTITIONS: Final = 3
 _JARS: Final = ROOT / ".cache" / "jars"
+_SHARE: Final = round(1 / 1.15, 2)
+"""What is landed may cost so much more than what is only read and written."""
 _BATCH: Final = re.compile(r"batch 0, [\d,]+ rows in ([\d.]+) s, ([\d,]+) rows/s")
 
 
@@ -38,6 +42,8 @@ def measure(bench: Bench) -> Iterable[Row]:
         return
     figures = bench.alternate(partial(_measure, bench))
     yield Row("rows landed", "rows/s", figures["rows"], "more", aim=0.8)
+    yield Row("rows by Spark's connector alone", "rows/s", figures["connector"], "more")
+    yield Row("share of that", "x", figures["share"], "more", limit=_SHARE)
     yield Row("bytes of values landed", "MB/s", figures["megabytes"], "more")
     yield Row("the whole command, its start included", "s", figures["whole"])
     yield Row("processor time of it", "s", figures["processor"])
@@ -61,12 +67,15 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
         use = Use(process.pid)
         _, told = process.communicate()
         whole_s = time.perf_counter() - begun
+        alone = _by_the_connector(bootstrap, directory / "connector")
     batch = _BATCH.search(told)
     if process.returncode or batch is None or _rows(directory / "lake") != _RECORDS:
         raise RuntimeError(f"not landed as it should be:\n{told[-2000:]}")
     speed = float(batch[2].replace(",", ""))
     return {
         "rows": speed,
+        "connector": alone,
+        "share": speed / alone,
         "megabytes": speed * _VALUE_BYTES / 1e6,
         "whole": whole_s,
         "processor": use.processor_s,
@@ -75,11 +84,22 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
 
 
 def _command(bootstrap: str, lake: Path) -> list[str]:
-    command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", "landing"]
+    command = [sys.executable, "-m", "kohort.cli", "pipeline", "land", connector.TOPIC]
     command += ["--available-now", "--max-offsets-per-trigger", str(_RECORDS)]
     command += ["--lake", str(lake), "--bootstrap-server", bootstrap, "--jars", str(_JARS)]
-    conf = ("spark.driver.memory=2g", "spark.ui.enabled=false")
+    conf = [f"{name}={value}" for name, value in connector.CONF.items()]
     return [*command, *(word for setting in conf for word in ("--conf", setting))]
+
+
+def _by_the_connector(bootstrap: str, directory: Path) -> float:
+    """The rows per second of a batch without Kohort's part in it."""
+    arguments = (bootstrap, str(directory), str(_RECORDS), str(_JARS))
+    command = [sys.executable, "-m", "benchmarks.connector", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    words = done.stdout.split()
+    if done.returncode or len(words) != 2 or int(words[0]) != _RECORDS:
+        raise RuntimeError(f"the connector alone did not land it:\n{done.stderr[-2000:]}")
+    return float(words[1])
 
 
 def _fill(bootstrap: str) -> None:
@@ -88,8 +108,8 @@ def _fill(bootstrap: str) -> None:
     from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415 - as above.
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic("landing", num_partitions=_PARTITIONS, replication_factor=1)
-    admin.create_topics([topic])["landing"].result(30)
+    topic = NewTopic(connector.TOPIC, num_partitions=_PARTITIONS, replication_factor=1)
+    admin.create_topics([topic])[connector.TOPIC].result(30)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -101,7 +121,7 @@ def _fill(bootstrap: str) -> None:
     # Half of it does not compress: neither the best nor the worst that a table may be given.
     values = [os.urandom(_VALUE_BYTES // 2).hex().encode()[:_VALUE_BYTES] for _ in range(997)]
     for number in range(_RECORDS):
-        producer.produce("landing", values[number % 997], partition=number % _PARTITIONS)
+        producer.produce(connector.TOPIC, values[number % 997], partition=number % _PARTITIONS)
         if not number % 1_000:
             producer.poll(0)
     if producer.flush(120):
@@ -111,7 +131,7 @@ def _fill(bootstrap: str) -> None:
 def _rows(lake: Path) -> int:
     """How many rows the table has, as its log says."""
     count = 0
-    for commit in (lake / "land" / "landing" / "_delta_log").glob("*.json"):
+    for commit in (lake / "land" / connector.TOPIC / "_delta_log").glob("*.json"):
         for line in commit.read_text(encoding="utf-8").splitlines():
             action = json.loads(line)
             if "add" in action:
