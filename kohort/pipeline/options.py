@@ -216,6 +216,7 @@ def session_of(options: argparse.Namespace, name: str, *, java_options: str = ""
         with_s3=any(
             (getattr(options, name, None) or "").startswith(_S3) for name in ("lake", "checkpoints")
         ),
+        log_level=options.log_level,
     )
     session.set_log_level(spark, options.log_level)
     session.fit_to_machine(spark)

@@ -144,17 +144,24 @@ def announce_stages(spark: SparkSession, step: str = "") -> None:
 def line(name: str, progress: StreamingQueryProgress) -> str:
     """One batch in one line."""
     seconds = progress.batchDuration / 1000
+    count = behind(progress)
+    told = "how far behind is unknown" if count is None else f"{count:,} offsets behind"
     return (
         f"{name}: batch {progress.batchId}, {progress.numInputRows:,} rows in {seconds:.1f} s, "
-        f"{progress.processedRowsPerSecond:,.0f} rows/s, {behind(progress):,} offsets behind"
+        f"{progress.processedRowsPerSecond:,.0f} rows/s, {told}"
     )
 
 
-def behind(progress: StreamingQueryProgress) -> int:
-    """Offsets between what the sources have and what has been read of them."""
+def behind(progress: StreamingQueryProgress) -> int | None:
+    """Offsets between what the sources have and what has been read of them; None where Spark does
+    not say what they have, as of a batch that is repeated after a kill.
+    """
     total = 0
     for source in progress.sources:
-        ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        ends = _offsets(source.endOffset)
+        if ends and (source.latestOffset or "null") == "null":
+            return None
+        latest = _offsets(source.latestOffset)
         total += sum(max(at - ends.get(where, 0), 0) for where, at in latest.items())
     return total
 

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from kohort.pipeline import jars, jvm
@@ -33,6 +34,7 @@ RELIED_ON: Final = {
 """What the jobs are written for. An option from outside may still replace any of it."""
 
 
+_WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _LOCAL: Final = {
     # With Spark's one, a history of days with hundreds of groups is collected more than analysed.
     "spark.driver.memory": "2g",
@@ -43,7 +45,7 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     # Spark makes this directory, and nothing in it: tables are known by their paths. Without a word
     # it would be where the command was called.
-    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"kohort-warehouse-{os.getuid()}")),
+    _WAREHOUSE: str(Path(tempfile.gettempdir(), f"kohort-warehouse-{os.getuid()}")),
 }
 """For a session on one machine."""
 
@@ -62,13 +64,14 @@ def build(
     jars_directory: Path | None = None,
     java_options: str = "",
     with_s3: bool = False,
+    log_level: str = "ERROR",
 ) -> SparkSession:
     """The session of this process, made if there is none yet.
 
     `name` is what the cluster shows. `conf` are Spark's own settings. Missing jars are fetched
     into `jars_directory` (the user's cache without one), with progress on standard error.
     `java_options` are for the JVM of a session on this machine. With `with_s3`, paths under
-    s3a:// can be named.
+    s3a:// can be named. `log_level` is what Spark says on standard error while it starts.
 
     Raises:
         UnavailableError: no Java, jars that cannot be fetched, or a session that does not start.
@@ -85,8 +88,10 @@ def build(
             # Workers would be whatever python3 the PATH has, which may lack what the jobs import.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.jars"] = ",".join(map(str, jars.ensure(jars_directory, with_s3=with_s3)))
-    elif master:
-        settings["spark.master"] = master
+    else:
+        _prepare_submitted(settings, log_level)
+        if master:
+            settings["spark.master"] = master
     # Of each call that a JVM does not answer any more it logs a stack trace; the job tells it once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name)
@@ -100,6 +105,19 @@ def build(
             f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "
             f"{shutil.which('java') or 'nothing on the PATH'}"
         ) from error
+
+
+def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:
+    """Say to the JVM that `spark-submit` has started what a session's start would be too late for.
+
+    A context that starts tells some ninety lines of itself, and makes the warehouse's directory in
+    the working directory.
+    """
+    SparkContext._ensure_initialized()  # noqa: SLF001 - it connects to the JVM.
+    log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
+    log4j.core.config.Configurator.setRootLevel(log4j.Level.getLevel(log_level))
+    if not SparkConf().contains(_WAREHOUSE):
+        settings[_WAREHOUSE] = _LOCAL[_WAREHOUSE]
 
 
 def fit_to_machine(spark: SparkSession) -> None:

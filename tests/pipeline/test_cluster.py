@@ -29,6 +29,8 @@ SETTINGS = {
 }
 """Tables of a hundred rows: what makes code for large ones costs minutes of the report alone."""
 
+LAUNCHER_LINES_MAX = 8
+"""Of Spark's own, at its start and end; there were ninety."""
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 
 
@@ -182,3 +184,7 @@ def test_all_jobs_run_on_a_cluster_whose_executors_have_an_archive(
         assert "land: 300 rows in all" in told
     code, told = submit("tidy")
     assert code == 0, told[-3000:]
+    # What the launcher says before the job's own process can speak to it.
+    started = [text for text in told.splitlines() if " INFO " in text or " WARN " in text]
+    assert len(started) <= LAUNCHER_LINES_MAX, started
+    assert not (tmp_path / "spark-warehouse").exists()

@@ -30,6 +30,15 @@ def test_what_is_behind_is_counted_over_all_partitions() -> None:
     assert behind(report({"t": {"0": 5, "1": 7}}, {"t": {"0": 9, "1": 7, "2": 3}})) == 7
 
 
+@pytest.mark.parametrize("latest", [None, "null"])
+def test_a_batch_that_is_repeated_does_not_say_how_far_behind_it_is(latest: str | None) -> None:
+    """After a kill, Spark tells no latest offset with the first batch."""
+    repeated = report({"t": {"0": 5}}, {})
+    repeated.sources[0].latestOffset = latest  # type: ignore[misc, assignment]
+    assert behind(repeated) is None
+    assert line("land orders", repeated).endswith(", how far behind is unknown")
+
+
 def test_a_log_that_became_shorter_is_not_ahead() -> None:
     assert behind(report({"t": {"0": 5}}, {"t": {"0": 2}})) == 0
 
