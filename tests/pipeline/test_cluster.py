@@ -30,7 +30,7 @@ SETTINGS = {
 """Tables of a hundred rows: what makes code for large ones costs minutes of the report alone."""
 
 LAUNCHER_LINES_MAX = 8
-"""Of Spark's own, at its start and end; there were ninety."""
+"""Lines of Spark's own at its start and end; there were ninety."""
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 
 
