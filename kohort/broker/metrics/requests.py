@@ -98,12 +98,6 @@ class EdgeMetrics:
     def request_rejected(self, reason: str) -> None:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
 
-    def request_waits(self) -> None:
-        self.waiting_count += 1
-
-    def request_waited(self) -> None:
-        self.waiting_count -= 1
-
     def connection_opened(self) -> None:
         self.connection_count += 1
         self.opened_count += 1
@@ -119,12 +113,6 @@ class EdgeMetrics:
         """Count a finished attempt to authenticate."""
         key = listener, mechanism, result
         self.authentications[key] = self.authentications.get(key, 0) + 1
-
-    def bytes_received(self, byte_count: int) -> None:
-        self.received_bytes += byte_count
-
-    def bytes_sent(self, byte_count: int) -> None:
-        self.sent_bytes += byte_count
 
     def _new_meter(self, api: str, version: int) -> RequestMeter:
         meter = self._meters[api, version] = RequestMeter(api, version)

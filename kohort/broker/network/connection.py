@@ -196,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._state.is_closing:
             return
         self._timeouts.is_active = True
-        self._metrics.bytes_received(nbytes)
+        self._metrics.received_bytes += nbytes
         if nbytes > SMALL_BYTES:
             if self._reader.received(nbytes):
                 self._work_now()
@@ -443,13 +443,13 @@ class Connection(asyncio.BufferedProtocol):
             self.memory.take(len(frame))
         self._pending = pending
         self._frame_in_execution = frame
-        self._metrics.request_waits()
+        self._metrics.waiting_count += 1
         pending.on_done(self._on_answered)
 
     def _on_answered(self, later: Later[ResponseBuffers]) -> None:
         self._pending = None
         frame, self._frame_in_execution = self._frame_in_execution, b""
-        self._metrics.request_waited()
+        self._metrics.waiting_count -= 1
         error = later.error
         if isinstance(error, Exception):
             # It is not raised, and its traceback forgotten: frames that have what has it would

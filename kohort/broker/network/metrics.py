@@ -1,4 +1,6 @@
-"""The metrics of the network layer. Called for every request: must be fast and must not raise."""
+"""The metrics of the network layer. Called for every request: must be fast and must not raise. What
+is only added up is counted here, without a call.
+"""
 
 from typing import Protocol
 
@@ -9,6 +11,11 @@ class NetworkMetrics(Protocol):
     Reasons are from fixed sets, so they can be labels: `kohort.broker.network.timeouts.CloseReason`
     for closed connections, the name of the limiting config for refused ones.
     """
+
+    received_bytes: int
+    sent_bytes: int
+    waiting_count: int
+    """Requests that are parked."""
 
     def request_answered(
         self, api: str, version: int, response: object | None, duration_s: float
@@ -28,20 +35,8 @@ class NetworkMetrics(Protocol):
         """Record a request that was answered only by closing its connection."""
         ...
 
-    def request_waits(self) -> None:
-        """Record that a request is parked."""
-        ...
-
-    def request_waited(self) -> None:
-        """Record that a parked request was answered, or its client disconnected."""
-        ...
-
     def connection_opened(self) -> None: ...
 
     def connection_closed(self, reason: str) -> None: ...
 
     def connection_refused(self, reason: str) -> None: ...
-
-    def bytes_received(self, byte_count: int) -> None: ...
-
-    def bytes_sent(self, byte_count: int) -> None: ...

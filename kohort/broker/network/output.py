@@ -117,7 +117,7 @@ class Output:
 
     def write(self, answer: list[Buffer], byte_count: int) -> None:
         """Send an answer, or several, of so many bytes."""
-        self._metrics.bytes_sent(byte_count)
+        self._metrics.sent_bytes += byte_count
         if self._sender is not None:
             self._sender.add(answer)
             return

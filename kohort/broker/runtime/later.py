@@ -28,13 +28,15 @@ class Later(Generic[T]):
     After it is cancelled, `give` and `fail` do nothing, so that their caller need not check.
     """
 
-    __slots__ = ("_callbacks", "_error", "_make", "_source", "_value", "is_done")
+    __slots__ = ("_callbacks", "_make", "_source", "_value", "error", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
         """Whether it was given, has failed or was cancelled. Not to be set from outside."""
         self._value: Any = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """The error that it failed with; None if it was given, and until it is done. Not to be set
+        from outside."""
         self._callbacks: tuple[Callable[[Later[T]], object], ...] = ()
         self._make: Callable[[Any], T] | None = None
         self._source: Later[Any] | asyncio.Task[T] | None = None
@@ -42,19 +44,13 @@ class Later(Generic[T]):
 
     @property
     def is_cancelled(self) -> bool:
-        return isinstance(self._error, asyncio.CancelledError)
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error that it failed with, None if it was given. It must be done."""
-        assert self.is_done
-        return self._error
+        return isinstance(self.error, asyncio.CancelledError)
 
     def result(self) -> T:
         """Return the value, or raise the error that it failed with. It must be done."""
         assert self.is_done
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         value: T = self._value
         return value
 
@@ -72,7 +68,7 @@ class Later(Generic[T]):
             try:
                 self._value = make(value)
             except Exception as error:  # noqa: BLE001 - what was to be made failed, nothing else.
-                self._error = error
+                self.error = error
         self._notify()
 
     def fail(self, error: BaseException) -> None:
@@ -80,7 +76,7 @@ class Later(Generic[T]):
         if self.is_done:
             assert self.is_cancelled, "given twice"
             return
-        self._error = error
+        self.error = error
         self._notify()
 
     # For consumers.
@@ -89,7 +85,7 @@ class Later(Generic[T]):
         """Cancel it; False if it is done already."""
         if self.is_done:
             return False
-        self._error = asyncio.CancelledError()
+        self.error = asyncio.CancelledError()
         source, self._source = self._source, None
         self._notify()
         if source is not None:
@@ -181,8 +177,8 @@ class Later(Generic[T]):
 
     def _take_value(self, source: Later[Any]) -> None:
         """Callback of `into`: `source` is done."""
-        if source._error is not None:
-            self.fail(source._error)
+        if source.error is not None:
+            self.fail(source.error)
         else:
             self.give(source._value)
 
@@ -194,7 +190,7 @@ class Later(Generic[T]):
         try:
             self._value = self._make(source)
         except Exception as error:  # noqa: BLE001 - as above.
-            self._error = error
+            self.error = error
         self._notify()
 
     def _notify(self) -> None:

@@ -57,6 +57,7 @@ _NO_METADATA: Final = 1
 _TOPIC_ID_TAG: Final = b"\1\0\x10"
 """One tagged field: number 0, of sixteen bytes."""
 _POSITIONS: Final = (OffsetRecord, PendingOffset)
+_OFFSETS: Final = (OffsetRecord, PendingOffset, OffsetTombstone)
 
 KEYS_KEPT_MAX: Final = 1_000
 """Number of offset keys that are cached; each is a few hundred bytes."""
@@ -67,7 +68,7 @@ ID_KEPT_MAX: Final = 255
 
 def encode_key(record: DurableRecord) -> bytes:
     """Encode the key, of which compaction keeps only the last record."""
-    if isinstance(record, GroupRecord | GroupTombstone):
+    if not isinstance(record, _OFFSETS):
         return encode_versioned(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
     make = _offset_key if len(record.group_id) <= ID_KEPT_MAX else _offset_key.__wrapped__
     return make(record.group_id, record.topic, record.partition)

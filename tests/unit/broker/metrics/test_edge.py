@@ -47,9 +47,9 @@ def test_connections_bytes_and_reasons_are_shown() -> None:
     edge.connection_closed("idle")
     edge.connection_refused("max.connections.per.ip")
     edge.request_rejected("malformed_body")
-    edge.request_waits()
-    edge.bytes_received(11)
-    edge.bytes_sent(12)
+    edge.waiting_count += 1
+    edge.received_bytes += 11
+    edge.sent_bytes += 12
     found = values(EdgeCollector(edge).collect())
     assert found == {
         "kohort_connections": {(): 1},
