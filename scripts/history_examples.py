@@ -67,7 +67,7 @@ class _Story:
                     case Reply(ticket, body):
                         self.answers.append((ticket, body))
                     case Replies(replies):
-                        self.answers += replies
+                        self.answers += [(reply.ticket, reply.body) for reply in replies]
                     case Note(event):
                         self.fold.observe(event, self.now)
                     case Append():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.group.effects import TimerKey
@@ -22,7 +23,8 @@ def _nothing() -> None:
     """The response to a command without a ticket."""
 
 
-class Command(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Command:
     """One operation on a group; commands are executed in the order of arrival."""
 
     step: Step

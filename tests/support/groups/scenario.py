@@ -228,7 +228,7 @@ class Scenario:
         self.check()
 
     def _answer(self, reply: Reply) -> None:
-        ticket, body = reply
+        ticket, body = reply.ticket, reply.body
         assert isinstance(ticket, Ticket)
         assert ticket.is_parked, f"answered twice: {ticket.answers}, {body}"
         ticket.answers.append(body)

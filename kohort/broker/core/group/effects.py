@@ -4,6 +4,7 @@ Named tuples, because the end of one join phase creates thousands of them.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.events import Event
@@ -24,7 +25,8 @@ JOIN_TIMER = TimerKey("join")
 SYNC_TIMER = TimerKey("sync")
 
 
-class Reply(NamedTuple):
+@dataclass(slots=True)
+class Reply:
     """Answer now. Every ticket given to a group is returned in exactly one Reply, alone or within
     `Replies`.
     """

@@ -8,6 +8,7 @@ a third of the time that a frozen dataclass takes.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -140,7 +141,8 @@ class CommittedOffset(NamedTuple):
         return self.topic_id in {topic_id, ZERO_UUID} or topic_id == ZERO_UUID
 
 
-class OffsetToCommit(NamedTuple):
+@dataclass(slots=True)
+class OffsetToCommit:
     """One partition of a commit."""
 
     topic: str
@@ -151,7 +153,8 @@ class OffsetToCommit(NamedTuple):
     topic_id: bytes = ZERO_UUID
 
 
-class CommitRequest(NamedTuple):
+@dataclass(slots=True)
+class CommitRequest:
     """An OffsetCommit or TxnOffsetCommit, of existing partitions."""
 
     offsets: tuple[OffsetToCommit, ...]
@@ -178,7 +181,8 @@ class EnclosingTransaction(NamedTuple):
     the marker would wait for another one that never comes."""
 
 
-class CommitResult(NamedTuple):
+@dataclass(slots=True)
+class CommitResult:
     """One error per offset, in the order of the request."""
 
     errors: tuple[ErrorCode, ...]
