@@ -11,6 +11,7 @@ Exception
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -172,6 +173,10 @@ class ErrorCode(IntEnum):
         """Whether a client should fetch metadata before it tries again."""
         return self in _REFRESHES_METADATA
 
+
+NO_ERROR: Final = ErrorCode.NONE
+"""The same for code that runs with every request: in Python 3.11 it takes a tenth of a microsecond
+to find a member of an enumeration."""
 
 _REFRESHES_METADATA = frozenset(
     {

@@ -76,6 +76,12 @@ class _Phase(Enum):
     """It is refused: too many steps have raised."""
 
 
+_IDLE: Final = _Phase.IDLE
+_GATHERING: Final = _Phase.GATHERING
+_WORKING: Final = _Phase.WORKING
+_UNAVAILABLE: Final = _Phase.UNAVAILABLE
+
+
 class _Unfinished(NamedTuple):
     """An exclusive command with steps that are still to be taken."""
 
@@ -109,7 +115,7 @@ class GroupActor:
         self._waiting: dict[Later[Any], None] = {}
         """Tickets that have no answer yet."""
         self._answers = AnswerQueue(self._waiting, host.answer_turns)
-        self._phase = _Phase.IDLE
+        self._phase: _Phase = _IDLE
         self._unfinished: _Unfinished | None = None
         self._paused = PausedCommands()
         """Commands that wait for a pause between GroupRecords to end."""
@@ -129,12 +135,12 @@ class GroupActor:
     @property
     def is_available(self) -> bool:
         """False once too many steps have raised."""
-        return self._phase is not _Phase.UNAVAILABLE
+        return self._phase is not _UNAVAILABLE
 
     @property
     def is_at_rest(self) -> bool:
         """Whether the group is idle."""
-        return self._phase is _Phase.IDLE and not (self._inbox or self._paused)
+        return self._phase is _IDLE and not (self._inbox or self._paused)
 
     def begin(self) -> None:
         """Carry out the effects of creating the group."""
@@ -153,7 +159,7 @@ class GroupActor:
         Whatever is refused is answered COORDINATOR_NOT_AVAILABLE.
         """
         phase = self._phase
-        if phase is not _Phase.UNAVAILABLE:
+        if phase is not _UNAVAILABLE:
             if command.writes_group_record and self._paused.put(
                 command,
                 self._host.monotonic_ms(),
@@ -161,13 +167,13 @@ class GroupActor:
                 on_end=self._end_pause,
             ):
                 return
-            if phase is _Phase.IDLE and not command.is_gathered:
+            if phase is _IDLE and not command.is_gathered:
                 self._step_now(Batch((), (command,)))
                 return
             if command.ticket is None or len(self._inbox) < self._host.inbox_max:
                 self._inbox.append(command)
-                if phase is _Phase.IDLE:
-                    self._phase = _Phase.GATHERING
+                if phase is _IDLE:
+                    self._phase = _GATHERING
                     asyncio.get_running_loop().call_soon(self._step_gathered)
                 return
         if command.ticket is not None:
@@ -175,7 +181,7 @@ class GroupActor:
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Return the answer to a heartbeat, even while an append is in progress."""
-        if self._phase is _Phase.UNAVAILABLE:
+        if self._phase is _UNAVAILABLE:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = self.group
         error = group.heartbeat(member_id, instance_id, generation, self._host.monotonic_ms())
@@ -222,7 +228,7 @@ class GroupActor:
         """Step the group with what has come since the last iteration of the loop; a task takes the
         rest if there is more.
         """
-        self._phase = _Phase.IDLE
+        self._phase = _IDLE
         if not self._inbox.is_empty:
             self._step_now(self._inbox.take_batch())
         if not self._inbox.is_empty and self._is_idle():
@@ -230,16 +236,16 @@ class GroupActor:
 
     def _is_idle(self) -> bool:
         """A function because `_phase` changes within calls, which type checkers do not expect."""
-        return self._phase is _Phase.IDLE
+        return self._phase is _IDLE
 
     def _start_task(self, pending: Awaitable[None] | None) -> None:
-        self._phase = _Phase.WORKING
+        self._phase = _WORKING
         self._host.start_task(self._work(pending), f"group {self.group.group_id}")
 
     async def _work(self, pending: Awaitable[None] | None) -> None:
         """Await `pending`, an append, and step the group until nothing is left to do."""
         try:
-            while self._phase is _Phase.WORKING:
+            while self._phase is _WORKING:
                 if pending is not None:
                     outcome = await self._wait_outcome(pending)
                     pending = self._on_append_done(outcome)
@@ -254,8 +260,8 @@ class GroupActor:
                 if pending is None and not self._inbox.is_empty:
                     await asyncio.sleep(0)
         finally:
-            if self._phase is _Phase.WORKING:
-                self._phase = _Phase.IDLE
+            if self._phase is _WORKING:
+                self._phase = _IDLE
         if self.group.state is GroupState.DEAD:
             self._retire()
 
@@ -406,7 +412,7 @@ class GroupActor:
                 self._host.submit(self.group.group_id, command)
             return
         self._inbox += commands
-        if self._inbox and self._phase is _Phase.IDLE:
+        if self._inbox and self._phase is _IDLE:
             self._start_task(None)
 
     # Timers.
@@ -419,7 +425,7 @@ class GroupActor:
     def _on_deadlines(self, keys: list[TimerKey], now_ms: int) -> None:
         """Step the group with expired deadlines: now, or after what is already waiting."""
         del now_ms
-        if self._phase is _Phase.IDLE:
+        if self._phase is _IDLE:
             self._step_now(Batch(keys, ()))
         else:
             self._inbox.put_due(keys)
@@ -443,7 +449,7 @@ class GroupActor:
         """
         self._faults += 1
         if self._faults >= FAULTS_MAX:
-            self._phase = _Phase.UNAVAILABLE
+            self._phase = _UNAVAILABLE
         self._unfinished = None
         self.cancel_timers()
         self._inbox.forget_due()
@@ -460,7 +466,7 @@ class GroupActor:
             assert append is None, "a group that was read from the log has nothing to add to it"
         except Exception:
             logger.exception("Group %r stays unavailable", self.group.group_id)
-            self._phase = _Phase.UNAVAILABLE
+            self._phase = _UNAVAILABLE
             self.cancel_timers()
 
     def _fail_all(self, error: KafkaError) -> None:

@@ -27,7 +27,7 @@ from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ class GroupHost:
     def submit(self, group_id: str, command: Command) -> None:
         """Submit a command to the group of this id; create the group if the command says so."""
         ticket = command.ticket
-        error = ErrorCode.NOT_COORDINATOR if self._is_closed else ErrorCode.NONE
+        error = ErrorCode.NOT_COORDINATOR if self._is_closed else NO_ERROR
         actor = self._actors.get(group_id)
         if actor is None and not error:
             error = self.error_without_actor(group_id)

@@ -19,7 +19,7 @@ from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partitio
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import codec
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -106,10 +106,9 @@ def look_up(
         by_id: whether the request identifies the topic by id.
     """
     if by_id:
-        topic, error = ctx.broker.topics.get_by_id(requested.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        topic = ctx.broker.topics.get_by_id(requested.topic_id)
     else:
         topic = ctx.broker.topics.get(requested.name)
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if ctx.broker.access is not None and (topic is not None or not by_id):
         # An unknown id reveals nothing.
         name = requested.name if topic is None else topic.name
@@ -117,6 +116,7 @@ def look_up(
             errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
             return
     if topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors += [error] * len(requested.partitions)
         return
     name, topic_id, count = topic.name, topic.topic_id, len(topic.partitions)
@@ -125,7 +125,7 @@ def look_up(
         if not 0 <= index < count:
             errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
-        errors.append(ErrorCode.NONE)
+        errors.append(NO_ERROR)
         offsets.append(
             OffsetToCommit(
                 name,

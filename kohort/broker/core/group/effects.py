@@ -1,6 +1,8 @@
 """The effects of a group's steps, which its shell carries out.
 
-Named tuples, because the end of one join phase creates thousands of them.
+Named tuples, because the end of one join phase creates thousands of them. A reply, which every
+commit needs as well, is a dataclass that is not frozen: it is created faster still, and is not to
+be changed either.
 """
 
 from collections.abc import Iterator, Mapping

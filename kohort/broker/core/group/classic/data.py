@@ -41,6 +41,9 @@ from kohort.protocol.errors import ErrorCode
 NewMemberId = Callable[[str], str]
 """Creates an id that was never used before and begins with the given text."""
 
+_DEAD: Final = GroupState.DEAD
+"""Compared with in each request of a member: see `NO_ERROR` in `kohort.protocol.errors`."""
+
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
 """Maximum length of the client or instance id at the beginning of a member id. Kafka uses all of
 it, up to the 32,767 bytes of a protocol string, and refuses the join beyond that."""
@@ -234,7 +237,7 @@ class GroupData:
         self, member_id: str, instance_id: str | None, generation: int
     ) -> Member | ErrorCode:
         """Return the member as `find_member` does, if the request is of the current generation."""
-        if self.state is GroupState.DEAD:
+        if self.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = self.find_member(member_id, instance_id)
         if isinstance(found, Member) and generation != self.generation:

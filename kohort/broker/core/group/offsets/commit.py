@@ -15,7 +15,7 @@ from kohort.broker.core.group.requests import (
     Now,
     Ticket,
 )
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 """The largest possible timestamp; offsets that would be kept longer are kept for ever."""
@@ -31,7 +31,7 @@ def error_without_group(request: CommitRequest, *, may_answer_group_not_found: b
             GROUP_ID_NOT_FOUND.
     """
     if request.generation < 0:
-        return ErrorCode.NONE
+        return NO_ERROR
     return (
         ErrorCode.GROUP_ID_NOT_FOUND if may_answer_group_not_found else ErrorCode.ILLEGAL_GENERATION
     )
@@ -60,7 +60,7 @@ def to_store(
         if metadata and _utf16_units(metadata) > owner.config.offset_metadata_max_units:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
-        errors.append(ErrorCode.NONE)
+        errors.append(NO_ERROR)
         committed = CommittedOffset(
             offset.offset, offset.leader_epoch, metadata, now.wall_ms, expire_ms, offset.topic_id
         )
