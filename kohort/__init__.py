@@ -21,6 +21,7 @@ _HOMES: Final = {
     "GroupMetadata": "kohort.client.core.group.group_metadata",
     "Health": "kohort.client.health",
     "JoinReason": "kohort.protocol.join_reason",
+    "OAuthToken": "kohort.client.net.oauth",
     "OffsetAndMetadata": "kohort.client.core.offsets",
     "OffsetAndTimestamp": "kohort.client.core.offsets",
     "PartitionInfo": "kohort.client.core.partition_info",
@@ -61,5 +62,6 @@ if TYPE_CHECKING:
     from kohort.client.group.listener import RebalanceListener as RebalanceListener
     from kohort.client.health import Health as Health
     from kohort.client.metrics import ConsumerCollector as ConsumerCollector
+    from kohort.client.net.oauth import OAuthToken as OAuthToken
     from kohort.client.processing.dead_letters import DeadLetter as DeadLetter
     from kohort.protocol.join_reason import JoinReason as JoinReason

@@ -12,9 +12,12 @@ from typing import Final
 
 from kohort.cli.errors import UsageError
 from kohort.cli.jaas import JaasError, Login, parse_jaas
-from kohort.client.net.sasl import MECHANISMS
+from kohort.client.net.sasl import MECHANISMS as CLIENT_MECHANISMS
+from kohort.client.net.sasl import OAUTHBEARER
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
 from kohort.properties import parse_properties
+
+MECHANISMS: Final = tuple(one for one in CLIENT_MECHANISMS if one != OAUTHBEARER)
 
 FILE_BYTES_MAX: Final = 1 << 20
 

@@ -67,7 +67,9 @@ def consume(options: argparse.Namespace) -> None:
     # them every 700, which takes half of the time of reading.
     gc.set_threshold(TRACKED_OBJECTS)
     security = security_of(options)
-    given: Any = {one.name: getattr(security, one.name) for one in dataclasses.fields(security)}
+    given: Any = {
+        one.name: getattr(security, one.name) for one in dataclasses.fields(security) if one.init
+    }
     settings |= given
     try:
         if options.group is None:

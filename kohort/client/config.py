@@ -24,6 +24,7 @@ from kohort.client.core.reset_policy import ResetPolicy
 from kohort.client.net.address import parse_bootstrap
 from kohort.client.net.cluster import ClusterConfig
 from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.oauth import TokenProvider
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.join_reason import JoinReason
 from kohort.version import VERSION
@@ -87,6 +88,7 @@ class OtherSettings(TypedDict, total=False):
     sasl_mechanism: str
     sasl_plain_username: str | None
     sasl_plain_password: str | None
+    sasl_oauth_token_provider: TokenProvider | None
 
 
 class Settings(OtherSettings, total=False):
@@ -192,11 +194,18 @@ class ConsumerConfig:
     sasl_mechanism: str = "PLAIN"
     sasl_plain_username: str | None = None
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
+    sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
+    """For OAUTHBEARER: a function, or coroutine function, that returns a token and its expiry; or
+    an object with a method `token`, as aiokafka's AbstractTokenProvider."""
+
+    security: SecurityConfig = dataclasses.field(init=False, repr=False, compare=False)
+    """The settings above of TLS and SASL, with what all connections share."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
         self._check_numbers()
         self._check_group()
+        object.__setattr__(self, "security", self._security())
         if self.isolation_level not in _ISOLATION:
             raise ConfigError(
                 f"isolation_level must be {' or '.join(_ISOLATION)}, not {self.isolation_level!r}"
@@ -225,13 +234,7 @@ class ConsumerConfig:
             software_version=_SOFTWARE_VERSION,
             request_timeout_ms=self.request_timeout_ms,
             max_idle_ms=self.connections_max_idle_ms,
-            security=SecurityConfig(
-                security_protocol=self.security_protocol,
-                ssl_context=self.ssl_context,
-                sasl_mechanism=self.sasl_mechanism,
-                sasl_plain_username=self.sasl_plain_username,
-                sasl_plain_password=self.sasl_plain_password,
-            ),
+            security=self.security,
         )
 
     @property
@@ -303,6 +306,10 @@ class ConsumerConfig:
             )
         common_mode(made)
         return made
+
+    def _security(self) -> SecurityConfig:
+        names = (one.name for one in dataclasses.fields(SecurityConfig) if one.init)
+        return SecurityConfig(**{name: getattr(self, name) for name in names})
 
     # Checks.
 

@@ -11,8 +11,8 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import open_connection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -12,8 +12,9 @@ import uvloop
 from kohort import Consumer, OffsetAndMetadata, TopicPartition
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import BrokerConnection, open_connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.metadata import MetadataRequest
 from kohort.testing import Kafka

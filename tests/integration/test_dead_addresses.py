@@ -16,8 +16,8 @@ from kohort.client.group.heartbeat_thread import HeartbeatThread, HeartbeatThrea
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import open_connection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from tests.support.brokers.broker_thread import BrokerThread
 
 HOST = "brokers.test"

@@ -3,6 +3,7 @@ with the same ones of a Kohort.
 """
 
 import asyncio
+import logging
 import random
 import ssl
 import time
@@ -29,10 +30,9 @@ from kohort.client.core.errors import (
 )
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
-from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import BrokerConnection, open_connection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest
@@ -42,9 +42,6 @@ from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.model import Record
 
 TIMEOUT_MS = 60_000
-IN_HAND_S = 0.05
-"""By less than half of what is left of a session when a connection is replaced."""
-
 AskBrokers = Callable[[str, int, SecurityConfig], Awaitable[set[int]]]
 """Connects and asks for the brokers' ports."""
 
@@ -223,42 +220,66 @@ async def test_a_listener_that_wants_to_know_the_client_refuses_one_without_cert
         await ask_brokers("127.0.0.1", kafka.ports["MUTUAL"], security_for(kafka, "MUTUAL"))
 
 
-async def test_a_session_that_ends_is_replaced_before_it_does(kafka: Secure) -> None:
+def renewals(caplog: pytest.LogCaptureFixture) -> int:
+    """How often a connection has authenticated again."""
+    return sum("authenticated again" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_session_is_renewed_before_it_ends(
+    kafka: Secure, caplog: pytest.LogCaptureFixture
+) -> None:
     """The broker hangs up on a request that comes later; none of ours may be lost so."""
+    caplog.set_level(logging.DEBUG, "kohort.client.net")
     security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
     config = ConnectionConfig(request_timeout_ms=TIMEOUT_MS, security=security)
-    address = Address("127.0.0.1", kafka.ports["SHORT"])
-    cluster = Cluster(ClusterConfig([address], config))
-    used: list[BrokerConnection] = []
+    connection = await open_connection("127.0.0.1", kafka.ports["SHORT"], config)
     async with asyncio.timeout(20 * SESSION_MS / 1000):
-        while len(used) < 3:
-            connection = await cluster.connection(address)
-            asked_s = time.monotonic()
-            try:
-                await connection.call(MetadataRequest(topics=[]))
-            except DisconnectedError:
-                # On its way for longer than there is in hand: a busy machine, and not our mistake.
-                assert time.monotonic() - asked_s > IN_HAND_S
-                continue
-            if connection not in used:
-                used.append(connection)
+        while renewals(caplog) < 3:
+            await connection.call(MetadataRequest(topics=[]))
             await asyncio.sleep(0.02)
-    # It has closed itself, although nobody asked for that.
-    assert used[0].is_closed
-    await cluster.close()
+    connection.close()
+    await connection.wait_closed()
 
 
-async def test_the_thread_knows_when_its_session_ends(kafka: Secure) -> None:
+async def test_a_session_that_has_ended_is_renewed_by_the_next_request(
+    kafka: Secure, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "kohort.client.net")
+    security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
+    config = ConnectionConfig(request_timeout_ms=TIMEOUT_MS, security=security)
+    connection = await open_connection("127.0.0.1", kafka.ports["SHORT"], config)
+    await asyncio.sleep(1.2 * SESSION_MS / 1000)
+    answers = await asyncio.gather(*(connection.call(MetadataRequest(topics=[])) for _ in range(5)))
+    assert all(answer.brokers for answer in answers)
+    assert renewals(caplog) == 1
+    connection.close()
+    await connection.wait_closed()
+
+
+async def test_the_thread_renews_its_session_too(
+    kafka: Secure, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "kohort.client.net")
     security = security_for(kafka, "SHORT", sasl_mechanism="SCRAM-SHA-256")
     address = Address("127.0.0.1", kafka.ports["SHORT"])
     connection = BlockingConnection(address, ConnectionConfig(security=security))
-    began_s = time.monotonic()
-    await asyncio.to_thread(connection.open, TIMEOUT_MS / 1000)
-    is_retiring, took_s = connection.is_retiring, time.monotonic() - began_s
-    assert not is_retiring or took_s > 0.5 * SESSION_MS / 1000
-    await asyncio.sleep(SESSION_MS / 1000)
-    assert connection.is_retiring
-    connection.close()
+
+    def ask() -> None:
+        connection.open(TIMEOUT_MS / 1000)
+        while renewals(caplog) < 2:
+            connection.call(MetadataRequest(topics=[]), TIMEOUT_MS / 1000)
+            time.sleep(0.02)
+        # One that has ended, and requests that were sent before it did.
+        sent = [connection.send(MetadataRequest(topics=[]), TIMEOUT_MS / 1000) for _ in range(2)]
+        time.sleep(1.2 * SESSION_MS / 1000)
+        sent += [connection.send(MetadataRequest(topics=[]), TIMEOUT_MS / 1000) for _ in range(2)]
+        answers = [connection.receive(one, TIMEOUT_MS / 1000) for one in sent]
+        assert all(answer.brokers for answer in answers)
+        assert renewals(caplog) == 3
+        connection.close()
+
+    async with asyncio.timeout(20 * SESSION_MS / 1000):
+        await asyncio.to_thread(ask)
 
 
 def consumer_settings(kafka: Secure, listener: str, name: str) -> dict[str, Any]:
@@ -284,7 +305,7 @@ def fill(kafka: Secure, topic: str, *values: bytes) -> None:
 
 
 async def test_a_whole_consumer_outlives_its_sessions(kafka: Secure) -> None:
-    """All three of its connections are replaced meanwhile, the heartbeat thread's too."""
+    """All three of its connections authenticate again, the heartbeat thread's too."""
     name = f"short-{uuid.uuid4().hex[:12]}"
     await asyncio.to_thread(fill, kafka, name, b"first")
     async with (

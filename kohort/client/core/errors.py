@@ -7,6 +7,7 @@ ConsumerError
   BrokerUnreachableError       no broker answers at any known address
   AuthenticationError          the broker does not accept who we say we are
     UnsupportedMechanismError  it does not offer the chosen way to authenticate
+    TokenError                 sasl_oauth_token_provider has no token to give
     TlsError                   the two sides do not come to terms about TLS
       CertificateError         one does not accept the other's certificate
   AuthorizationError           it does, but not for this group or topic
@@ -83,6 +84,10 @@ class AuthenticationError(ConsumerError):
 
 class UnsupportedMechanismError(AuthenticationError):
     """The broker does not offer the configured SASL mechanism."""
+
+
+class TokenError(AuthenticationError):
+    """The application's token provider has failed; the next attempt asks it again."""
 
 
 class TlsError(AuthenticationError):

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from kohort.client.clock import monotonic_ms
-from kohort.client.core.errors import AuthenticationError
+from kohort.client.core.errors import AuthenticationError, TokenError
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
@@ -242,6 +242,10 @@ class HeartbeatThread:
                     self._send_leave(identity, reason)
                 case Wait():
                     pass
+        except TokenError as error:
+            # Nothing was refused: the application may have a token next time.
+            logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
+            self._give_up(action)
         except AuthenticationError as error:
             # Authentication succeeded before, so users or certificates have changed. Retrying could
             # lock out the user where failed logins are counted.
@@ -251,17 +255,21 @@ class HeartbeatThread:
                 self._rules.refused(error.code)
         except (DisconnectedError, UnsupportedVersionError) as error:
             logger.debug("heartbeat of group %s: %s", self._config.group_id, error)
-            self._disconnect()
-            with self._changed:
-                if isinstance(action, LookUpCoordinator):
-                    self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-                else:
-                    self._rules.failed(monotonic_ms())
+            self._give_up(action)
         except Exception:
             # Unexpected. If the thread died here, the membership would be lost without notice.
             logger.exception("heartbeat of group %s", self._config.group_id)
             self._disconnect()
             with self._changed:
+                self._rules.failed(monotonic_ms())
+
+    def _give_up(self, action: Action) -> None:
+        """Nothing was answered; the rules say when to try again."""
+        self._disconnect()
+        with self._changed:
+            if isinstance(action, LookUpCoordinator):
+                self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
+            else:
                 self._rules.failed(monotonic_ms())
 
     def _send_heartbeat(self, identity: Identity) -> ErrorCode:
@@ -342,7 +350,7 @@ class HeartbeatThread:
         if address is None:
             raise DisconnectedError("no coordinator")
         try:
-            if connection is None or connection.address != address or connection.is_retiring:
+            if connection is None or connection.address != address:
                 self._disconnect()
                 connection = self._connect(address)
             version = connection.versions.best(kind)

@@ -7,22 +7,37 @@ must work while the loop is blocked. The command line uses it too, which saves i
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any, Final
 
+from kohort.client.core.errors import AuthenticationError, ConsumerError, TokenError
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.errors import DisconnectedError, connect_error
 from kohort.client.net.frames import FRAME_BYTES_MAX, GREETING_BYTES_MAX, checked_size
-from kohort.client.net.greeting import NONCE_BYTES, Greeted, advance, greeting, retire_after_s
+from kohort.client.net.greeting import (
+    NONCE_BYTES,
+    Greeted,
+    Greeting,
+    advance,
+    authentication,
+    greeting,
+)
+from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SASL_HINT
+from kohort.client.net.session import Session
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request
+
+logger = logging.getLogger(__name__)
 
 LARGE_BYTES: Final = 1 << 16
 """From here on the parts of a request are sent one by one: joining them would copy records."""
@@ -44,7 +59,13 @@ class BlockingConnection:
         self._is_closed = False
         self._socket: socket.socket | None = None
         self._frame_bytes_max = GREETING_BYTES_MAX
-        self._retire_at_s: float | None = None
+        self._session = Session()
+        self._wanted: Future[OAuthToken] | None = None
+        """The token to authenticate with again, once it is wanted."""
+        self._expected: deque[ExpectedAnswer] = deque()
+        """What was sent by `send` and not received yet."""
+        self._received: deque[Any] = deque()
+        """Responses that came before they were asked for."""
         self._is_untried = False
         """Nothing but the handshake has been answered yet."""
 
@@ -55,6 +76,7 @@ class BlockingConnection:
             DisconnectedError: the broker is unreachable, the peer is not a broker, or `close` was
                 called.
             AuthenticationError: the broker rejects the credentials, or fails to prove its identity.
+            TokenError: there is no token to authenticate with.
         """
         try:
             self._open(time.monotonic() + timeout_s)
@@ -66,11 +88,6 @@ class BlockingConnection:
     def is_closed(self) -> bool:
         """Whether it was closed, by either side."""
         return self._is_closed
-
-    @property
-    def is_retiring(self) -> bool:
-        """Whether its session ends soon (KIP-368), so that a new connection is preferred."""
-        return self._retire_at_s is not None and time.monotonic() >= self._retire_at_s
 
     def call(
         self,
@@ -88,12 +105,14 @@ class BlockingConnection:
 
         Raises:
             DisconnectedError: the connection was lost, or there was no response in time.
+            AuthenticationError: the session had to be renewed, and could not be.
             UnsupportedVersionError: no version in common; the connection remains usable.
         """
         if version is None:
             version = self.versions.best(type(request), at_most)
         deadline_s = time.monotonic() + timeout_s
         with self._closing_on_error():
+            self._renew_session(deadline_s)
             answer = self._receive(self._send(request, deadline_s, version), deadline_s)
         self._is_untried = False
         return answer
@@ -105,15 +124,23 @@ class BlockingConnection:
         `call` does, which must not be used until all is received.
         """
         version = self.versions.best(type(request), at_most)
+        deadline_s = time.monotonic() + timeout_s
         with self._closing_on_error():
-            return self._send(request, time.monotonic() + timeout_s, version)
+            self._renew_session(deadline_s)
+            expected = self._send(request, deadline_s, version)
+        self._expected.append(expected)
+        return expected
 
     def receive(self, expected: ExpectedAnswer, timeout_s: float) -> Any:  # noqa: ANN401 - see call.
         """Return the response to the first request whose response was not received yet. Raises as
         `call` does.
         """
+        if self._received:
+            self._expected.popleft()
+            return self._received.popleft()
         with self._closing_on_error():
             answer = self._receive(expected, time.monotonic() + timeout_s)
+        self._expected.popleft()
         self._is_untried = False
         return answer
 
@@ -132,6 +159,10 @@ class BlockingConnection:
             if isinstance(error, ConnectionError) and self._is_untried:
                 text += "" if self._config.security.uses_sasl else SASL_HINT
             raise DisconnectedError(f"{self.address}: {text}") from error
+        except ConsumerError:
+            # It cannot authenticate again.
+            self.close()
+            raise
         except KeyboardInterrupt:
             # In the middle of a frame, for all that is known.
             self.close()
@@ -151,6 +182,8 @@ class BlockingConnection:
     def _open(self, deadline_s: float) -> None:
         security = self._config.security
         try:
+            # First: a broker does not wait for long.
+            token = self._wanted_token(deadline_s)
             found = self._connect(deadline_s)
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -161,7 +194,7 @@ class BlockingConnection:
                 )
                 self._hold(wrapped)
                 wrapped.do_handshake()
-            self._greet(deadline_s)
+            self._greet(deadline_s, token)
         except DecodeError as error:
             raise DisconnectedError(f"{self.address}: {error}") from error
         except OSError as error:
@@ -206,21 +239,83 @@ class BlockingConnection:
         found.close()
         raise OSError("the connection is closed")
 
-    def _greet(self, deadline_s: float) -> None:
+    def _greet(self, deadline_s: float, token: OAuthToken | None) -> None:
         steps = greeting(
             str(self.address),
             self._config.security,
             software_version=self._config.software_version,
             nonce=secrets.token_urlsafe(NONCE_BYTES),
+            token=token,
         )
-        answer: object = None
-        while not isinstance(asked := advance(steps, answer), Greeted):
-            answer = self._call(asked.request, deadline_s, asked.version)
-        self.versions = asked.versions
+        greeted = self._follow(steps, token, deadline_s)
+        self.versions = greeted.versions
         self._frame_bytes_max = FRAME_BYTES_MAX
         self._is_untried = True
-        if asked.session_lifetime_ms:
-            self._retire_at_s = time.monotonic() + retire_after_s(asked.session_lifetime_ms / 1000)
+        self._session.begin(greeted.session_lifetime_ms, time.monotonic())
+
+    def _follow(self, steps: Greeting, token: OAuthToken | None, deadline_s: float) -> Greeted:
+        answer: object = None
+        try:
+            while not isinstance(asked := advance(steps, answer), Greeted):
+                answer = self._call(asked.request, deadline_s, asked.version)
+        except AuthenticationError:
+            self._config.security.discard(token)
+            raise
+        return asked
+
+    # The session (KIP-368).
+
+    def _renew_session(self, deadline_s: float) -> None:
+        """Authenticate again if it is time. As long as the session lasts, this does not wait for a
+        token: a later request finds it.
+        """
+        now_s = time.monotonic()
+        if not self._session.is_due(now_s):
+            return
+        is_over = self._session.is_over(now_s)
+        pause_s = self._session.pause_s(now_s)
+        try:
+            if not is_over and (pause_s > 0 or not self._is_token_there(deadline_s)):
+                return
+            token = self._wanted_token(deadline_s)
+        except TokenError as error:
+            if is_over:
+                raise
+            logger.warning("%s: the session is not renewed yet: %s", self.address, error)
+            self._session.postpone(now_s)
+            return
+        time.sleep(min(pause_s, _left_s(deadline_s)))
+        while len(self._received) < len(self._expected):
+            expected = self._expected[len(self._received)]
+            self._received.append(self._receive(expected, deadline_s))
+        steps = authentication(
+            str(self.address),
+            self._config.security,
+            self.versions,
+            nonce=secrets.token_urlsafe(NONCE_BYTES),
+            token=token,
+        )
+        greeted = self._follow(steps, token, deadline_s)
+        self._session.begin(greeted.session_lifetime_ms, time.monotonic())
+        logger.debug("%s: authenticated again", self.address)
+
+    def _is_token_there(self, deadline_s: float) -> bool:
+        """Whether there is a token, or none is needed; if not, ask for one."""
+        tokens = self._config.security.tokens
+        if tokens is None:
+            return True
+        if self._wanted is None:
+            self._wanted = tokens.ask(_left_s(deadline_s))
+        return self._wanted.done()
+
+    def _wanted_token(self, deadline_s: float) -> OAuthToken | None:
+        """Return the token, waiting for it. Raises TokenError."""
+        wanted, self._wanted = self._wanted, None
+        tokens = self._config.security.tokens
+        if tokens is None:
+            return None
+        left_s = _left_s(deadline_s)
+        return tokens.wait(wanted or tokens.ask(left_s), left_s)
 
     def _call(self, request: object, deadline_s: float, version: int) -> Any:  # noqa: ANN401
         return self._receive(self._send(request, deadline_s, version), deadline_s)

@@ -25,8 +25,9 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.topics import KnownTopics, Leader, TopicInfo
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import BrokerConnection, open_connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
@@ -70,8 +71,6 @@ class Cluster:
         """Received over all connections, not counting their handshakes."""
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], asyncio.Task[BrokerConnection]] = {}
-        self._retiring: list[BrokerConnection] = []
-        """Connections that have been replaced, and stay open until their last response."""
         self._backoffs: Backoffs[Address] = Backoffs(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random.random
         )
@@ -102,7 +101,6 @@ class Cluster:
         key = (address, purpose)
         task = self._connections.get(key)
         if task is not None and task.done() and _is_useless(task):
-            self._let_go(task)
             task = None
         if task is None:
             if self._is_closed:
@@ -152,15 +150,9 @@ class Cluster:
         if tasks:
             await asyncio.wait(tasks)
         for task in self._connections.values():
-            self._let_go(task)
-        for connection in self._retiring:
-            connection.close()
-            await connection.wait_closed()
-
-    def _let_go(self, task: asyncio.Task[BrokerConnection]) -> None:
-        self._retiring = [one for one in self._retiring if not one.is_closed]
-        if not task.cancelled() and task.exception() is None:
-            self._retiring.append(task.result())
+            if not task.cancelled() and task.exception() is None:
+                task.result().close()
+                await task.result().wait_closed()
 
     async def _open(self, address: Address) -> BrokerConnection:
         loop = asyncio.get_running_loop()
@@ -297,7 +289,4 @@ def _info(topic: MetadataResponseTopic) -> TopicInfo:
 
 
 def _is_useless(task: asyncio.Task[BrokerConnection]) -> bool:
-    if task.cancelled() or task.exception() is not None:
-        return True
-    connection = task.result()
-    return connection.is_closed or connection.is_retiring
+    return task.cancelled() or task.exception() is not None or task.result().is_closed

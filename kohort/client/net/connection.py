@@ -8,44 +8,53 @@ come before all others.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
-import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, cast
 
+from kohort.client.core.errors import AuthenticationError, ConsumerError, TokenError
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.errors import DisconnectedError, connect_error
+from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.frames import FRAME_BYTES_MAX, FrameReader
 from kohort.client.net.greeting import (
     NONCE_BYTES,
-    RETIRE_AT,
-    RETIRE_JITTER,
     Ask,
     Greeted,
     Greeting,
     advance,
+    authentication,
     greeting,
-    retire_after_s,
 )
+from kohort.client.net.loop_tokens import token_for
+from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SASL_HINT, tls_error
+from kohort.client.net.session import Session
 from kohort.client.net.thread_call import run_in_thread
 from kohort.client.net.versions import ApiVersionTable
+from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_request
 
-NEXT_ADDRESS_S: Final = 0.25
-"""How long to wait for one address of a host before the next one is tried in parallel, as RFC 8305
-proposes."""
+logger = logging.getLogger(__name__)
 
 QUIET_ROUNDS: Final = 3
 """Loop iterations without data after which nothing is considered pending. Event loops may handle
 timers before sockets or after them."""
 
 
+class _Outgoing(NamedTuple):
+    """A request that is encoded, and the future of its response."""
+
+    parts: Sequence[Buffer]
+    expected: ExpectedAnswer
+    future: asyncio.Future[Any]
+
+
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection; created by `open_connection`."""
+    """A connection; created by `opening.open_connection`."""
 
     def __init__(self, address: str, config: ConnectionConfig) -> None:
         self.address = address
@@ -64,9 +73,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_lost = asyncio.Event()
         self._is_untried = False
         """Nothing but the handshake has been answered yet."""
-        self._is_retiring = False
-        self._is_ending = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._session = Session()
+        self._renewing: asyncio.Task[None] | None = None
+        """Authenticates again; None if there is no need."""
+        self._held: deque[_Outgoing] | None = None
+        """Requests not sent yet, while it authenticates again; None: they are sent at once."""
+        self._is_negotiating = False
+        """Whether the held requests wait for the end of the authentication."""
+        self._drained: asyncio.Future[None] | None = None
+        """Done when no response is outstanding, once that is waited for."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_s = 0.0
         """When a request was last sent or answered, on the loop's clock."""
@@ -76,16 +91,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._why_closed is not None
 
     @property
-    def is_retiring(self) -> bool:
-        """Whether its session ends soon: requests still succeed,
-        but a new connection is preferred.
-        """
-        return self._is_retiring
-
-    @property
     def in_flight_count(self) -> int:
         """The number of requests without a response."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held or ())
 
     def close(self, why: str = "closed by this client") -> None:
         """Close the connection; pending requests fail with a DisconnectedError."""
@@ -161,6 +169,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if version is None:
             version = self.versions.best(type(request), at_most)
+        outgoing = self._encoded(request, version)
+        now_s = asyncio.get_running_loop().time()
+        if self._renewing is None and self._session.is_due(now_s):
+            self._renew(now_s)
+        if self._held is None:
+            self._transmit(outgoing)
+        else:
+            self._held.append(outgoing)
+            self._send_held()
+        return outgoing.future
+
+    def _encoded(self, request: object, version: int) -> _Outgoing:
         if self._why_closed is not None or self._transport is None:
             raise DisconnectedError(f"{self.address}: {self._why_closed or 'not connected'}")
         self._next_correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
@@ -169,13 +189,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
         loop = asyncio.get_running_loop()
         self._used_s = loop.time()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append((expected, future))
-        self._transport.writelines(parts)
-        return future
+        return _Outgoing(parts, expected, loop.create_future())
 
-    async def greet(self) -> None:
+    def _transmit(self, outgoing: _Outgoing) -> None:
+        assert self._transport is not None
+        self._waiting.append((outgoing.expected, outgoing.future))
+        self._transport.writelines(outgoing.parts)
+
+    async def greet(self, token: OAuthToken | None = None) -> None:
         """Negotiate versions and authenticate. To be called once, before all other requests.
+
+        Args:
+            token: for OAUTHBEARER.
 
         Raises:
             DisconnectedError: the broker's response is invalid, or it closed the connection.
@@ -186,23 +211,35 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._config.security,
             software_version=self._config.software_version,
             nonce=secrets.token_urlsafe(NONCE_BYTES),
+            token=token,
         )
-        answer: object = None
         try:
-            while not isinstance(asked := await self._advance(steps, answer), Greeted):
-                answer = await self.call(asked.request, version=asked.version)
-        except DecodeError as error:
-            raise DisconnectedError(f"{self.address}: {error}") from error
+            greeted = await self._follow(steps)
         except DisconnectedError as error:
             if isinstance(self._lost_by, ssl.SSLError):
                 raise tls_error(self.address, self._lost_by) or error from error
             raise
-        self.versions = asked.versions
+        self.versions = greeted.versions
         self._frames.bytes_max = FRAME_BYTES_MAX
         self._is_untried = True
         self._watch_idleness()
-        if asked.session_lifetime_ms:
-            self._limit_lifetime(asked.session_lifetime_ms / 1000)
+        self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
+
+    async def _follow(self, steps: Greeting) -> Greeted:
+        """Send the requests of a handshake, at once."""
+        answer: object = None
+        try:
+            while not isinstance(asked := await self._advance(steps, answer), Greeted):
+                kind = type(asked.request)
+                answer = await self.answer(self._sent_now(asked), kind)
+        except DecodeError as error:
+            raise DisconnectedError(f"{self.address}: {error}") from error
+        return asked
+
+    def _sent_now(self, asked: Ask) -> asyncio.Future[Any]:
+        outgoing = self._encoded(asked.request, asked.version)
+        self._transmit(outgoing)
+        return outgoing.future
 
     async def _advance(self, steps: Greeting, answer: object) -> Ask | Greeted:
         """Advance the handshake. SCRAM hashes the password,
@@ -212,19 +249,71 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return advance(steps, answer)
         return await run_in_thread(lambda: advance(steps, answer), "prove a password")
 
-    def _limit_lifetime(self, lifetime_s: float) -> None:
-        def retire() -> None:
-            self._is_retiring = True
-            # Callers that hold this connection still have some time to use it.
-            left_s = lifetime_s * (1 - RETIRE_AT - RETIRE_JITTER)
-            self._timer = loop.call_later(left_s, end)
+    # The session (KIP-368).
 
-        def end() -> None:
-            self._is_ending = True
-            self._end_if_idle()
+    def _renew(self, now_s: float) -> None:
+        """Begin to authenticate again. Until there is a token, and while the session lasts,
+        requests are sent one by one: what waited in the broker behind a parked one could come after
+        the end.
+        """
+        self._held = deque()
+        self._is_negotiating = self._session.is_over(now_s)
+        self._renewing = asyncio.create_task(
+            self._authenticate_again(), name=f"authenticate again to {self.address}"
+        )
 
+    async def _authenticate_again(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(retire_after_s(lifetime_s), retire)
+        token: OAuthToken | None = None
+        try:
+            await asyncio.sleep(self._session.pause_s(loop.time()))
+            token = await token_for(self._config.security, self._config.request_timeout_ms / 1000)
+            # The broker accepts nothing else in between, and the answers must not be confused.
+            self._is_negotiating = True
+            await self._wait_drained()
+            steps = authentication(
+                self.address,
+                self._config.security,
+                self.versions,
+                nonce=secrets.token_urlsafe(NONCE_BYTES),
+                token=token,
+            )
+            self._session.begin((await self._follow(steps)).session_lifetime_ms, loop.time())
+            logger.debug("%s: authenticated again", self.address)
+        except TokenError as error:
+            if self._session.is_over(loop.time()):
+                self.close(f"the session has ended: {error}")
+            else:
+                logger.warning("%s: the session is not renewed yet: %s", self.address, error)
+                self._session.postpone(loop.time())
+        except ConsumerError as error:
+            # Requests go on over another connection, whose authentication tells what is wrong.
+            if isinstance(error, AuthenticationError):
+                self._config.security.discard(token)
+                logger.warning("%s", error)
+            self.close(str(error))
+        finally:
+            self._renewing = None
+            held, self._held = self._held, None
+            self._drained = None
+            if not self.is_closed:
+                for outgoing in held or ():
+                    self._transmit(outgoing)
+
+    def _send_held(self) -> None:
+        """Send the next held request, if nothing speaks against it."""
+        now_s = asyncio.get_running_loop().time()
+        is_free = not self._waiting and not self._is_negotiating
+        if self._held and is_free and not self._session.is_over(now_s):
+            self._transmit(self._held.popleft())
+
+    async def _wait_drained(self) -> None:
+        """Wait for the responses to all requests that were sent. Those who wait for them have
+        timeouts of their own, a parked request longer ones than the handshake.
+        """
+        if self._waiting:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
 
     def _watch_idleness(self) -> None:
         """Close the connection if it has been idle for too long; else check again when that may be
@@ -234,16 +323,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if max_idle_s < 0 or self.is_closed:
             return
         loop = asyncio.get_running_loop()
-        idle_s = 0.0 if self._waiting else loop.time() - self._used_s
+        idle_s = 0.0 if self.in_flight_count else loop.time() - self._used_s
         if idle_s >= max_idle_s:
             self.close(f"idle for {idle_s:.0f} s")
             return
         # At least a millisecond, in case the clock is rounded.
         self._idle_timer = loop.call_later(max(max_idle_s - idle_s, 0.001), self._watch_idleness)
-
-    def _end_if_idle(self) -> None:
-        if self._is_ending and not self._waiting:
-            self.close("the session's lifetime is over")
 
     # asyncio.BufferedProtocol.
 
@@ -279,13 +364,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             future.set_result(message)
         self._used_s = asyncio.get_running_loop().time()
         self._is_untried = False
-        self._end_if_idle()
+        if self._held is not None:
+            self._send_held()
+        if self._drained is not None and not self._waiting and not self._drained.done():
+            self._drained.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost_by = exc
-        for timer in (self._timer, self._idle_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         if self._why_closed is None:
             self._why_closed = str(exc) if exc else "closed by the broker"
             if self._waiting and self._is_untried and not self._config.security.uses_sasl:
@@ -295,99 +382,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _fail_all(self) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for _, future in waiting:
+        futures = [future for _, future in waiting]
+        if self._held is not None:
+            futures += [outgoing.future for outgoing in self._held]
+            self._held.clear()
+        if self._renewing is not None and self._renewing is not _current_task():
+            self._renewing.cancel()
+        for future in futures:
             if not future.done():
                 future.set_exception(DisconnectedError(f"{self.address}: {self._why_closed}"))
                 # Mark the exception as retrieved: the caller may not be waiting any more.
                 future.exception()
 
 
-async def open_connection(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
-    """Connect, negotiate versions and authenticate.
-
-    Raises:
-        DisconnectedError: no response, or not that of a Kafka broker.
-        AuthenticationError: the broker rejects the credentials, or fails to prove its identity.
-    """
-    address = f"{host}:{port}"
-    connection: BrokerConnection | None = None
+def _current_task() -> asyncio.Task[Any] | None:
     try:
-        async with asyncio.timeout(config.request_timeout_ms / 1000):
-            connection = await _connect(host, port, config)
-            await connection.greet()
-    except BaseException as error:
-        if connection is not None:
-            connection.close()
-            await connection.wait_closed()
-        if isinstance(error, TimeoutError):
-            raise DisconnectedError(
-                f"{address} cannot be reached: no answer within {config.request_timeout_ms} ms"
-            ) from None
-        raise
-    return connection
-
-
-async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
-    """Connect to whichever of the host's addresses answers first (RFC 8305).
-
-    Attempts start one after another, NEXT_ADDRESS_S apart, or as soon as the previous one has
-    failed.
-    """
-    address = f"{host}:{port}"
-    loop = asyncio.get_running_loop()
-    try:
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise connect_error(address, error, config.security) from error
-    places = list(dict.fromkeys(info[4][:2] for info in infos))
-    attempts: set[asyncio.Task[BrokerConnection]] = set()
-    failure: OSError = OSError("the name has no address")
-    try:
-        while places or attempts:
-            if places:
-                ip, port_found = places.pop(0)
-                attempt = _connect_to(str(ip), int(port_found), address, host, config)
-                attempts.add(asyncio.create_task(attempt, name=f"connect to {ip}"))
-            done, _ = await asyncio.wait(
-                attempts,
-                timeout=NEXT_ADDRESS_S if places else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for one in done:
-                attempts.remove(one)
-                try:
-                    return one.result()
-                except OSError as error:
-                    failure = error
-    finally:
-        await _give_up(attempts)
-    if isinstance(failure, TimeoutError):
-        raise DisconnectedError(f"{address} cannot be reached: no answer") from None
-    raise connect_error(address, failure, config.security) from failure
-
-
-async def _connect_to(
-    ip: str, port: int, address: str, host: str, config: ConnectionConfig
-) -> BrokerConnection:
-    context = config.security.tls_context
-    async with asyncio.timeout(config.connect_timeout_ms / 1000):
-        transport, connection = await asyncio.get_running_loop().create_connection(
-            lambda: BrokerConnection(address, config),
-            ip,
-            port,
-            ssl=context,
-            server_hostname=host if context is not None else None,
-        )
-    found = transport.get_extra_info("socket")
-    if found is not None:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return connection
-
-
-async def _give_up(attempts: Iterable[asyncio.Task[BrokerConnection]]) -> None:
-    """Cancel the other attempts, and close connections that they have opened."""
-    for attempt in attempts:
-        attempt.cancel()
-    for made in await asyncio.gather(*attempts, return_exceptions=True):
-        if isinstance(made, BrokerConnection):
-            made.close()
+        return asyncio.current_task()
+    except RuntimeError:
+        return None  # The loop has ended.

@@ -1,17 +1,19 @@
-"""The handshake of a new connection: version negotiation, then SASL.
+"""The handshake of a connection: version negotiation, then SASL; the latter again before its
+session ends.
 
 Written as a generator, so that the event loop's connections and the thread's share it: it yields
-requests, is sent the responses, and returns the result. Authentication follows KIP-152.
+requests, is sent the responses, and returns the result. Authentication follows KIP-152, and
+KIP-368 for the second time.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from kohort.client.core.errors import AuthenticationError, UnsupportedMechanismError
-from kohort.client.net.sasl import Mechanism, SaslError, mechanism
+from kohort.client.net.oauth import OAuthToken
+from kohort.client.net.sasl import Mechanism, OAuthBearer, SaslError, mechanism, printable
 from kohort.client.net.security import SecurityConfig
 from kohort.client.net.versions import ApiVersionTable, UnsupportedVersionError
 from kohort.protocol.errors import DecodeError, ErrorCode
@@ -22,15 +24,9 @@ from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
 SOFTWARE_NAME: Final = "kohort-python"
 
 ROUNDS_MAX: Final = 4
-"""The most tokens that a client sends: PLAIN one, SCRAM two."""
+"""The most tokens that a client sends: PLAIN one, SCRAM two, OAUTHBEARER one or two."""
 
 NONCE_BYTES: Final = 24
-
-RETIRE_AT: Final = 0.85
-"""Share of the session lifetime after which a connection is replaced; it is closed after its last
-response. Java re-authenticates between 85 and 95 percent."""
-RETIRE_JITTER: Final = 0.1
-"""Spreads the replacement of connections that were opened together."""
 
 
 class Ask(NamedTuple):
@@ -52,9 +48,18 @@ Greeting = Generator[Ask, Any, Greeted]
 
 
 def greeting(
-    address: str, security: SecurityConfig, *, software_version: str, nonce: str
+    address: str,
+    security: SecurityConfig,
+    *,
+    software_version: str,
+    nonce: str,
+    token: OAuthToken | None = None,
 ) -> Greeting:
     """Perform the handshake; to be driven by `advance`.
+
+    Args:
+        nonce: for SCRAM, as `mechanism` has it.
+        token: for OAUTHBEARER.
 
     Raises:
         AuthenticationError: the broker rejects the credentials.
@@ -64,15 +69,20 @@ def greeting(
     versions = yield from _ask_versions(software_version)
     if not security.uses_sasl:
         return Greeted(versions, 0)
+    return (yield from authentication(address, security, versions, nonce=nonce, token=token))
+
+
+def authentication(
+    address: str,
+    security: SecurityConfig,
+    versions: ApiVersionTable,
+    *,
+    nonce: str,
+    token: OAuthToken | None,
+) -> Greeting:
+    """Authenticate for the first time, or again (KIP-368). Raises as `greeting` does."""
     yield from _choose_mechanism(address, security, versions)
-    assert security.sasl_plain_username is not None
-    assert security.sasl_plain_password is not None
-    rules = mechanism(
-        security.sasl_mechanism,
-        security.sasl_plain_username,
-        security.sasl_plain_password,
-        nonce,
-    )
+    rules = _rules(security, nonce, token)
     try:
         lifetime_ms = yield from _authenticate(address, security, versions, rules)
     except SaslError as error:
@@ -93,11 +103,6 @@ def advance(steps: Greeting, answer: object) -> Ask | Greeted:
         return greeted
 
 
-def retire_after_s(lifetime_s: float) -> float:
-    """Return after how many seconds to replace a connection with this session lifetime."""
-    return lifetime_s * (RETIRE_AT + RETIRE_JITTER * random.random())  # noqa: S311 - no secret.
-
-
 def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]:
     """Request the supported versions. A broker that does not know our version of the request
     answers in version 0, with an error.
@@ -113,6 +118,15 @@ def _ask_versions(software_version: str) -> Generator[Ask, Any, ApiVersionTable]
     return ApiVersionTable(
         {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
     )
+
+
+def _rules(security: SecurityConfig, nonce: str, token: OAuthToken | None) -> Mechanism:
+    if token is not None:
+        return OAuthBearer(token)
+    user, password = security.sasl_plain_username, security.sasl_plain_password
+    assert user is not None
+    assert password is not None
+    return mechanism(security.sasl_mechanism, user, password, nonce)
 
 
 def _choose_mechanism(
@@ -157,11 +171,9 @@ def _authenticate(
         answer = yield Ask(SaslAuthenticateRequest(auth_bytes=token), version)
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
-            said = f" ({answer.error_message[:300]})" if answer.error_message else ""
+            said = f" ({printable(answer.error_message)})" if answer.error_message else ""
             raise AuthenticationError(
-                f"{_attempt(address, security)} failed: {code.name}{said}; check"
-                " sasl_plain_username and sasl_plain_password, and that the broker knows this user"
-                f" for {security.sasl_mechanism}",
+                f"{_attempt(address, security)} failed: {code.name}{said}; {_advice(security)}",
                 code,
             )
         lifetime_ms = max(answer.session_lifetime_ms, 0)
@@ -178,7 +190,19 @@ def _without_sasl(address: str, security: SecurityConfig) -> UnsupportedMechanis
 
 
 def _attempt(address: str, security: SecurityConfig) -> str:
+    name = security.sasl_mechanism
+    if security.uses_tokens:
+        return f"{address}: {name} authentication"
+    return f"{address}: {name} authentication of user {security.sasl_plain_username!r}"
+
+
+def _advice(security: SecurityConfig) -> str:
+    if security.uses_tokens:
+        return (
+            "check the issuer, audience, expiry and key of the token against the broker's"
+            " sasl.oauthbearer settings; the broker's log may say more"
+        )
     return (
-        f"{address}: {security.sasl_mechanism} authentication of user"
-        f" {security.sasl_plain_username!r}"
+        "check sasl_plain_username and sasl_plain_password, and that the broker knows this user"
+        f" for {security.sasl_mechanism}"
     )

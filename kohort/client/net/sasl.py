@@ -1,9 +1,9 @@
 """SASL mechanisms as pure rules: the broker's tokens in, the client's tokens out.
 
-PLAIN (RFC 4616) and SCRAM (RFC 5802; with SHA-256 RFC 7677), without channel binding, which Kafka
-does not support. As in Kafka's own clients and brokers, names and passwords are used in UTF-8
-without the normalisation (SASLprep) that the RFC requires: the credentials stored by the broker
-were created without it, too.
+PLAIN (RFC 4616), SCRAM (RFC 5802; with SHA-256 RFC 7677), without channel binding, which Kafka
+does not support, and OAUTHBEARER (RFC 7628). As in Kafka's own clients and brokers, names and
+passwords are used in UTF-8 without the normalisation (SASLprep) that the RFC requires: the
+credentials stored by the broker were created without it, too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import base64
 import hmac
 from typing import Final, Protocol
 
+from kohort.client.net.oauth import OAuthToken
 from kohort.protocol import scram
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 ITERATIONS_MAX: Final = 1 << 17
 """Kafka's maximum is 16,384. This many take about a tenth of a second, during which the loop is
@@ -45,7 +47,7 @@ class Mechanism(Protocol):
 
 
 def mechanism(name: str, user: str, password: str, nonce: str) -> Mechanism:
-    """Create one of `MECHANISMS`.
+    """Create one of `MECHANISMS` that use a password.
 
     Args:
         nonce: printable ASCII without commas, never used before; only SCRAM sends it.
@@ -67,6 +69,30 @@ class Plain:
     def answer(self, token: bytes) -> bytes | None:
         del token  # Kafka's is always empty.
         return None
+
+
+class OAuthBearer:
+    """OAUTHBEARER: sends a token that somebody has issued whom the broker trusts."""
+
+    def __init__(self, token: OAuthToken) -> None:
+        parts = [f"auth=Bearer {token.value}"]
+        parts += [f"{name}={value}" for name, value in token.extensions.items()]
+        self._token = ("n,," + "".join(f"\1{part}" for part in parts) + "\1\1").encode()
+        self._refusal: str | None = None
+
+    def first(self) -> bytes:
+        return self._token
+
+    def answer(self, token: bytes) -> bytes | None:
+        """Return None for a token that was accepted. Why one is refused the broker tells in JSON;
+        the failure itself comes in the answer to an empty message.
+        """
+        if self._refusal is not None:
+            raise SaslError(f"the broker refuses the token: {self._refusal}")
+        if not token:
+            return None
+        self._refusal = printable(token.decode(errors="replace"))
+        return b"\1"
 
 
 class Scram:
@@ -137,6 +163,11 @@ class Scram:
             raise SaslError("the broker's last token is not one of SCRAM")
         if not hmac.compare_digest(_decoded(first[2:]), expected):
             raise SaslError("the broker has not proved that it knows the password; who is it?")
+
+
+def printable(text: str) -> str:
+    """Shorten what a peer has said, for an error; it may go to a terminal or a log."""
+    return "".join(one if one.isprintable() else "?" for one in text[:300])
 
 
 def _decoded(text: str) -> bytes:

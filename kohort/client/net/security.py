@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
-from kohort.client.net.sasl import MECHANISMS
+from kohort.client.net.oauth import SETTING, OAuthToken, TokenProvider
+from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
+from kohort.client.net.tokens import TokenSource
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -40,10 +42,17 @@ class SecurityConfig:
     """By default one with the system's trusted authorities that checks the host name. To use other
     authorities or client certificates, load them into one made by `ssl.create_default_context`."""
     sasl_mechanism: str = "PLAIN"
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_plain_username: str | None = None
-    """Used by all mechanisms, not only PLAIN."""
+    """Used by all mechanisms that know passwords, not only PLAIN."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
+    sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
+    """For OAUTHBEARER: a function, or coroutine function, that returns a token and its expiry; or
+    an object with a method `token`, as aiokafka's AbstractTokenProvider."""
+    tokens: TokenSource | None = dataclasses.field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The tokens of the provider; all connections share them."""
 
     def __post_init__(self) -> None:
         """Check that the settings are valid and consistent.
@@ -78,8 +87,17 @@ class SecurityConfig:
         return self.uses_sasl and self.sasl_mechanism.startswith("SCRAM-")
 
     @property
+    def uses_tokens(self) -> bool:
+        return self.uses_sasl and self.sasl_mechanism == OAUTHBEARER
+
+    @property
     def uses_sasl(self) -> bool:
         return self.security_protocol.startswith("SASL_")
+
+    def discard(self, token: OAuthToken | None) -> None:
+        """Make the next attempt with another token: what a broker has refused may be this one."""
+        if token is not None and self.tokens is not None:
+            self.tokens.discard(token)
 
     def _check_tls(self) -> None:
         if not self.uses_tls and self.ssl_context is not None:
@@ -97,10 +115,23 @@ class SecurityConfig:
                     f" is {self.security_protocol}, which does not use them; make it"
                     " SASL_PLAINTEXT or SASL_SSL"
                 )
+            if self.sasl_oauth_token_provider is not None:
+                raise ConfigError(
+                    f"{SETTING} is given, but security_protocol is {self.security_protocol}, which"
+                    " does not use it; make it SASL_SSL or SASL_PLAINTEXT"
+                )
             return
         if self.sasl_mechanism not in MECHANISMS:
             raise ConfigError(
                 f"sasl_mechanism: {self.sasl_mechanism!r} is none of {', '.join(MECHANISMS)}"
+            )
+        if self.uses_tokens:
+            self._check_tokens()
+            return
+        if self.sasl_oauth_token_provider is not None:
+            raise ConfigError(
+                f"{SETTING} is given, but sasl_mechanism is {self.sasl_mechanism}, not"
+                f" {OAUTHBEARER}"
             )
         if not user or not password:
             raise ConfigError(
@@ -109,6 +140,20 @@ class SecurityConfig:
             )
         if "\0" in user + password:
             raise ConfigError("user names and passwords cannot have a NUL in them")
+
+    def _check_tokens(self) -> None:
+        if self.sasl_plain_username is not None or self.sasl_plain_password is not None:
+            raise ConfigError(
+                "sasl_plain_username and sasl_plain_password are given, but sasl_mechanism is"
+                f" {OAUTHBEARER}, which does not use them"
+            )
+        if self.sasl_oauth_token_provider is None:
+            raise ConfigError(f"sasl_mechanism is {OAUTHBEARER}: {SETTING} must be given")
+        try:
+            tokens = TokenSource(self.sasl_oauth_token_provider)
+        except ValueError as error:
+            raise ConfigError(f"{SETTING}: {error}") from None
+        object.__setattr__(self, "tokens", tokens)
 
 
 def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:

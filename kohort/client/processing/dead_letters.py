@@ -10,13 +10,15 @@ import asyncio
 import logging
 import ssl
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.records import ConsumerRecord
+from kohort.client.net.loop_tokens import token_of
+from kohort.client.net.tokens import TokenSource
 
 logger = logging.getLogger(__name__)
 
@@ -193,6 +195,25 @@ def _producer_class() -> Any:  # noqa: ANN401 - aiokafka has no types.
     return AIOKafkaProducer
 
 
+def _provider(tokens: TokenSource, timeout_s: float) -> Any:  # noqa: ANN401 - as above.
+    """Return the consumer's tokens as aiokafka wants them."""
+    from aiokafka.abc import AbstractTokenProvider  # noqa: PLC0415 - as above.
+
+    class Shared(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types.
+        def __init__(self) -> None:
+            self._extensions: Mapping[str, str] = {}
+
+        async def token(self) -> str:
+            found = await token_of(tokens, timeout_s)
+            self._extensions = found.extensions
+            return found.value
+
+        def extensions(self) -> Mapping[str, str]:
+            return self._extensions
+
+    return Shared()
+
+
 def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
     servers = config.bootstrap_servers
     settings: dict[str, Any] = {
@@ -209,6 +230,8 @@ def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
     if config.security_protocol.startswith("SASL"):
         for name in ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password"):
             settings[name] = getattr(config, name)
+    if (tokens := config.security.tokens) is not None:
+        settings["sasl_oauth_token_provider"] = _provider(tokens, config.request_timeout_ms / 1000)
     return settings
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from kohort.client.clock import monotonic_ms
-from kohort.client.core.errors import AuthenticationError
+from kohort.client.core.errors import AuthenticationError, TokenError
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
@@ -27,8 +27,9 @@ from kohort.client.core.group.requests import coordinator_in, coordinator_reques
 from kohort.client.core.group.statistics import Figures
 from kohort.client.group.heartbeat_thread import HeartbeatThreadConfig
 from kohort.client.net.address import Address
-from kohort.client.net.connection import BrokerConnection, open_connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -145,16 +146,22 @@ class LoopHeartbeats:
                     await self._send_leave(action)
                 case Wait():
                     pass
+        except TokenError as error:
+            logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
+            self._give_up_action(action)
         except AuthenticationError as error:
             self._disconnect()
             self._rules.refused(error.code)
         except (DisconnectedError, UnsupportedVersionError) as error:
             logger.debug("heartbeat of group %s: %s", self._config.group_id, error)
-            self._disconnect()
-            if isinstance(action, LookUpCoordinator):
-                self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            else:
-                self._rules.failed(monotonic_ms())
+            self._give_up_action(action)
+
+    def _give_up_action(self, action: Action) -> None:
+        self._disconnect()
+        if isinstance(action, LookUpCoordinator):
+            self._rules.found_coordinator(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
+        else:
+            self._rules.failed(monotonic_ms())
 
     async def _send_heartbeat(self, identity: Identity) -> ErrorCode:
         request = HeartbeatRequest(

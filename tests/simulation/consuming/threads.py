@@ -19,8 +19,9 @@ from typing import Any, Self, TypeVar
 from kohort.client.group import heartbeat_thread
 from kohort.client.net.address import Address
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import BrokerConnection, open_connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.client.net.versions import ApiVersionTable
 
 T = TypeVar("T")
@@ -143,7 +144,6 @@ class ThreadsConnection:
     def __init__(self, address: Address, config: ConnectionConfig) -> None:
         self.address = address
         self.versions = ApiVersionTable()
-        self.is_retiring = False
         self._config = config
         self._connection: BrokerConnection | None = None
         self._task: asyncio.Task[Any] | None = None

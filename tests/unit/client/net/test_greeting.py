@@ -11,6 +11,7 @@ from kohort.client.core.errors import (
     UnsupportedMechanismError,
 )
 from kohort.client.net.greeting import Ask, Greeted, advance, greeting
+from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SecurityConfig
 from kohort.client.net.versions import UnsupportedVersionError
 from kohort.protocol.errors import DecodeError, ErrorCode
@@ -52,9 +53,11 @@ def versions(*apis: tuple[int, int, int], error: ErrorCode = ErrorCode.NONE) -> 
 BOTH = ((3, 0, 13), (17, 0, 1), (36, 0, 2))
 
 
-def talk(config: SecurityConfig, *answers: object) -> tuple[Greeted | None, list[Ask]]:
+def talk(
+    config: SecurityConfig, *answers: object, token: OAuthToken | None = None
+) -> tuple[Greeted | None, list[Ask]]:
     """What comes of it, None if there were not enough answers, and all that was asked."""
-    steps = greeting("broker:9092", config, software_version="1", nonce="abc")
+    steps = greeting("broker:9092", config, software_version="1", nonce="abc", token=token)
     asked: list[Ask] = []
     answer: object = None
     for following in (*answers, None):
@@ -108,6 +111,67 @@ def test_plain_is_handshake_and_one_token() -> None:
         (SaslHandshakeRequest, 1),
         (SaslAuthenticateRequest, 2),
     ]
+
+
+def authenticated(lifetime_ms: int = 0, auth_bytes: bytes = b"") -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=0, error_message=None, auth_bytes=auth_bytes, session_lifetime_ms=lifetime_ms
+    )
+
+
+TOKEN = OAuthToken(PASSWORD, None, {"pool": "7", "zone": "a b"})
+OAUTH = SecurityConfig(
+    "SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=lambda: PASSWORD
+)
+OFFERED = SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
+
+
+def test_a_token_is_sent_with_its_extensions() -> None:
+    greeted, asked = talk(
+        OAUTH, versions(*BOTH), OFFERED, authenticated(lifetime_ms=5_000), token=TOKEN
+    )
+    assert greeted is not None
+    assert greeted.session_lifetime_ms == 5_000
+    last: Any = asked[-1].request
+    assert last.auth_bytes == b"n,,\1auth=Bearer hidden-word\1pool=7\1zone=a b\1\1"
+
+
+def test_why_a_token_is_refused_is_told_in_the_brokers_words() -> None:
+    refusal = b'{"status":"invalid_token","scope":"x"}'
+    asked = [versions(*BOTH), OFFERED, authenticated(auth_bytes=refusal)]
+    with pytest.raises(ConsumerError) as failed:
+        talk(
+            OAUTH,
+            *asked,
+            SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+                error_message=refusal.decode(),
+                auth_bytes=b"",
+            ),
+            token=TOKEN,
+        )
+    assert isinstance(failed.value, AuthenticationError)
+    text = str(failed.value)
+    assert refusal.decode() in text
+    assert "sasl.oauthbearer" in text
+    assert "sasl_plain" not in text
+    assert PASSWORD not in text
+    greeted, said = talk(OAUTH, *asked, token=TOKEN)
+    assert greeted is None
+    last: Any = said[-1].request
+    assert last.auth_bytes == b"\1"
+
+
+def test_a_token_that_is_refused_and_then_accepted_is_refused() -> None:
+    with pytest.raises(AuthenticationError, match=r'refuses the token: {"status":"no\?"}'):
+        talk(
+            OAUTH,
+            versions(*BOTH),
+            OFFERED,
+            authenticated(auth_bytes=b'{"status":"no\x1b"}'),
+            authenticated(),
+            token=TOKEN,
+        )
 
 
 def test_a_wrong_password_is_told_with_mechanism_and_user() -> None:

@@ -13,8 +13,9 @@ import pytest
 from kohort import Consumer, errors
 from kohort.client.config import config_from
 from kohort.client.net.config import ConnectionConfig
-from kohort.client.net.connection import BrokerConnection, open_connection
+from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.opening import open_connection
 from kohort.client.net.thread_call import run_in_thread
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import API_VERSIONS_KEY

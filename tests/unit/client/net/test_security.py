@@ -11,6 +11,10 @@ SASL: dict[str, Any] = {
     "sasl_plain_username": "alice",
     "sasl_plain_password": "hidden-word",
 }
+OAUTH: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+}
 
 
 def test_without_settings_nothing_is_secured() -> None:
@@ -42,6 +46,11 @@ def test_the_password_is_not_shown() -> None:
         ({**SASL, "sasl_plain_password": None}, "sasl_plain_password"),
         ({**SASL, "sasl_plain_username": ""}, "sasl_plain_username"),
         ({**SASL, "sasl_plain_username": "a\0b"}, "NUL"),
+        ({**SASL, "sasl_mechanism": "OAUTHBEARER"}, "sasl_plain_username.*does not use them"),
+        ({**SASL, "sasl_oauth_token_provider": str}, "sasl_oauth_token_provider.*is PLAIN"),
+        ({"sasl_oauth_token_provider": str}, "sasl_oauth_token_provider.*is PLAINTEXT"),
+        (OAUTH, "sasl_oauth_token_provider must be given"),
+        ({**OAUTH, "sasl_oauth_token_provider": "hidden-word"}, "function without arguments"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused_by_name(

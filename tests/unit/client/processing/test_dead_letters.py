@@ -1,11 +1,15 @@
 import sys
+import time
 from typing import Any
 
 import pytest
+from aiokafka.abc import AbstractTokenProvider
 
+from kohort import OAuthToken
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.records import ConsumerRecord
+from kohort.client.net.loop_tokens import token_for
 from kohort.client.processing.dead_letters import (
     EARLIER_HEADERS_LIMIT,
     PREFIX,
@@ -13,6 +17,7 @@ from kohort.client.processing.dead_letters import (
     TEXT_LIMIT,
     DeadLetter,
     TopicSink,
+    _producer_settings,
     sink_for,
 )
 from kohort.protocol.records.batch import TimestampType
@@ -108,3 +113,24 @@ def test_its_producer_connects_as_the_consumer_does() -> None:
     assert settings.items() >= security.items()
     assert settings["bootstrap_servers"] == "one:1,two:2"
     assert settings["enable_idempotence"] is True
+
+
+async def test_its_producer_shares_the_consumers_tokens() -> None:
+    count = 0
+
+    async def provider() -> OAuthToken:
+        nonlocal count
+        count += 1
+        return OAuthToken(f"token-{count}", time.time() + 3_600, {"pool": "7"})
+
+    config = ConsumerConfig(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=provider,
+    )
+    shared = await token_for(config.security, 30)
+    assert shared is not None
+    found = _producer_settings(config)["sasl_oauth_token_provider"]
+    assert isinstance(found, AbstractTokenProvider)
+    assert (await found.token(), found.extensions()) == (shared.value, {"pool": "7"})
+    assert count == 1

@@ -1,0 +1,69 @@
+"""Waits for tokens on an event loop, and runs there the coroutines that fetch them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kohort.client.net.oauth import OAuthToken
+from kohort.client.net.security import SecurityConfig
+from kohort.client.net.tokens import Attempt, TokenSource
+
+
+async def token_for(security: SecurityConfig, timeout_s: float) -> OAuthToken | None:
+    """Return a token if the mechanism needs one, for an authentication that begins now.
+
+    Raises:
+        TokenError: the provider has raised, has not answered within `timeout_s`, or its answer is
+            no token.
+    """
+    return None if security.tokens is None else await token_of(security.tokens, timeout_s)
+
+
+async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
+    """Return a token. Raises TokenError, as above."""
+    attempt = tokens.ask(timeout_s, runner=_Loop(asyncio.get_running_loop()))
+    waiting = asyncio.wrap_future(attempt)
+    # It may end after the wait for it.
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+    if not waiting.done():
+        await asyncio.wait([waiting], timeout=tokens.patience_s(timeout_s))
+    return tokens.settled(attempt, timeout_s)
+
+
+class _Loop:
+    """A loop as a `Runner`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+        """Held, since a loop holds its tasks only weakly."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def run(self, call: Callable[[], Awaitable[object]], attempt: Attempt) -> None:
+        def start() -> None:
+            attempt.begin()
+            self._task = self._loop.create_task(_awaited(call, attempt), name="ask for a token")
+
+        self._loop.call_soon_threadsafe(start)
+
+
+async def _awaited(call: Callable[[], Awaitable[object]], attempt: Attempt) -> None:
+    limit = asyncio.timeout(attempt.timeout_s)
+    try:
+        async with limit:
+            answer = await call()
+    except asyncio.CancelledError as error:
+        # The loop ends, or the application's code cancels itself.
+        attempt.fail(error)
+        raise
+    except Exception as error:  # noqa: BLE001 - the application's; raised where it is waited for.
+        if limit.expired():
+            attempt.give_up()
+        else:
+            attempt.fail(error)
+    else:
+        attempt.end(answer)

@@ -1,0 +1,169 @@
+"""Tokens of OAUTHBEARER as values: what a provider may return, and how long a token is good.
+
+Any common form of provider is accepted: a function without arguments, plain or a coroutine
+function; or an object with a method `token`, and perhaps `extensions`, as aiokafka and kafka-python
+want it. Either returns an `OAuthToken`, a tuple as confluent-kafka's oauth_cb does, or only the
+text of the token.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+SETTING: Final = "sasl_oauth_token_provider"
+"""The name of the setting, for errors."""
+
+TOKEN_BYTES_MAX: Final = 64 * 1024
+"""Kohort's broker takes 16 KiB; Kafka's default for the whole request is 512 KiB."""
+
+RENEW_AT: Final = 0.8
+"""Share of a token's life after which another is asked for, as Kafka's
+sasl.login.refresh.window.factor."""
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
+_OWN_NAME: Final = "auth"
+"""The key under which the token itself is sent."""
+
+
+class NoTokenError(ValueError):
+    """A provider's answer is no token. The text does not contain it."""
+
+
+class TokenObject(Protocol):
+    """A provider as aiokafka's AbstractTokenProvider; it may have a method `extensions`, too."""
+
+    def token(self) -> Any:  # noqa: ANN401 - or a coroutine of it.
+        """Return a token in any of the forms."""
+
+
+TokenProvider: TypeAlias = Callable[[], Any] | TokenObject
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthToken:
+    """A token with what the client has to know about it."""
+
+    value: str = dataclasses.field(repr=False)
+    """The token as it is sent, usually a JWT."""
+    expires_s: float | None = None
+    """When it expires, as `time.time` counts. None: unknown, so that every authentication asks for
+    a token of its own."""
+    extensions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Sent with it to the broker (KIP-342): names of letters, and text."""
+
+
+def token_from(given: object, now_s: float) -> OAuthToken:
+    """Return the token that a provider means by its answer.
+
+    Args:
+        given: an OAuthToken, a text, or a tuple: token, expiry, principal, extensions, the latter
+            two optional. The principal is not used: brokers find it in the token.
+
+    Raises:
+        NoTokenError: it is no token, or none that can be used now.
+    """
+    match given:
+        case OAuthToken():
+            token = given
+        case str():
+            token = OAuthToken(given)
+        case (str(value), expires_s) | (str(value), expires_s, _):
+            token = OAuthToken(value, _seconds(expires_s))
+        case (str(value), expires_s, _, extensions):
+            token = OAuthToken(value, _seconds(expires_s), _texts(extensions or {}))
+        case _:
+            raise NoTokenError(
+                f"an object of type {type(given).__name__} is no token; return an OAuthToken, or"
+                " the token and when it expires (seconds, as time.time counts)"
+            )
+    _check(token, now_s)
+    return token
+
+
+def is_fresh(token: OAuthToken, fetched_s: float, now_s: float) -> bool:
+    """Whether a token that was fetched then can be used again without asking for another."""
+    if token.expires_s is None:
+        return False
+    return now_s < fetched_s + RENEW_AT * (token.expires_s - fetched_s)
+
+
+def is_good(token: OAuthToken, now_s: float) -> bool:
+    """Whether a token that has been used already still can be."""
+    return token.expires_s is not None and now_s < token.expires_s
+
+
+class Provider:
+    """What the application has given, in one form."""
+
+    def __init__(self, given: object) -> None:
+        """Raises ValueError if it is no provider."""
+        token = getattr(given, "token", None)
+        call = token if callable(token) else given
+        if not callable(call) or isinstance(given, type):
+            raise ValueError(  # noqa: TRY004 - as for all settings.
+                "it has to be a function without arguments, or an object with a method token()"
+            )
+        self._call: Callable[[], Any] = call
+        extensions = getattr(given, "extensions", None) if callable(token) else None
+        self._extensions: Callable[[], Any] | None = extensions if callable(extensions) else None
+        self.is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+            type(call).__call__
+        )
+        """Whether calling it only makes a coroutine, so that it does not block."""
+
+    def begin(self) -> Any:  # noqa: ANN401 - as the application has it.
+        """Call it. Returns its answer, or an awaitable of it."""
+        return self._call()
+
+    def finish(self, answer: object, now_s: float) -> OAuthToken:
+        """Return the token. Raises NoTokenError, and whatever `extensions` raises."""
+        token = token_from(answer, now_s)
+        if self._extensions is None or token.extensions:
+            return token
+        token = dataclasses.replace(token, extensions=_texts(self._extensions() or {}))
+        _check(token, now_s)
+        return token
+
+
+def is_awaitable(answer: object) -> bool:
+    return isinstance(answer, Awaitable)
+
+
+def _check(token: OAuthToken, now_s: float) -> None:
+    if not _TOKEN.fullmatch(token.value):
+        raise NoTokenError("a token is a text of printable ASCII without spaces")
+    if len(token.value) > TOKEN_BYTES_MAX:
+        raise NoTokenError(
+            f"a token of {len(token.value)} bytes; {TOKEN_BYTES_MAX} at most are sent"
+        )
+    if token.expires_s is not None and not _seconds(token.expires_s) > now_s:
+        raise NoTokenError(f"the token has expired {now_s - token.expires_s:.0f} s ago")
+    if sum(map(len, _texts(token.extensions).values())) > TOKEN_BYTES_MAX:
+        raise NoTokenError(f"extensions of more than {TOKEN_BYTES_MAX} bytes")
+
+
+def _seconds(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise NoTokenError(
+            f"its expiry is a {type(given).__name__}, not seconds as time.time counts"
+        )
+    return given
+
+
+def _texts(given: object) -> Mapping[str, str]:
+    """Return extensions that can be sent."""
+    if not isinstance(given, Mapping):
+        raise NoTokenError(f"its extensions are a {type(given).__name__}, not a dict")
+    for name, value in given.items():
+        if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name) or name == _OWN_NAME:
+            raise NoTokenError(f"an extension's name is letters, and not {_OWN_NAME}: {name!r}")
+        if not isinstance(value, str) or not _EXTENSION_VALUE.fullmatch(value):
+            raise NoTokenError(f"the value of the extension {name} is not printable ASCII")
+    return given

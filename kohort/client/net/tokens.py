@@ -1,0 +1,250 @@
+"""Asks the application for tokens (OAUTHBEARER), for all connections of one client.
+
+A coroutine runs on the loop of the application, whichever thread wants the token. A plain function
+runs in a thread of its own, since it usually blocks; so it is called even while the loop is
+blocked. Either is called once at a time, and whatever it does, waiting for it ends.
+
+Nothing here knows asyncio, which commands do without; `loop_tokens` has the loop's side.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from kohort.client.core.errors import TokenError
+from kohort.client.net.oauth import (
+    SETTING,
+    NoTokenError,
+    OAuthToken,
+    Provider,
+    is_awaitable,
+    is_fresh,
+    is_good,
+)
+from kohort.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+LATE_WAIT_S: Final = 1.0
+"""How long to wait for a new token while the old one is still good."""
+
+_TEXT_MAX: Final = 300
+
+
+class Runner(Protocol):
+    """Runs coroutines for the source: a loop."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it runs nothing any more."""
+
+    def run(self, call: Callable[[], Awaitable[object]], attempt: Attempt) -> None:
+        """Await what `call` returns, from the loop's thread, and tell the attempt.
+
+        Raises:
+            RuntimeError: it is closed.
+        """
+
+
+class TokenSource:
+    """The tokens of one provider; to be used from any thread."""
+
+    def __init__(self, given: object, *, wall_s: Callable[[], float] = time.time) -> None:
+        """`wall_s` tells the time that expiries refer to.
+
+        Raises:
+            ValueError: `given` is no provider.
+        """
+        self._provider = Provider(given)
+        self._wall_s = wall_s
+        self._lock = threading.Lock()
+        self._runner: Runner | None = None
+        """The loop of the application, once it has been seen."""
+        self._token: OAuthToken | None = None
+        self._fetched_s = 0.0
+        self._attempt: Attempt | None = None
+
+    def wait(self, attempt: Future[OAuthToken], timeout_s: float) -> OAuthToken:
+        """Return the token that `ask` has asked for; blocks. Raises TokenError."""
+        with suppress(TimeoutError):
+            attempt.exception(self.patience_s(timeout_s))
+        return self.settled(attempt, timeout_s)
+
+    def ask(self, timeout_s: float, *, runner: Runner | None = None) -> Future[OAuthToken]:
+        """Ask for a token, without waiting; concurrent callers share one call of the provider.
+
+        Args:
+            timeout_s: how long the provider may take, if this begins a call.
+            runner: the caller's loop; a caller in a thread has none, and the last one is used.
+        """
+        with self._lock:
+            self._runner = runner or self._runner
+            token, running = self._token, self._attempt
+            if token is not None and is_fresh(token, self._fetched_s, self._wall_s()):
+                return _done(token)
+            if running is not None and running.is_under_way:
+                # A loop that asks is not blocked any more.
+                is_only_late = runner is not None and not running.is_begun
+                if running.age_s < running.timeout_s or is_only_late:
+                    return running.future
+                # Another call would only wait beside it, and calls would pile up.
+                return _failed(_error(_late(running, running.age_s)))
+            attempt = self._attempt = Attempt(timeout_s, self._runner, self._take)
+        self._begin(attempt)
+        return attempt.future
+
+    def discard(self, token: OAuthToken) -> None:
+        """Forget a token that a broker has refused."""
+        with self._lock:
+            if self._token is token:
+                self._token = None
+
+    def patience_s(self, timeout_s: float) -> float:
+        """How long to wait for what was asked for."""
+        return min(timeout_s, LATE_WAIT_S) if self._old() is not None else timeout_s
+
+    def _old(self) -> OAuthToken | None:
+        """A token that was used before and has not expired yet."""
+        with self._lock:
+            token = self._token
+            return token if token is not None and is_good(token, self._wall_s()) else None
+
+    def settled(self, future: Future[OAuthToken], timeout_s: float) -> OAuthToken:
+        """Return the token that was waited for, or the last one if that is still good. Raises
+        TokenError.
+        """
+        if not future.done():
+            attempt = self._attempt
+            assert attempt is not None
+            error: BaseException = _error(_late(attempt, timeout_s))
+        elif (failure := future.exception()) is None:
+            return future.result()
+        else:
+            error = failure
+        old = self._old()
+        if old is None:
+            raise error
+        logger.warning("%s; the last token is used as long as it is good", error)
+        return old
+
+    def _begin(self, attempt: Attempt) -> None:
+        """Start a call: where the loop runs if the provider is a coroutine, else in a thread."""
+        if self._provider.is_async:
+            _run(attempt, self._provider.begin)
+            return
+        attempt.begin()
+        threading.Thread(
+            target=self._run_in_thread, args=(attempt,), name="ask for a token", daemon=True
+        ).start()
+
+    def _run_in_thread(self, attempt: Attempt) -> None:
+        try:
+            answer = self._provider.begin()
+        except BaseException as error:  # noqa: BLE001 - the application's; raised where it is waited for.
+            attempt.fail(error)
+            return
+        if is_awaitable(answer):
+            # A function that is no coroutine function, but returns a coroutine.
+            attempt.is_begun = False
+            _run(attempt, lambda: answer)
+        else:
+            attempt.end(answer)
+
+    def _take(self, answer: object) -> OAuthToken:
+        now_s = self._wall_s()
+        token = self._provider.finish(answer, now_s)
+        with self._lock:
+            self._token, self._fetched_s = token, now_s
+        return token
+
+
+class Attempt:
+    """One call of the provider. Whoever runs it tells when it begins and how it ends."""
+
+    def __init__(
+        self, timeout_s: float, runner: Runner | None, take: Callable[[object], OAuthToken]
+    ) -> None:
+        """`take` makes a token of the provider's answer, or raises."""
+        self.timeout_s = timeout_s
+        self.runner = runner
+        self.future: Future[OAuthToken] = Future()
+        self.is_begun = False
+        self._take = take
+        self._began_s = time.monotonic()
+
+    def begin(self) -> None:
+        """Count the time from now on."""
+        self.is_begun = True
+        self._began_s = time.monotonic()
+
+    def end(self, answer: object) -> None:
+        """The provider has answered."""
+        try:
+            self.future.set_result(self._take(answer))
+        except Exception as error:  # noqa: BLE001 - `extensions` is the application's, too.
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """The provider has raised."""
+        self.future.set_exception(_raised(error))
+
+    def give_up(self) -> None:
+        """The provider's time is over."""
+        self.future.set_exception(_error(_late(self, self.timeout_s)))
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it may still succeed; a coroutine ends with its loop."""
+        return not self.future.done() and not (self.runner is not None and self.runner.is_closed)
+
+
+def _run(attempt: Attempt, call: Callable[[], Any]) -> None:
+    try:
+        if attempt.runner is None:
+            raise RuntimeError("there is no event loop to run it")
+        attempt.runner.run(call, attempt)
+    except RuntimeError as error:
+        attempt.future.set_exception(_error(f"{SETTING} is a coroutine function: {error}"))
+
+
+def _late(attempt: Attempt, waited_s: float) -> str:
+    if attempt.is_begun:
+        return f"{SETTING} has not returned a token within {waited_s:.3g} s"
+    return (
+        f"{SETTING} could not run for {waited_s:.3g} s, because the event loop is blocked; do"
+        " what blocks it in a thread, or give a plain function, which needs no loop"
+    )
+
+
+def _done(token: OAuthToken) -> Future[OAuthToken]:
+    found: Future[OAuthToken] = Future()
+    found.set_result(token)
+    return found
+
+
+def _failed(error: TokenError) -> Future[OAuthToken]:
+    found: Future[OAuthToken] = Future()
+    found.set_exception(error)
+    return found
+
+
+def _error(text: str) -> TokenError:
+    return TokenError(text, ErrorCode.SASL_AUTHENTICATION_FAILED)
+
+
+def _raised(error: BaseException) -> TokenError:
+    if isinstance(error, NoTokenError):
+        return _error(f"{SETTING}: {error}")
+    found = _error(f"{SETTING} has raised {type(error).__name__}: {str(error)[:_TEXT_MAX]}")
+    found.__cause__ = error
+    return found
