@@ -6,6 +6,7 @@ happens: so the count of rebalances follows from the setting, and not from chanc
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tests.interop.lives.member import Seat
@@ -50,6 +52,14 @@ WAYS: Final = (
     Way(static=False, cooperative=True),
     Way(static=True, cooperative=True),
     Way(static=True, cooperative=True, session_timeout_ms=20_000),
+)
+
+EAGER_WAYS: Final = (
+    Way(static=False, cooperative=False),
+    Way(static=True, cooperative=False),
+    Way(static=False, cooperative=False, session_timeout_ms=20_000),
+    Way(static=True, cooperative=False, session_timeout_ms=20_000),
+    Way(static=True, cooperative=False, session_timeout_ms=30_000),
 )
 
 
@@ -221,6 +231,36 @@ def live(lives: list[Life], stagger_s: float = 1.0) -> None:
     for life in lives:
         if life.failure is not None:
             raise life.failure
+
+
+def save(lives: list[Life], path: Path) -> None:
+    """What was recorded of them, for `load`."""
+    kept = [
+        {
+            "library": one.library,
+            "way": asdict(one.way),
+            "group": one.group,
+            "records": one.records,
+        }
+        for one in lives
+    ]
+    path.write_bytes(gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), mtime=0))
+
+
+def load(path: Path) -> list[Life]:
+    """Lives that were lived before."""
+    return [
+        Life(
+            library=one["library"],
+            way=Way(**one["way"]),
+            bootstrap="",
+            topic="",
+            http="",
+            group=one["group"],
+            records=one["records"],
+        )
+        for one in json.loads(gzip.decompress(path.read_bytes()))
+    ]
 
 
 def seen(records: list[Record]) -> tuple[int, int]:
