@@ -209,9 +209,9 @@ def test_slow_members_are_those_that_were_waited_for() -> None:
 def test_heartbeat_gaps_are_how_long_it_took_to_be_told() -> None:
     found = waiting("waiting").heartbeat_gaps()
     assert sorted(found) == [
-        ("dead", 0, None, None, None, None, 1, 45_000),
-        ("quick", 2, 10, 30, 30, 30, 0, None),
-        ("slow", 2, 100, 200, 200, 200, 0, None),
+        ("dead", 0, None, None, None, None, 1, 45_000, None),
+        ("quick", 2, 10, 30, 30, 30, 0, None, None),
+        ("slow", 2, 100, 200, 200, 200, 0, None, None),
     ]
 
 

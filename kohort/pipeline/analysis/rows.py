@@ -68,6 +68,8 @@ class Member(NamedTuple):
     fate: str | None
     fate_ms: int | None
     mode: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
     given_up: list[str | None] | None
     gained: list[str | None] | None
 

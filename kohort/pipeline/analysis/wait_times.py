@@ -32,6 +32,8 @@ class SlowMember(NamedTuple):
     join_delay_longest_ms: int
     missed_count: int
     last_at: int | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
 
 
 class HeartbeatGap(NamedTuple):
@@ -45,6 +47,7 @@ class HeartbeatGap(NamedTuple):
     told_longest_ms: int | None
     expired_count: int
     expired_timeout_ms: int | None
+    session_timeout_ms: int | None
 
 
 @dataclass(slots=True)
@@ -58,6 +61,9 @@ class _Process:
     missed_count: int = 0
     expired_count: int = 0
     expired_timeout_ms: int | None = None
+    session_timeout_ms: int | None = None
+    """That its last join asked for."""
+    rebalance_timeout_ms: int | None = None
 
     def take(self, row: Member, timeout_ms: int | None) -> None:
         self.last = row
@@ -69,6 +75,10 @@ class _Process:
         self.missed_count += row.fate == "rebalance_timeout"
         self.expired_count += row.fate == "session_expired"
         self.expired_timeout_ms = longest([self.expired_timeout_ms, timeout_ms])
+        if row.session_timeout_ms is not None:
+            self.session_timeout_ms = row.session_timeout_ms
+        if row.rebalance_timeout_ms is not None:
+            self.rebalance_timeout_ms = row.rebalance_timeout_ms
 
 
 class WaitTimes:
@@ -131,6 +141,8 @@ class WaitTimes:
                     longest(delays) or 0,
                     one.missed_count,
                     one.last_at,
+                    one.session_timeout_ms,
+                    one.rebalance_timeout_ms,
                 )
             )
         return found
@@ -151,6 +163,7 @@ class WaitTimes:
                         longest(told),
                         one.expired_count,
                         one.expired_timeout_ms,
+                        one.session_timeout_ms,
                     )
                 )
         return found

@@ -56,6 +56,7 @@ def slow_members(rows: Sequence[Row]) -> Markup:
         "Longest, s",
         "Takes to join, usually",
         "99 % within",
+        "May take (rebalance timeout)",
         "Missed the rebalance",
     )
     return table(
@@ -69,6 +70,7 @@ def slow_members(rows: Sequence[Row]) -> Markup:
                 seconds(row["waited_for_longest_ms"]),
                 duration(row["join_delay_p50_ms"] if row["join_count"] else None),
                 duration(row["join_delay_p99_ms"] if row["join_count"] else None),
+                duration(row["rebalance_timeout_ms"]),
                 number(row["missed_count"]),
             )
             for row in rows
@@ -85,7 +87,7 @@ def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
         "99 % within",
         "Longest",
         "Sessions expired",
-        "Session",
+        "Session timeout",
     )
     return table(
         titles,
@@ -97,7 +99,7 @@ def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
                 duration(row["told_p99_ms"]),
                 duration(row["told_longest_ms"]),
                 number(row["expired_count"]),
-                duration(row["expired_timeout_ms"]),
+                duration(row["session_timeout_ms"] or row["expired_timeout_ms"]),
             )
             for row in rows
         ),

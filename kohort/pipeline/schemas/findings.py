@@ -201,6 +201,8 @@ SLOW_MEMBERS: Final = Table(
         Column("join_delay_longest_ms", WHOLE, "The longest one, in ms."),
         Column("missed_count", WHOLE, "Times it did not join within the rebalance timeout."),
         Column("last_at", MOMENT, "The last rebalance that it took part in."),
+        Column("session_timeout_ms", WHOLE, "That its last join asked for."),
+        Column("rebalance_timeout_ms", WHOLE, "The same: its max.poll.interval.ms."),
     ),
 )
 
@@ -223,6 +225,7 @@ HEARTBEAT_GAPS: Final = Table(
         Column("told_longest_ms", WHOLE, "The longest one, in ms."),
         Column("expired_count", WHOLE, "Sessions of it that expired."),
         Column("expired_timeout_ms", WHOLE, "The longest timeout that it missed, in ms."),
+        Column("session_timeout_ms", WHOLE, "That its last join asked for."),
     ),
 )
 

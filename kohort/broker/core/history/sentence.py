@@ -131,9 +131,12 @@ _ENDS: Final = {
 
 
 def _end_of_wait(record: RebalanceRecord) -> str:
-    """Describe how awaited members left, if that ended the wait for them; otherwise ""."""
-    if record.timeline.join_phase_end != JoinPhaseEnd.ALL_JOINED.value:
-        return ""
+    """Describe what ended the wait for members, or will: their end, or the rebalance timeout;
+    otherwise "".
+    """
+    end = record.timeline.join_phase_end
+    if end != JoinPhaseEnd.ALL_JOINED.value:
+        return _timeout_of_wait(record, is_over=end == JoinPhaseEnd.TIMEOUT.value)
     awaited = set(record.waited_for.member_ids)
     for cause in record.further_causes:
         went = {cause.member_id, *cause.removed}
@@ -142,6 +145,18 @@ def _end_of_wait(record: RebalanceRecord) -> str:
             if cause.session_timeout_ms is not None:
                 end += f" of {duration(cause.session_timeout_ms)}"
             return f", which {end}" if awaited <= went else f", of which {_one(cause)} {end}"
+    return ""
+
+
+def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
+    """The group waits as long as the member that asks for most, as far as members have joined."""
+    asked = [member.rebalance_timeout_ms or 0 for member in record.members]
+    longest_ms = max(asked, default=0)
+    if is_over:
+        of = f" of {duration(longest_ms)}" if longest_ms else ""
+        return f", until the rebalance timeout{of}"
+    if record.outcome is RebalanceOutcome.RUNNING and longest_ms:
+        return f", and may wait for {duration(longest_ms)}, the rebalance timeout"
     return ""
 
 
@@ -161,7 +176,8 @@ def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[st
     if isinstance(record, AvoidedRecord):
         return [*_trigger_lines(record)]
     lines = [*_trigger_lines(record), *_cause_lines(record), *_phase_lines(record)]
-    lines += [*_member_lines(record), *_partition_lines(record), *_slowest_lines(record)]
+    lines += [*_member_lines(record), *_timeout_lines(record)]
+    lines += [*_partition_lines(record), *_slowest_lines(record)]
     lines += _link_lines(record)
     started = clock_text(record.started_at_ms)
     lines.append(f"rebalance {record.sequence} of the group, began {started}")
@@ -227,6 +243,26 @@ def _member_lines(record: RebalanceRecord) -> Iterator[str]:
     for fate, ids in by_fate.items():
         if fate is not MemberFate.KEPT:
             yield f"{fate.value.replace('_', ' ')}: {listed(ids)}"
+
+
+def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:
+    """The timeouts that members asked for with their joins; whose they are if they differ."""
+    by_timeouts: dict[str, list[str]] = {}
+    for member in record.members:
+        asked = [
+            f"{name} timeout {duration(timeout_ms)}"
+            for name, timeout_ms in (
+                ("session", member.session_timeout_ms),
+                ("rebalance", member.rebalance_timeout_ms),
+            )
+            if timeout_ms is not None
+        ]
+        if asked:
+            by_timeouts.setdefault(", ".join(asked), []).append(member.member_id)
+    for timeouts, ids in islice(by_timeouts.items(), _MEMBERS_SHOWN):
+        yield timeouts if len(by_timeouts) == 1 else f"{timeouts}: {listed(ids)}"
+    if len(by_timeouts) > _MEMBERS_SHOWN:
+        yield f"and {len(by_timeouts) - _MEMBERS_SHOWN} other pairs of timeouts"
 
 
 def _partition_lines(record: RebalanceRecord) -> Iterator[str]:

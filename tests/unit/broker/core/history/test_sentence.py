@@ -8,6 +8,7 @@ from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.history.model import (
     AvoidedRecord,
     LeaderChange,
+    MemberTimeline,
     PartitionCounts,
     RebalanceOutcome,
     RebalanceRecord,
@@ -67,6 +68,43 @@ def test_one_sentence_says_when_why_who_how_long_and_for_whom() -> None:
         "its session timeout of 45 s; 11 members stopped for up to 3.2 s; it waited 2.9 s for "
         "member W"
     )
+
+
+def joined(member_id: str, session_ms: int | None, rebalance_ms: int | None) -> MemberTimeline:
+    return MemberTimeline(
+        member_id=member_id, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms
+    )
+
+
+def test_it_says_which_timeout_ended_the_wait_or_will() -> None:
+    members = (joined("V", 10_000, 60_000), joined("U", 45_000, 300_000), joined("W", None, None))
+    timeline = replace(RECORD.timeline, join_phase_end="timeout")
+    record = replace(RECORD, members=members, timeline=timeline)
+
+    assert sentence(record).endswith("for member W, until the rebalance timeout of 5 min")
+    assert sentence(replace(record, members=())).endswith(
+        "for member W, until the rebalance timeout"
+    )
+    running = replace(record, outcome=RebalanceOutcome.RUNNING, timeline=Timeline())
+    assert sentence(running).endswith("for member W, and may wait for 5 min, the rebalance timeout")
+
+
+def test_the_evidence_has_the_timeouts_that_joins_asked_for() -> None:
+    alike = (joined("V", 10_000, 60_000), joined("U", 10_000, 60_000), joined("W", None, None))
+    text = "session timeout 10 s, rebalance timeout 60 s"
+
+    assert told(alike) == [text]
+    other = (*alike, joined("T", 45_000, None))
+    assert told(other) == [f"{text}: V, U", "session timeout 45 s: T"]
+    many = tuple(joined(f"m{one}", 10_000 + 1_000 * one, None) for one in range(8))
+    assert len(told(many)) == 6
+    assert told(many)[-1] == "and 3 other pairs of timeouts"
+
+
+def told(members: tuple[MemberTimeline, ...]) -> list[str]:
+    """What the evidence has of their timeouts."""
+    lines = evidence(replace(RECORD, members=members))
+    return [line for line in lines if "timeout" in line and "broker saw" not in line]
 
 
 def test_it_says_what_producers_of_transactions_had_to_do_with_it() -> None:
