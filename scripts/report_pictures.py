@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 WEEK = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
 PICTURES = ROOT / "docs" / "pictures"
 GROUP = "billing"
-SCREENS = (("report-desk", 1_120, 760, 1), ("report-telephone", 390, 844, 0))
+SCREENS = (("report-desk", 1_280, 900, 1), ("report-telephone", 390, 844, 0))
 """Name, width and height, and Chromium's number of the theme: 1 is light, 0 is dark."""
 _FRAME = (
     '<!doctype html><meta charset="utf-8"><body style="margin:0">'

@@ -30,6 +30,7 @@ _TITLES: Final = (
     "Unread, s",
     "A crash is noticed after",
 )
+_SHORT_TITLES: Final = ("Setting", "Rebalances", "Stopped", "Unread", "Crash noticed")
 
 
 def setting_of(row: Row) -> Setting:
@@ -46,24 +47,48 @@ def changed(recorded: Row, row: Row) -> str:
     return said[:1].upper() + said[1:]
 
 
+def compared(found: FirstScreen) -> Markup:
+    """What there is and the settings worth considering, a line for each, and what it would come to
+    if the member that was waited for most were as quick as the others. Small enough for the first
+    screen.
+    """
+    recorded = found.recorded
+    assert recorded is not None
+    rows: list[Cells] = [_short_line("As it is", recorded)]
+    rows += [
+        _short_line(_named(place, recorded, row), row)
+        for place, row in enumerate(found.choices, start=1)
+    ]
+    if found.quicker is not None:
+        rows.append(_short_line(changed(recorded, found.quicker), found.quicker))
+    return table(_SHORT_TITLES, rows, class_="compared")
+
+
+def to_set(found: FirstScreen) -> Markup | None:
+    """The lines to paste for the setting that gains most, one client library open."""
+    if found.best is None or found.recorded is None:
+        return None
+    blocks = _blocks(found.recorded, found.best)
+    return element(
+        "div",
+        [behind(whom, code, is_open=place == 0) for place, (whom, code) in enumerate(blocks)],
+        class_="to-set",
+    )
+
+
 def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
-    """The section; None without advice."""
+    """The section with all that the table of the first screen has no room for; None without
+    advice.
+    """
     recorded = found.recorded
     if recorded is None:
         return None
-    rows: list[Cells] = [_line("As it is", recorded)]
-    rows += [
-        _line(_named(place, recorded, row), row) for place, row in enumerate(found.choices, start=1)
-    ]
-    if found.quicker is not None:
-        rows.append(_line(changed(recorded, found.quicker), found.quicker))
     check = recorded["text"]
     return join(
         (
-            table(_TITLES, rows),
-            element("p", f"{check[:1].upper()}{check[1:]}.", class_="muted"),
-            *_pastes(found, recorded),
+            element("p", f"{check[:1].upper()}{check[1:]}."),
             _unknown(recorded),
+            *_pastes(found, recorded),
             behind(
                 f"All {len(page.advice):,} settings that were tried",
                 front(list(page.advice), found),
@@ -74,15 +99,16 @@ def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
 
 
 def _named(place: int, recorded: Row, row: Row) -> Markup:
+    """The setting by its number; a star is on the one that gains most."""
     said = text(changed(recorded, row))
-    star = element("span", " ★ gains most", class_="star") if row["is_best"] else None
-    return join((f"{place}. ", element("strong", said) if row["is_best"] else said, star))
+    if not row["is_best"]:
+        return join((f"{place}. ", said))
+    star = element("span", "★", class_="star", title="gains most")
+    return join((f"{place}. ", star, " ", element("strong", said)))
 
 
 def _line(title: Markup | str, row: Row) -> Cells:
-    spread_ms = row.get("stopped_spread_ms") or 0
-    # A spread of less than a tenth is not worth showing.
-    by_chance = f" ± {seconds(spread_ms)}" if spread_ms > max(row["stopped_ms"] / 10, 1_000) else ""
+    by_chance = f" ± {seconds(row['stopped_spread_ms'])}" if _is_by_chance(row) else ""
     return (
         title,
         number(row["rebalances"]),
@@ -92,22 +118,47 @@ def _line(title: Markup | str, row: Row) -> Cells:
     )
 
 
+def _short_line(title: Markup | str, row: Row) -> Cells:
+    by_chance = f" ± {duration(row['stopped_spread_ms'])}" if _is_by_chance(row) else ""
+    return (
+        title,
+        number(row["rebalances"]),
+        duration(row["stopped_ms"]) + by_chance,
+        duration(row["unread_ms"]),
+        duration(row["notice_ms"]),
+    )
+
+
+def _is_by_chance(row: Row) -> bool:
+    """A spread of less than a tenth is not worth showing."""
+    return bool((row.get("stopped_spread_ms") or 0) > max(row["stopped_ms"] / 10, 1_000))
+
+
+def _blocks(recorded: Row, row: Row) -> list[tuple[str, Markup]]:
+    """By client library and for the brokers, what has to be set."""
+    return [
+        (_FOR.get(whom, whom), element("pre", element("code", _lines(lines)), tabindex=0))
+        for whom, lines in config_lines(setting_of(recorded), setting_of(row)).items()
+    ]
+
+
 def _pastes(found: FirstScreen, recorded: Row) -> list[Markup]:
-    pasted = []
-    for place, row in enumerate(found.choices, start=1):
-        blocks = [
+    """Lines to paste for all but the one that gains most: its are on the first screen."""
+    return [
+        behind(
+            f"Lines to paste for {place}: {changed(recorded, row)}",
             element(
                 "div",
-                element("h4", _FOR.get(whom, whom)),
-                element("pre", element("code", _lines(lines)), tabindex=0),
-            )
-            for whom, lines in config_lines(setting_of(recorded), setting_of(row)).items()
-        ]
-        summary = f"Lines to paste for {place}: {changed(recorded, row)}"
-        pasted.append(
-            behind(summary, element("div", blocks, class_="paste"), is_open=bool(row["is_best"]))
+                [
+                    element("div", element("h4", whom), code)
+                    for whom, code in _blocks(recorded, row)
+                ],
+                class_="paste",
+            ),
         )
-    return pasted
+        for place, row in enumerate(found.choices, start=1)
+        if not row["is_best"]
+    ]
 
 
 def _lines(lines: tuple[str, ...]) -> Markup:

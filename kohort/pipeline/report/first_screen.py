@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.pipeline.advisor.words import nothing_better
 from kohort.pipeline.report.answer import Cause, FirstScreen
-from kohort.pipeline.report.choices import changed
+from kohort.pipeline.report.choices import changed, compared, to_set
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Child, Markup, element, join, text
 from kohort.pipeline.report.words import (
@@ -97,13 +97,15 @@ def _gain(before_ms: int, after_ms: int) -> Markup:
 
 
 def first_screen(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
-    """The three answers side by side, or one below the other on narrow screens."""
+    """The two answers side by side, and what to change below, or all of them one below the other on
+    narrow screens.
+    """
     also = [element("li", said) for said in found.also]
     return element(
         "div",
         _answer("Why", _why(page, found)),
         _answer("Whom the others waited for", _waited(page, found)),
-        _answer("What to change", _change(found, anchor)),
+        _answer("What to change", _change(found, anchor), class_="change"),
         _answer("Also seen", element("ul", also), class_="also") if also else None,
         class_="answers",
     )
@@ -188,43 +190,14 @@ def _change(found: FirstScreen, anchor: str) -> Child:
         said = nothing_better(found.recorded.get("unranked") or ())
         return element("p", _sentence(said))
     best, recorded = found.best, found.recorded
+    more = element("a", "how good this is", href=f"#{anchor}-advice")
     if best is None:
-        to_weigh = element(
-            "p",
-            "No choice is better in all: ",
-            element(
-                "a", f"{counted(len(found.choices), 'setting')} to weigh", href=f"#{anchor}-advice"
-            ),
-            ".",
-        )
-        return [to_weigh, element("p", _sentence(recorded["text"]), class_="muted")]
-    gains = [
-        element(
-            "li",
-            f"{what} ",
-            before,
-            " → ",
-            element("strong", after),
-        )
-        for what, before, after in (
-            ("rebalances", f"{recorded['rebalances']:,}", f"{best['rebalances']:,}"),
-            *(
-                (what, _time(recorded[column]), _time(best[column]))
-                for what, column in (
-                    ("members stopped for", "stopped_ms"),
-                    ("partitions without a reader for", "unread_ms"),
-                    ("a crash is noticed after", "notice_ms"),
-                )
-            ),
-        )
-    ]
-    return [
-        element("p", element("strong", changed(recorded, best)), class_="best"),
-        element("ul", gains, class_="gains"),
-        element(
-            "p", element("a", "The lines to paste, and other choices", href=f"#{anchor}-advice")
-        ),
-    ]
+        count = counted(len(found.choices), "setting")
+        head = element("p", f"No choice is better in all: {count} to weigh; ", more, ".")
+        check = element("p", _sentence(recorded["text"]), class_="muted")
+        return [head, compared(found), check]
+    head = element("p", element("strong", changed(recorded, best)), " gains most; ", more, ".")
+    return [head, element("div", compared(found), to_set(found), class_="advice")]
 
 
 def _sentence(text: str) -> str:

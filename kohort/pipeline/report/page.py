@@ -115,7 +115,7 @@ def _group(page: GroupPage, found: FirstScreen, place: int, *, is_alone: bool) -
         element("p", headline(page), class_="headline"),
         in_short(page, found) if is_alone else None,
         first_screen(page, found, anchor),
-        element("h3", "What other settings would have come to", id=f"{anchor}-advice"),
+        element("h3", "How good the advice is, and other choices", id=f"{anchor}-advice"),
         advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),
         element("h3", "When"),
         timeline(page),

@@ -12,14 +12,18 @@ from kohort.pipeline.report.words import NOTHING, cause, clock, duration, name, 
 Cells: TypeAlias = Sequence[Child]
 
 
-def table(titles: Sequence[str], rows: Iterable[Cells], *, texts: int = 1) -> Markup:
+def table(
+    titles: Sequence[str], rows: Iterable[Cells], *, texts: int = 1, class_: str | None = None
+) -> Markup:
     """Make a table: `texts` columns of text, then numbers. The first column has row titles."""
     head = [
         element("th", title, scope="col", class_=None if place < texts else "number")
         for place, title in enumerate(titles)
     ]
     body = [element("tr", _cells(titles, row, texts)) for row in rows]
-    return element("table", element("thead", element("tr", head)), element("tbody", body))
+    return element(
+        "table", element("thead", element("tr", head)), element("tbody", body), class_=class_
+    )
 
 
 def _cells(titles: Sequence[str], row: Cells, texts: int) -> Iterable[Markup]:
@@ -54,10 +58,10 @@ def slow_members(rows: Sequence[Row]) -> Markup:
         "Waited for, times",
         "Waited for, s",
         "Longest, s",
-        "Takes to join, usually",
+        "Joins after, usually",
         "99 % within",
-        "May take (rebalance timeout)",
-        "Missed the rebalance",
+        "Rebalance timeout",
+        "Missed",
     )
     return table(
         titles,

@@ -65,7 +65,7 @@ def test_a_page_of_one_group_is_made_without_spark(history: Path, tmp_path: Path
     text = output.read_text(encoding="utf-8")
     assert "Why billing rebalanced, and what to change" in text
     assert "because member b-1 joined" in text
-    assert "What other settings would have come to" in text
+    assert "How good the advice is, and other choices" in text
     assert "check: with the settings of the time" in text.lower()
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 

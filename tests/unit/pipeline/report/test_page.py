@@ -61,7 +61,7 @@ def words(text: str) -> str:
 
 def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     said = words(billing())
-    first = said[: said.index("What other settings would have come to")]
+    first = said[: said.index("How good the advice is, and other choices")]
     assert "Why billing rebalanced, and what to change" in first
     # The costliest causes, by their stopped time.
     assert "10 deploys, in which members left and came back: 115 of the 141 rebalances" in first
@@ -74,9 +74,13 @@ def test_the_first_screen_says_why_who_and_what_to_change() -> None:
     assert "14 sessions expired, 4 of them of billing-5, which was silent for 10 s." in first
     assert "16 partitions kept changing hands: billing-events-4 108 times" in first
     # What to set, and what it would come to.
-    assert "Static membership and a cooperative assignor with a 30 s session" in first
-    assert "members stopped for 1 h 48 min → 9 min" in first
-    assert len(first) < 2_500
+    assert "Static membership and a cooperative assignor with a 30 s session gains most" in first
+    for title in ("Setting", "Rebalances", "Stopped", "Unread", "Crash noticed"):
+        assert f">{title}</th>" in billing()
+    assert "As it is1411 h 48 min" in first
+    assert "1. ★ Static membership and a cooperative assignor with a 30 s session289 min" in first
+    assert "session.timeout.ms=30000" in first
+    assert len(first) < 3_000
 
 
 def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
@@ -84,6 +88,12 @@ def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
     said = words(text)
     for title in ("Setting", "Rebalances", "Stopped, s", "Unread, s", "A crash is noticed after"):
         assert f">{title}</th>" in text
+    # Those of the one that gains most are on the first screen, those of the others below.
+    first, below = said.split("How good the advice is, and other choices")
+    assert "Java (properties)" in first
+    assert "Lines to paste for 2: " in below
+    assert "Lines to paste for 1: " not in said
+    assert text.count('class="to-set"') == 1
     for line in (
         "group.instance.id=",
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
@@ -242,6 +252,9 @@ def test_without_a_best_setting_none_is_called_so() -> None:
     assert found.best is None
     assert "No choice is better in all: 2 settings to weigh" in words(html(page(advice=rows)))
     assert "Check: setting 0." in words(html(page(advice=rows)))
+    # The table is there to weigh them, and nothing is open to be pasted.
+    assert ">2. " in html(page(advice=rows))
+    assert 'class="to-set"' not in html(page(advice=rows))
     alone = words(html(page(advice=rows[:1])))
     assert "Nothing that was tried would have been better" in alone
 
