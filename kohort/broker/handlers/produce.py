@@ -43,7 +43,7 @@ from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
 from kohort.broker.topics.topic import Topic
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 from kohort.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -186,9 +186,7 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
             if piece.is_over():
                 yield _Pause.BETWEEN_BATCHES
                 piece.begin()
-            answer = PartitionProduceResponse(
-                index=data.index, error_code=ErrorCode.NONE, base_offset=-1
-            )
+            answer = PartitionProduceResponse(index=data.index, error_code=NO_ERROR, base_offset=-1)
             answers.append(answer)
             if is_denied:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

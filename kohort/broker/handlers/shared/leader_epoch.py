@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.topics.partition import Partition
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 
 def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
@@ -14,7 +14,7 @@ def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
         leader_epoch: that of the partition.
     """
     if clients_epoch in {-1, leader_epoch}:
-        return ErrorCode.NONE
+        return NO_ERROR
     if clients_epoch < leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH

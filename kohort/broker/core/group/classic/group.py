@@ -51,9 +51,10 @@ from kohort.broker.core.group.requests import (
 )
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.steps import Steps, at_once
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.types import ZERO_UUID
 
+_PREPARING_REBALANCE: Final = GroupState.PREPARING_REBALANCE
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 _APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
@@ -184,10 +185,10 @@ class ClassicGroup:
         if not isinstance(found, Member):
             return found
         self.data.start_session(found, now_ms)
-        if self.state is GroupState.PREPARING_REBALANCE:
+        if self.state is _PREPARING_REBALANCE:
             self.data.request_rejoin(found)
             return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def leave(self, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now) -> None:
         """Execute a LeaveGroup. Answer: LeaveResult."""
