@@ -233,6 +233,11 @@ class CompactedLife:
         )
         if plan is None:
             return False
+        # The compactor of a broker has damaged indexes rebuilt first, in another thread.
+        for segment in self.log.aborted.unready(plan.segments[0].base_offset):
+            repair = self.log.aborted.repair(segment)
+            repair.run()
+            repair.take_over()
         key_count = self.random.choice([1, 2, 3, 5, 10, 1000])
         self.run = Compaction(
             self.log,
