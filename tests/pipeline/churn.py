@@ -16,10 +16,10 @@ from kohort.protocol.messages.leave_group import (
 )
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.model import wait_until
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import RawMember, bring_together, settle, share
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 Record: TypeAlias = dict[str, Any]
 """An event of the history, as JSON."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.pipeline.errors import PipelineError
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import FINDINGS, HISTORY
 from kohort.pipeline.schemas.columns import MOMENT, TEXT, WHOLE, Column, Table
 from tests.pipeline.events import avoided, line, member, rebalance, records
-from tests.support.processes import java_env
+from tests.pipeline.lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,23 +38,13 @@ NUMBERS = Table(
 )
 
 
-@pytest.fixture(autouse=True)
-def pyiceberg() -> None:
-    try:
-        import pyiceberg  # noqa: F401, PLC0415
-    except ImportError:
-        java_env.missing("PyIceberg is not installed: pip install '.[dev-long]'")
-
-
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> IcebergLake:
     return iceberg_lake(spark, tmp_path / "lake")
 
 
 def iceberg_lake(spark: SparkSession, root: Path) -> IcebergLake:
-    from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra.
-
-    return IcebergLake(spark, str(root))
+    return cast("IcebergLake", lake_of(spark, root, "iceberg"))
 
 
 def rows(lake: Lake, name: str) -> list[tuple[Any, ...]]:
@@ -71,19 +61,6 @@ def replace(lake: Lake, *given: tuple[str, int], groups: list[str] | None) -> bo
     replacement = lake.begin("numbers").replacing(chosen)
     replacement.add(numbers(*given))
     return replacement.commit(schema_of(NUMBERS))
-
-
-def test_a_batch_that_is_appended_twice_is_there_once(
-    spark: SparkSession, lake: IcebergLake
-) -> None:
-    for batch_id, number in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
-        frame = spark.createDataFrame([(number,)], "number int")
-        lake.append_once(frame, "land/numbers", app_id="a", batch_id=batch_id)
-    assert rows(lake, "land/numbers") == [(1,), (2,)]
-    lake.append_once(
-        spark.createDataFrame([(1,)], "number int"), "land/numbers", app_id="b", batch_id=0
-    )
-    assert rows(lake, "land/numbers") == [(1,), (1,), (2,)]
 
 
 def test_two_runs_that_append_one_batch_at_a_time_have_it_once(
@@ -127,28 +104,6 @@ def test_what_a_kill_left_of_a_batch_is_not_in_the_table(
     assert rows(lake, "numbers") == []
     lake.append_once(frame, "numbers", app_id="a", batch_id=0)
     assert rows(lake, "numbers") == [(1,), (2,)]
-
-
-def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: IcebergLake) -> None:
-    old = spark.createDataFrame([(1,)], "number int")
-    new = spark.createDataFrame([(2, "two")], "number int, name string")
-    lake.append_once(old, "numbers", app_id="a", batch_id=0)
-    lake.append_once(new, "numbers", app_id="a", batch_id=1)
-    assert rows(lake, "numbers") == [(1, None), (2, "two")]
-
-
-def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: IcebergLake) -> None:
-    first = spark.createDataFrame([("a", 1, "old"), (None, 2, "old")], "g string, n int, v string")
-    again = spark.createDataFrame(
-        [("a", 1, "new"), (None, 2, "new"), ("b", 1, "new"), ("b", 1, "new")],
-        "g string, n int, v string",
-    )
-    for frame in (first, again, again):
-        lake.merge_new(frame, "events", on=["g", "n"])
-    found = [tuple(row) for row in lake.read("events").collect()]
-    assert sorted(found, key=repr) == sorted(
-        [("a", 1, "old"), (None, 2, "old"), ("b", 1, "new")], key=repr
-    )
 
 
 def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake) -> None:

@@ -29,41 +29,6 @@ def rows(lake: DeltaLake, name: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in lake.read(name).collect())
 
 
-def test_a_batch_that_is_appended_twice_is_there_once(spark: SparkSession, lake: DeltaLake) -> None:
-    for batch_id, number in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
-        frame = spark.createDataFrame([(number,)], "number int")
-        lake.append_once(frame, "land/numbers", app_id="a", batch_id=batch_id)
-    assert rows(lake, "land/numbers") == [(1,), (2,)]
-
-
-def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: DeltaLake) -> None:
-    frame = spark.createDataFrame([(1,)], "number int")
-    lake.append_once(frame, "numbers", app_id="a", batch_id=0)
-    lake.append_once(frame, "numbers", app_id="b", batch_id=0)
-    assert rows(lake, "numbers") == [(1,), (1,)]
-
-
-def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: DeltaLake) -> None:
-    old = spark.createDataFrame([(1,)], "number int")
-    new = spark.createDataFrame([(2, "two")], "number int, name string")
-    lake.append_once(old, "numbers", app_id="a", batch_id=0)
-    lake.append_once(new, "numbers", app_id="a", batch_id=1)
-    assert rows(lake, "numbers") == [(1, None), (2, "two")]
-
-
-def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: DeltaLake) -> None:
-    first = spark.createDataFrame([("a", 1, "old"), (None, 2, "old")], "g string, n int, v string")
-    again = spark.createDataFrame(
-        [("a", 1, "new"), (None, 2, "new"), ("b", 1, "new"), ("b", 1, "new")],
-        "g string, n int, v string",
-    )
-    for frame in (first, again, again):
-        lake.merge_new(frame, "events", on=["g", "n"])
-    found = {tuple(row) for row in lake.read("events").collect()}
-    assert lake.read("events").count() == 3
-    assert found == {("a", 1, "old"), (None, 2, "old"), ("b", 1, "new")}
-
-
 def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
     spark: SparkSession, lake: DeltaLake
 ) -> None:

@@ -18,8 +18,8 @@ from tests.pipeline.events import avoided, line, member, rebalance
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.groups.raw_members import RawMember, share
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from tests.pipeline.driver import Driver, added_rows
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 
 def in_tables(lake: Path) -> list[tuple[str, int]]:
