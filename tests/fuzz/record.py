@@ -28,9 +28,10 @@ from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.java_client import JavaClient
 from tests.support.clients.kafka_python_client import KafkaPythonClient
 from tests.support.clients.kohort_client import KohortMember
-from tests.support.clients.model import CODECS, Client, Record, Seat, wait_until
+from tests.support.clients.model import CODECS, Client, Record, Seat
 from tests.support.network.relay import Relay
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 CAPTURED: Final = Path(__file__).with_name("captured.jsonl.gz")
 KEPT_MAX: Final = 8

@@ -15,10 +15,10 @@ from kohort.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.measures.watch import MIB, undisturbed, warmed_up
 from tests.support.network.flood import attempt, client_hello
 from tests.support.network.wire import framed, request_body
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 2
 ARRIVALS_MAX = 1_000

@@ -41,10 +41,10 @@ from kohort.protocol.messages.metadata import (
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import Topic
 from tests.support.brokers.broker_thread import BrokerThread
-from tests.support.clients.model import wait_until
 from tests.support.groups.raw_members import RawMember
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     "authorizer.class.name": "kohort",

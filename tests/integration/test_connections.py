@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from tests.integration.conftest import LoopFactory
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient, framed, request_body, response_in
+from tests.support.waiting import wait_until
 
 MIB = 1024 * 1024
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -108,13 +109,6 @@ def connection_count(running: BrokerThread) -> int:
     return running.call(lambda: running.broker.network.connection_count)
 
 
-def wait_until(is_so: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline_s, "it does not come about"
-        time.sleep(0.01)
-
-
 def test_answers_come_in_the_order_of_the_requests_whichever_is_ready_first(
     running: BrokerThread,
 ) -> None:
@@ -176,7 +170,7 @@ def test_what_a_client_sends_ahead_of_a_parked_request_is_bounded(
         with pytest.raises(TimeoutError):
             client.send(frame * 100)
         assert used_bytes(running) < 3 * MIB
-    wait_until(lambda: connection_count(running) == 0)
+    wait_until(lambda: connection_count(running) == 0, "no connection left")
     assert used_bytes(running) == 0
 
 
@@ -189,8 +183,10 @@ def test_a_client_that_sends_ahead_of_a_parked_request_and_leaves_is_noticed(
     with RawClient(running.port) as client:
         parked = framed(request_body(fetch("t", max_wait_ms=60_000), 11))
         client.send(parked * 3)
-        wait_until(lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1)
-    wait_until(lambda: connection_count(running) == 0)
+        wait_until(
+            lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1, "a parked fetch"
+        )
+    wait_until(lambda: connection_count(running) == 0, "no connection left")
     assert running.call(stats)["Fetch"] == {"watched": 0, "delayed": 0}
 
 
@@ -207,7 +203,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_no_memory(
     with RawClient(running.port) as slow, RawClient(running.port) as other:
         for number in range(requests):
             slow.send(framed(request_body(fetch("t"), 11, correlation_id=number)))
-        wait_until(lambda: OS_FILES.range_count > 0)
+        wait_until(lambda: OS_FILES.range_count > 0, "ranges on their way")
         counts = set()
         for _ in range(50):
             assert other.is_answered()
@@ -220,7 +216,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_no_memory(
         for number in range(requests):
             message = response_in(slow.receive(), FetchResponse, 11, correlation_id=number)
             assert fetched_bytes(message) == size
-        wait_until(lambda: OS_FILES.range_count == 0)
+        wait_until(lambda: OS_FILES.range_count == 0, "no range left")
 
 
 def test_large_frames_arrive_unharmed_from_several_clients_at_once(
@@ -255,13 +251,15 @@ def test_a_client_that_leaves_while_its_request_is_parked_leaves_nothing_behind(
     with RawClient(running.port) as client:
         client.send(framed(request_body(fetch("t", max_wait_ms=60_000), 11)))
         stats = running.broker.services.purgatory.stats
-        wait_until(lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1)
+        wait_until(
+            lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1, "a parked fetch"
+        )
         if is_half_closed:
             client.socket.shutdown(socket.SHUT_WR)
         else:
             client.close()
-        wait_until(lambda: running.call(stats)["Fetch"]["delayed"] == 0)
-        wait_until(lambda: connection_count(running) == 0)
+        wait_until(lambda: running.call(stats)["Fetch"]["delayed"] == 0, "no parked fetch left")
+        wait_until(lambda: connection_count(running) == 0, "no connection left")
     assert running.call(lambda: running.broker.metrics.edge.waiting_count) == 0
 
 
@@ -286,7 +284,7 @@ def test_connections_are_limited_in_all(tmp_path: Path, loop_factory: LoopFactor
         with RawClient(running.port) as fourth:
             assert fourth.is_closed()
         clients[0].close()
-        wait_until(lambda: connection_count(running) == 2)
+        wait_until(lambda: connection_count(running) == 2, "two connections")
         with RawClient(running.port) as fourth:
             assert fourth.is_answered()
         edge = running.broker.metrics.edge
@@ -350,7 +348,7 @@ def test_limits_of_connections_are_changed_while_the_broker_runs(
             assert answer.error_code == ErrorCode.NONE, answer.error_message
 
         def is_let_in() -> bool:
-            wait_until(lambda: connection_count(running) == 1)
+            wait_until(lambda: connection_count(running) == 1, "one connection")
             try:
                 with RawClient(running.port) as second:
                     return second.is_answered()
@@ -411,7 +409,9 @@ def test_stopping_answers_what_is_parked_and_is_over_soon(
         parked.send(framed(request_body(fetch("t", max_wait_ms=300_000), 11)))
         partial.send(framed(request_body(HEARTBEAT, 4))[:20])
         stats = running.broker.services.purgatory.stats
-        wait_until(lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1)
+        wait_until(
+            lambda: running.call(stats).get("Fetch", {}).get("delayed") == 1, "a parked fetch"
+        )
         began_s = time.monotonic()
         running.stop()
         assert time.monotonic() - began_s < 40
@@ -433,7 +433,7 @@ def test_stopping_does_not_wait_for_a_client_that_does_not_read(
         slow.call(produce("t", batch(value=bytes(MIB - 1000))), 9, ProduceResponse)
         for _ in range(50):
             slow.send(framed(request_body(fetch("t"), 11)))
-        wait_until(lambda: OS_FILES.range_count > 0)
+        wait_until(lambda: OS_FILES.range_count > 0, "ranges on their way")
         running.stop()  # Which fails unless it ends.
 
 

@@ -5,8 +5,7 @@ import os
 import random
 import shutil
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from kohort.protocol.records.record import Record
 from tests.integration.conftest import LoopFactory
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient, framed, request_body, response_in
+from tests.support.waiting import wait_until
 
 MIB = 1024 * 1024
 PARTITIONS = 3
@@ -144,14 +144,7 @@ class SlowReader(RawClient):
         """Ask, and wait until the broker has begun to answer and is stuck."""
         self.send(framed(request_body(request, 11)))
         assert self.socket.recv(1, socket.MSG_PEEK)
-        wait_until(lambda: OS_FILES.range_count > 0)
-
-
-def wait_until(is_so: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline_s, "it does not come about"
-        time.sleep(0.01)
+        wait_until(lambda: OS_FILES.range_count > 0, "ranges on their way")
 
 
 def resident_bytes() -> int:
@@ -268,7 +261,7 @@ def test_who_has_no_second_descriptor_is_sent_what_was_read(
             assert records_in(client.receive()) == log
         assert client.is_answered()
     assert sent_by(running, sent_from_files) == len(log)
-    wait_until(lambda: running.call(lambda: reads.senders_left) == before)
+    wait_until(lambda: running.call(lambda: reads.senders_left) == before, "the senders of before")
 
 
 def test_a_segment_that_is_deleted_meanwhile_is_sent_to_its_end(
@@ -355,8 +348,8 @@ def test_a_client_that_leaves_in_the_middle_leaves_no_descriptor_behind(
     for _ in range(5):
         with SlowReader(running) as reader:
             reader.ask_and_wait()
-        wait_until(lambda: OS_FILES.range_count == 0)
-    wait_until(lambda: open_descriptors() <= before)
+        wait_until(lambda: OS_FILES.range_count == 0, "no range left")
+    wait_until(lambda: open_descriptors() <= before, "no more descriptors than before")
 
 
 def test_slow_readers_cost_hardly_any_memory(running: BrokerThread, long_form: bool) -> None:
@@ -368,7 +361,7 @@ def test_slow_readers_cost_hardly_any_memory(running: BrokerThread, long_form: b
     try:
         for reader in readers:
             reader.send(framed(request_body(WHOLE, 11)))
-        wait_until(lambda: OS_FILES.range_count == count)
+        wait_until(lambda: OS_FILES.range_count == count, "the ranges of before")
         assert running.call(lambda: running.broker.network.unsent.total_bytes) == 0
         # What a connection itself takes, on both sides, is in it.
         assert resident_bytes() - before < count * 50_000

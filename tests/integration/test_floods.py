@@ -25,11 +25,11 @@ from kohort.wire.users import hashed
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.groups.raw_members import RawMember
 from tests.support.measures.watch import undisturbed, warmed_up
 from tests.support.network.flood import KINDS, flood
 from tests.support.network.wire import RawClient, framed, request_body, response_in
+from tests.support.waiting import wait_until
 
 MEMBERS = 100
 SESSION_MS = 10_000

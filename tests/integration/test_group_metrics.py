@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -46,15 +45,10 @@ from tests.integration.test_metrics import (
     value,
 )
 from tests.support.network.wire import RawClient
+from tests.support.waiting import until
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 PARTITIONS = 6
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it; a hang is ended by the test's own time limit."""
-    while not condition():  # noqa: ASYNC110 - a look from outside, at what has no event.
-        await asyncio.sleep(0.01)
 
 
 def share(partitions: list[int]) -> bytes:

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.network.wire import RawClient
 from tests.support.processes.commands import Said, said_by_process
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
@@ -119,11 +120,6 @@ async def consuming(bootstrap: str, group: str, name: str) -> AsyncIterator[AIOK
         yield consumer
     finally:
         await consumer.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what a consumer does tells nobody.
-        await asyncio.sleep(0.02)
 
 
 def join(

@@ -26,8 +26,8 @@ from kohort.protocol.messages.metadata import MetadataRequest
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.network.wire import framed, request_body
+from tests.support.waiting import wait_until
 
 NOW: Final = datetime.now(UTC)
 DAY: Final = timedelta(days=1)

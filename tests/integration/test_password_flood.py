@@ -19,9 +19,9 @@ from kohort.protocol.scram import ITERATIONS_MAX
 from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.network.flood import attempt
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 FLOOD_FROM = "127.0.0.2"
 BEYOND = 100

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from kohort.protocol.messages.sync_group import (
 )
 from tests.support.groups.chronicle import share
 from tests.support.network.wire import RawClient
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -53,12 +54,6 @@ async def running(directory: Path, **settings: str) -> AsyncIterator[Broker]:
     given = [f"{name}={value}" for name, value in overrides.items()]
     async with Broker(load(overrides=given, environment={})).running() as broker:
         yield broker
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it; a hang is ended by the test's own time limit."""
-    while not condition():  # noqa: ASYNC110 - a look from outside, at what has no event.
-        await asyncio.sleep(0.01)
 
 
 def address(broker: Broker) -> str:

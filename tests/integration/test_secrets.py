@@ -34,8 +34,8 @@ from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

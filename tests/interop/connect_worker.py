@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tests.interop.trouble import SESSION_TIMEOUT_MS
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.processes import java_env
+from tests.support.waiting import wait_until
 
 GROUP = "connect-workers"
 NO_MORE: Final[Mapping[str, str]] = {}

@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tests.support.clients.model import Client, Member, Record, wait_until
+from tests.support.clients.model import Client, Member, Record
+from tests.support.waiting import wait_until
 
 
 class Stream(threading.Thread):

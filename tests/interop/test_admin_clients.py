@@ -35,7 +35,8 @@ from kafka.admin import ConfigResourceType as PythonConfigResourceType
 from kafka.admin import KafkaAdminClient
 
 from tests.interop.conftest import ClientNamed, CreateTopic
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from confluent_kafka.admin import NewTopic
 from tests.interop.same_answers.pair import Twins
 from tests.support.clients.blocking_reader import AiokafkaReader, BlockingReader, KohortReader
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
-from tests.support.clients.model import Member, Record, Seat, wait_until
+from tests.support.clients.model import Member, Record, Seat
+from tests.support.waiting import wait_until
 
 RECORDS = 10
 """In each of two partitions before the loop is held up, and as many meanwhile."""

@@ -10,7 +10,7 @@ import pytest
 from tests.interop.trouble import LONG_SESSION_MS, Scene, Troop, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 FOUR = ("confluent", "java", "aiokafka", "kafka-python")
 TEN = ("confluent", "java", "aiokafka", "confluent", "kafka-python") * 2

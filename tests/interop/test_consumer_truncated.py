@@ -12,7 +12,8 @@ from confluent_kafka.admin import NewTopic
 from kohort import Consumer, TopicPartition, errors
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
+from tests.support.waiting import wait_until
 
 TOPIC = "cut-off"
 PARTITION = TopicPartition(TOPIC, 0)

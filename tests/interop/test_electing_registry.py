@@ -15,7 +15,7 @@ from tests.interop.trouble import Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 SUBJECTS = 3
 VERSIONS = 5

@@ -14,8 +14,8 @@ from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.java_transactions import read_to_end, values_of
-from tests.support.clients.model import wait_until
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 ROUND = 200
 """Lines between two kills."""

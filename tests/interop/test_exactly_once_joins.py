@@ -14,8 +14,9 @@ from tests.interop.trouble import Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 2
 ROUND = 100

@@ -16,8 +16,9 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_transactions import read_to_end, values_of
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 2
 WORDS = ("one", "two", "three", "four", "five")

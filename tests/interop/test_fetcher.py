@@ -39,7 +39,7 @@ from tests.interop.fetching import EARLIEST, produce, reading
 from tests.interop.same_answers.pair import Twins
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import admin_client, create_topics
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 CreateTopic = Callable[..., str]
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
 from tests.interop.tools import Tools
-from tests.support.clients.model import Client, Record, wait_until
+from tests.support.clients.model import Client, Record
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

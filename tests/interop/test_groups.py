@@ -8,7 +8,8 @@ import pytest
 
 from tests.interop.conftest import ClientNamed, CreateTopic
 from tests.interop.streams import Stream, check_order, streaming, wait_until_all_read
-from tests.support.clients.model import Client, Member, Record, wait_until
+from tests.support.clients.model import Client, Member, Record
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 

@@ -28,10 +28,10 @@ from tests.support.clients.java_transactions import (
     read_to_end,
     values_of,
 )
-from tests.support.clients.model import wait_until
 from tests.support.network.wire import RawClient
 from tests.support.processes.java_process import JavaProcess
 from tests.support.processes.line_process import RemoteError
+from tests.support.waiting import wait_until
 
 COMMITTED: Final[Isolation] = "read_committed"
 

@@ -18,7 +18,7 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_client import JavaMember
-from tests.support.clients.model import ANY_SEAT, wait_until
+from tests.support.clients.model import ANY_SEAT
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import (
     NEWEST,
@@ -29,6 +29,7 @@ from tests.support.groups.raw_members import (
     share,
 )
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 TOPIC = "t"
 PARTITIONS = 6

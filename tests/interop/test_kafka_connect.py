@@ -13,8 +13,8 @@ from tests.interop.connect_worker import GROUP, ConnectWorker
 from tests.interop.trouble import scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.clients.model import wait_until
 from tests.support.groups.group_probe import GroupProbe
+from tests.support.waiting import wait_until
 
 
 class Cluster:

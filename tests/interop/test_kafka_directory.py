@@ -41,9 +41,10 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_transactions import LEVELS, JavaTransactions
-from tests.support.clients.model import Record, content, wait_until
+from tests.support.clients.model import Record, content
 from tests.support.network.wire import RawClient
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

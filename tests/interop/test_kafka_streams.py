@@ -15,9 +15,10 @@ from tests.interop.trouble import SESSION_TIMEOUT_MS, Scene, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 LINES = ("the quick brown fox", "the lazy dog", "quick quick dog")

@@ -20,8 +20,9 @@ from tests.support.clients.confluent_client import (
     create_topics,
 )
 from tests.support.clients.java_client import JavaMember
-from tests.support.clients.model import ANY_SEAT, Member, Record, wait_until
+from tests.support.clients.model import ANY_SEAT, Member, Record
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 TOPIC = "epochs"
 COUNT = 10

@@ -15,9 +15,9 @@ from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
-from tests.support.clients.model import wait_until
 from tests.support.processes.java_process import JavaProcess
 from tests.support.processes.oauth_server import OAuthServer
+from tests.support.waiting import wait_until
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "securing-it.md"
 ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 from tests.interop.conftest import ClientNamed, CreateTopic
 from tests.interop.tools import Tools
-from tests.support.clients.model import AN_HOUR_AGO_MS, Client, Record, wait_until
+from tests.support.clients.model import AN_HOUR_AGO_MS, Client, Record
+from tests.support.waiting import wait_until
 
 
 def timed_records(count: int, partition: int = 0) -> list[Record]:

@@ -13,7 +13,8 @@ from kafka import KafkaConsumer
 
 from tests.interop.conftest import ClientNamed, CreateTopic
 from tests.interop.tools import Tools
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
+from tests.support.waiting import wait_until
 
 OFFSETS = "__consumer_offsets"
 SHOWN_WITHIN_MS = 30_000

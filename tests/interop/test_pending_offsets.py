@@ -60,9 +60,9 @@ from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Twins
 from tests.interop.same_answers.scenes import Topic
-from tests.support.clients.model import wait_until
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 OFFSETS = "__consumer_offsets"

@@ -44,11 +44,11 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import admin_client, create_topics
-from tests.support.clients.model import wait_until
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.groups.raw_members import RawMember, bring_together, settle
 from tests.support.network.wire import RawClient
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 SETTINGS = {
     # All groups in one partition.

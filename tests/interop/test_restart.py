@@ -12,8 +12,9 @@ from tests.interop.tools import Tools
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.java_client import JavaClient
-from tests.support.clients.model import Record, content, wait_until
+from tests.support.clients.model import Record, content
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 TOPIC = "survivor"
 RECORDS = [Record(b"%d" % number, key=b"k%d" % number) for number in range(500)]

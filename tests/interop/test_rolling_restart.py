@@ -19,8 +19,9 @@ from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.clients.confluent_client import admin_client, create_topics
-from tests.support.clients.model import Client, Member, Seat, wait_until
+from tests.support.clients.model import Client, Member, Seat
 from tests.support.groups.group_probe import GroupProbe
+from tests.support.waiting import wait_until
 
 PARTITIONS = 20
 TOPIC = "rolling"

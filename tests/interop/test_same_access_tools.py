@@ -19,8 +19,8 @@ from tests.support.brokers.certificates import Authority
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.login import Login
-from tests.support.clients.model import wait_until
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

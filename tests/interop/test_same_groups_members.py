@@ -19,42 +19,36 @@ def other_offer(member: Member) -> dict[str, bytes]:
     return {"range": subscription("b", user_data=member.name.encode())}
 
 
-def show(group: Group, *members: Member) -> None:
-    group.describe()
-    for member in members:
-        member.heartbeat()
-
-
 def test_a_lone_member(group: Group) -> None:
     member = group.member("lone")
     member.joined()
-    show(group, member)
+    group.show(member)
     member.sync(assign=[member]).answers()
-    show(group, member)
+    group.show(member)
     member.sync().answers()
     member.join().answers()
-    show(group, member)
+    group.show(member)
     member.sync(assign=[member]).answers()
     member.leave()
-    show(group, member)
+    group.show(member)
     group.list()
 
 
 def test_three_members_and_one_leaves(group: Group) -> None:
     one, two, three = group.member("one"), group.member("two"), group.member("three")
     group.settle(one, two, three)
-    show(group, one, two, three)
+    group.show(one, two, three)
     three.leave()
-    show(group, one, two, three)
+    group.show(one, two, three)
     waiting = one.join()
     assert waiting.is_parked()
-    show(group, one, two)
+    group.show(one, two)
     two.sync().answers()
     two.join().answers()
     waiting.answers()
-    show(group, one, two)
+    group.show(one, two)
     group.assign(one, two)
-    show(group, one, two)
+    group.show(one, two)
 
 
 def test_the_last_two_leave(group: Group) -> None:
@@ -62,12 +56,12 @@ def test_the_last_two_leave(group: Group) -> None:
     group.settle(one, two)
     one.leave()
     two.join().answers()
-    show(group, two)
+    group.show(two)
     two.leave()
-    show(group, one, two)
+    group.show(one, two)
     three = group.member("three")
     three.joined()
-    show(group, two, three)
+    group.show(two, three)
 
 
 def test_a_member_joins_a_settled_group(group: Group) -> None:
@@ -76,12 +70,12 @@ def test_a_member_joins_a_settled_group(group: Group) -> None:
     waiting = two.park()
     group.wait_members(2)
     assert waiting.is_parked()
-    show(group, one, two)
+    group.show(one, two)
     one.sync().answers()
     one.join().answers()
     waiting.answers()
     group.assign(one, two)
-    show(group, one, two)
+    group.show(one, two)
 
 
 def test_a_member_joins_while_the_assignment_is_awaited(group: Group) -> None:
@@ -91,20 +85,20 @@ def test_a_member_joins_while_the_assignment_is_awaited(group: Group) -> None:
     assert sync.is_parked()
     join = three.park()
     sync.answers()
-    show(group, one, two)
+    group.show(one, two)
     group.rejoin(one, two)
     join.answers()
     group.assign(one, two, three)
-    show(group, one, two, three)
+    group.show(one, two, three)
 
 
 def test_a_follower_joins_again_with_nothing_new(group: Group) -> None:
     one, two = group.member("one"), group.member("two")
     group.settle(one, two)
     two.join().answers()
-    show(group, one, two)
+    group.show(one, two)
     two.sync().answers()
-    show(group, one, two)
+    group.show(one, two)
 
 
 def test_the_leader_joins_again_with_nothing_new(group: Group) -> None:
@@ -112,7 +106,7 @@ def test_the_leader_joins_again_with_nothing_new(group: Group) -> None:
     group.settle(one, two)
     waiting = one.join()
     assert waiting.is_parked()
-    show(group, one, two)
+    group.show(one, two)
     two.join().answers()
     waiting.answers()
     group.assign(one, two)
@@ -125,11 +119,11 @@ def test_members_join_again_while_the_assignment_is_awaited(group: Group) -> Non
         member.join().answers()
     sync = two.sync()
     assert sync.is_parked()
-    show(group, one, two)
+    group.show(one, two)
     one.join().answers()
     one.sync(assign=[one, two]).answers()
     sync.answers()
-    show(group, one, two)
+    group.show(one, two)
 
 
 @pytest.mark.parametrize("who", [0, 1], ids=["leader", "follower"])
@@ -148,7 +142,7 @@ def test_a_member_changes_its_mind(group: Group, who: int, settled: bool) -> Non
     assert waiting.is_parked()
     if sync is not None:
         sync.answers()
-    show(group, one, two)
+    group.show(one, two)
     members[1 - who].join().answers()
     waiting.answers()
     group.assign(one, two)
@@ -194,7 +188,7 @@ def test_assignments_that_are_not_quite_right(group: Group) -> None:
     for pending in waiting:
         pending.answers()
     one.sync(assign=[one, two, three]).answers()
-    show(group, one, two, three)
+    group.show(one, two, three)
 
 
 def test_an_empty_group_begins_again_under_another_type(group: Group) -> None:
@@ -202,10 +196,10 @@ def test_an_empty_group_begins_again_under_another_type(group: Group) -> None:
     two.protocols = {"compatible": b"\x00\x01"}
     group.settle(one)
     one.leave()
-    show(group, one)
+    group.show(one)
     group.list()
     group.settle(two)
-    show(group, two)
+    group.show(two)
     group.list()
     two.leave()
     group.list()
@@ -217,11 +211,11 @@ def test_a_deleted_group_begins_at_the_beginning(group: Group) -> None:
     group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
     one.leave()
     group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
-    show(group, one)
+    group.show(one)
     group.list()
     two = group.member("two")
     group.settle(two)
-    show(group, one, two)
+    group.show(one, two)
 
 
 def test_whoever_disconnects_is_still_waited_for(group: Group) -> None:
@@ -230,10 +224,10 @@ def test_whoever_disconnects_is_still_waited_for(group: Group) -> None:
     waiting = two.park()
     group.wait_members(2)
     waiting.line.close()
-    show(group, one)
+    group.show(one)
     pending = one.join()
     answers = pending.answers()
-    show(group, one)
+    group.show(one)
     assert answers.kafka.generation_id == 2
 
 
@@ -246,14 +240,14 @@ def test_a_full_group(group: Group) -> None:
     group.assign(*members)
     late.join().answers()
     members[1].join().answers()
-    show(group, *members)
+    group.show(*members)
     members[3].leave()
     waiting = late.park()
     group.wait_members(4)
     assert waiting.is_parked()
     group.rejoin(*members[:3])
     waiting.answers()
-    show(group, *members, late)
+    group.show(*members, late)
 
 
 @pytest.mark.parametrize("age", of_ages([age for age in AGES if age.has_required_ids]))
@@ -263,11 +257,11 @@ class TestUnusedIds:
         one = group.member("one").ask_for_id()
         group.wait_state("Empty")
         one.generation = 0
-        show(group, one)
+        group.show(one)
         group.list()
         one.sync().answers()
         one.joined()
-        show(group, one)
+        group.show(one)
 
     def test_a_rebalance_waits_for_them(self, pair: Pair, age: Age) -> None:
         group = Group(pair, age)
@@ -276,10 +270,10 @@ class TestUnusedIds:
         two.ask_for_id()
         waiting = one.join()
         assert waiting.is_parked()
-        show(group, one, two)
+        group.show(one, two)
         two.join().answers()
         waiting.answers()
-        show(group, one, two)
+        group.show(one, two)
 
     def test_a_rebalance_ends_when_the_last_is_given_back(self, pair: Pair, age: Age) -> None:
         group = Group(pair, age)
@@ -293,14 +287,14 @@ class TestUnusedIds:
         assert waiting.is_parked()
         three.leave()
         waiting.answers()
-        show(group, one, two)
+        group.show(one, two)
         two.join().answers()
 
     def test_the_first_rebalance_does_not_wait_for_them(self, pair: Pair, age: Age) -> None:
         group = Group(pair, age)
         one, two = group.member("one").ask_for_id(), group.member("two").ask_for_id()
         one.join().answers()
-        show(group, one, two)
+        group.show(one, two)
         waiting = two.join()
         assert waiting.is_parked()
         one.join().answers()
@@ -313,9 +307,9 @@ class TestUnusedIds:
         group.settle(one)
         one.leave()
         group.wait_state("Empty")
-        show(group, one)
+        group.show(one)
         two.joined()
-        show(group, two)
+        group.show(two)
 
     def test_they_go_with_a_deleted_group(self, pair: Pair, age: Age) -> None:
         group = Group(pair, age)
@@ -353,7 +347,7 @@ def test_several_leave_in_one_request(pair: Pair, version: int) -> None:
         MemberIdentity(member_id=one.id, group_instance_id="an-instance"),
         MemberIdentity(member_id=one.id, group_instance_id="nobody"),
     )
-    show(group, one, two, static)
+    group.show(one, two, static)
     group.leave(
         one,
         one,
@@ -361,10 +355,10 @@ def test_several_leave_in_one_request(pair: Pair, version: int) -> None:
         MemberIdentity(member_id="", group_instance_id="an-instance"),
         MemberIdentity(member_id=static.id, group_instance_id="an-instance"),
     )
-    show(group, one, two, static)
+    group.show(one, two, static)
     two.join().answers()
     group.leave(two, two)
-    show(group, two)
+    group.show(two)
 
 
 @pytest.mark.parametrize("reason", [None, "", "a reason", "x" * 1000])
@@ -381,7 +375,7 @@ def test_reasons_as_text_change_nothing(pair: Pair, reason: str | None) -> None:
         group.assign(one, two)
         two.join(reason=reason).answers()
         group.leave(MemberIdentity(member_id=two.id, reason=reason), version=5)
-        show(group, one, two)
+        group.show(one, two)
 
 
 def test_session_timeouts_out_of_bounds(pair: Pair) -> None:
@@ -411,10 +405,10 @@ def test_a_lone_member_that_waits_for_nobody(pair: Pair) -> None:
     one, two = group.member("one", rebalance_ms=0), group.member("two", rebalance_ms=0)
     one.joined()
     group.wait_state("Empty")
-    show(group, one)
+    group.show(one)
     two.joined()
     group.wait_state("Empty")
-    show(group, one, two)
+    group.show(one, two)
 
 
 def test_whoever_gives_no_client_id(pair: Pair) -> None:

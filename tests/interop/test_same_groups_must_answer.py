@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.groups import Group, Member
+from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.timed_scripts import Scripts
 
@@ -17,12 +17,6 @@ scripts = Scripts()
 def running(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[str, Future[str]]]:
     with scripts.running(request, twins) as futures:
         yield futures
-
-
-def show(group: Group, *members: Member) -> None:
-    group.describe()
-    for member in members:
-        member.heartbeat()
 
 
 @scripts
@@ -37,7 +31,7 @@ def a_join_that_is_superseded(pair: Pair) -> None:
     first.answers(differs=differences.SUPERSEDED)
     one.join().answers()
     second.answers()
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -52,7 +46,7 @@ def a_sync_that_is_superseded(pair: Pair) -> None:
     first.answers(differs=differences.SUPERSEDED)
     one.sync(assign=[one, two]).answers()
     second.answers()
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -65,7 +59,7 @@ def a_member_that_waits_for_its_assignment_is_removed(pair: Pair) -> None:
     two.leave()
     waiting.answers(differs=differences.REMOVED_WHILE_WAITING)
     one.join().answers()
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts

@@ -13,7 +13,7 @@ import pytest
 from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
 from kohort.protocol.messages.leave_group import MemberIdentity
 from tests.interop.conftest import start_twins
-from tests.interop.same_answers.groups import Group, Member, subscription
+from tests.interop.same_answers.groups import Group, subscription
 from tests.interop.same_answers.offsets import commit, delete_request, fetch_all
 from tests.interop.same_answers.pair import Pair, wait_ready
 from tests.interop.same_answers.scenes import Topic, create_topic
@@ -29,20 +29,14 @@ def script(run: Script) -> Script:
     return run
 
 
-def show(group: Group, *members: Member) -> None:
-    group.describe()
-    group.list()
-    for member in members:
-        member.heartbeat()
-
-
 @script
 def a_settled_group(group: Group, topic: Topic) -> Iterator[None]:
     one, two = group.member("one"), group.member("two")
     group.settle(one, two)
     commit(group, topic, {0: 5}, member=one)
     yield
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
     fetch_all(group, topic)
     two.sync().answers()
     two.join().answers()
@@ -52,7 +46,8 @@ def a_settled_group(group: Group, topic: Topic) -> Iterator[None]:
     two.join().answers()
     waiting.answers()
     group.assign(one, two)
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
 
 
 @script
@@ -60,12 +55,14 @@ def a_settled_group_of_static_members(group: Group, topic: Topic) -> Iterator[No
     one, two = group.member("one", instance="1"), group.member("two", instance="2")
     group.settle(one, two)
     yield
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
     for old in (two, one):
         new = group.member(old.name, instance=old.instance)
         new.joined()
         new.sync().answers()
-        show(group, old, new)
+        group.list()
+        group.show(old, new)
         group.leave(MemberIdentity(member_id=old.id, group_instance_id=old.instance))
     commit(group, topic, {0: 6}, member=one, group_instance_id="1")
 
@@ -77,7 +74,8 @@ def a_static_member_that_had_restarted(group: Group, topic: Topic) -> Iterator[N
     new = group.member("one", instance="1")
     new.joined()
     yield
-    show(group, one, two, new)
+    group.list()
+    group.show(one, two, new)
     new.sync().answers()
     commit(group, topic, {0: 6}, member=new, group_instance_id="1")
 
@@ -93,14 +91,16 @@ def members_with_several_assignors(group: Group, topic: Topic) -> Iterator[None]
     yield
     new = group.member("static", instance="1", protocols=static.protocols)
     new.joined()
-    show(group, one, two, static, new)
+    group.list()
+    group.show(one, two, static, new)
     waiting = [two.join()]
     assert waiting[0].is_parked()
     waiting += [one.join(), new.join()]
     for pending in waiting:
         pending.answers()
     group.assign(one, two, new)
-    show(group, one, two, new)
+    group.list()
+    group.show(one, two, new)
 
 
 @script
@@ -110,7 +110,8 @@ def a_group_that_collected_joins(group: Group, topic: Topic) -> Iterator[None]:
     two.park()
     group.wait_members(2)
     yield
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
     two.join().answers()
     two.id = ""
     waiting = two.park()
@@ -129,10 +130,12 @@ def a_group_that_awaited_its_assignment(group: Group, topic: Topic) -> Iterator[
     pair = group.pair
     pair.settle()
     yield
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
     one.sync(assign=[one, two]).answers()
     one.join().answers()
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
 
 
 @script
@@ -140,11 +143,13 @@ def a_group_that_never_had_an_assignment(group: Group, topic: Topic) -> Iterator
     one = group.member("one")
     one.joined()
     yield
-    show(group, one)
+    group.list()
+    group.show(one)
     one.join().answers()
     two = group.member("two")
     two.joined()
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
 
 
 @script
@@ -166,11 +171,13 @@ def an_empty_group(group: Group, topic: Topic) -> Iterator[None]:
     pair = group.pair
     pair.ask(delete_request(group, {topic.name: [1]}), 0)
     yield
-    show(group, one)
+    group.list()
+    group.show(one)
     fetch_all(group, topic)
     two = group.member("two")
     assert two.joined().kafka.generation_id == 3
-    show(group, two)
+    group.list()
+    group.show(two)
 
 
 @script
@@ -179,10 +186,12 @@ def a_group_that_only_stores_positions(group: Group, topic: Topic) -> Iterator[N
     commit(group, topic, {0: 4})
     group.pair.ask(delete_request(group, {topic.name: [1]}), 0)
     yield
-    show(group)
+    group.list()
+    group.show()
     fetch_all(group, topic)
     group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
-    show(group)
+    group.list()
+    group.show()
 
 
 @script
@@ -193,7 +202,8 @@ def a_group_that_was_deleted(group: Group, topic: Topic) -> Iterator[None]:
     one.leave()
     group.pair.ask(DeleteGroupsRequest(groups_names=[group.id]), 2)
     yield
-    show(group, one)
+    group.list()
+    group.show(one)
     fetch_all(group, topic)
 
 
@@ -202,10 +212,12 @@ def a_group_of_another_type(group: Group, topic: Topic) -> Iterator[None]:
     one = group.member("one", type="connect", protocols={"compatible": b"\x00"})
     group.settle(one)
     yield
-    show(group, one)
+    group.list()
+    group.show(one)
     one.sync().answers()
     one.leave()
-    show(group, one)
+    group.list()
+    group.show(one)
 
 
 @script
@@ -214,9 +226,11 @@ def a_group_that_has_lost_a_member(group: Group, topic: Topic) -> Iterator[None]
     group.settle(one, two)
     two.leave()
     yield
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
     two.leave()
-    show(group, one, two)
+    group.list()
+    group.show(one, two)
 
 
 class _Run:

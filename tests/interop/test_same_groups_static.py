@@ -27,12 +27,6 @@ def restarted(member: Member) -> Member:
     return new
 
 
-def show(group: Group, *members: Member) -> None:
-    group.describe()
-    for member in members:
-        member.heartbeat()
-
-
 def check_fenced(old: Member) -> None:
     """With the instance id and without it, whatever it asks."""
     group = old.group
@@ -49,7 +43,7 @@ def check_fenced(old: Member) -> None:
 def test_static_members_settle(group: Group) -> None:
     one, two = static(group, "one"), static(group, "two")
     group.settle(one, two)
-    show(group, one, two)
+    group.show(one, two)
     for member in (one, two):
         member.heartbeat(group_instance_id=None)
         member.sync(group_instance_id=None).answers()
@@ -60,14 +54,14 @@ def test_a_follower_restarts(group: Group, group_topic: Topic) -> None:
     group.settle(one, two)
     new = restarted(two)
     new.joined()
-    show(group, one, two, new)
+    group.show(one, two, new)
     new.sync().answers()
     check_fenced(two)
     commit(group, group_topic, 1, member=two, group_instance_id=two.instance)
     commit(group, group_topic, 2, member=two)
     commit(group, group_topic, 3, member=new, group_instance_id=two.instance)
     fetch_all(group, group_topic, versions=[8])
-    show(group, one, new)
+    group.show(one, new)
 
 
 def test_the_leader_restarts(group: Group) -> None:
@@ -75,17 +69,17 @@ def test_the_leader_restarts(group: Group) -> None:
     group.settle(one, two)
     new = restarted(one)
     new.joined()
-    show(group, one, two, new)
+    group.show(one, two, new)
     new.sync().answers()
     check_fenced(one)
-    show(group, two, new)
+    group.show(two, new)
     # It is the leader still.
     waiting = new.join()
     assert waiting.is_parked()
     two.join().answers()
     waiting.answers()
     group.assign(new, two)
-    show(group, new, two)
+    group.show(new, two)
 
 
 def test_a_lone_leader_restarts_several_times(group: Group) -> None:
@@ -98,7 +92,7 @@ def test_a_lone_leader_restarts_several_times(group: Group) -> None:
     third.sync(assign=[third]).answers()
     for old in (first, second):
         check_fenced(old)
-    show(group, third)
+    group.show(third)
 
 
 def test_a_static_follower_of_a_dynamic_leader_restarts(group: Group) -> None:
@@ -107,11 +101,11 @@ def test_a_static_follower_of_a_dynamic_leader_restarts(group: Group) -> None:
     new = restarted(two)
     new.joined()
     new.sync().answers()
-    show(group, one, two, new)
+    group.show(one, two, new)
     one.leave()
     new.join().answers()
     group.assign(new)
-    show(group, new)
+    group.show(new)
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
@@ -125,12 +119,12 @@ def test_it_restarts_while_the_assignment_is_awaited(group: Group, leads: bool) 
     waiting = new.join()
     assert waiting.is_parked()
     sync.answers()
-    show(group, one, two)
+    group.show(one, two)
     check_fenced(old)
     other.join().answers()
     waiting.answers()
     group.assign(*((new, two) if leads else (one, new)))
-    show(group, other, new)
+    group.show(other, new)
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
@@ -146,11 +140,11 @@ def test_it_restarts_while_joins_are_collected(group: Group, leads: bool) -> Non
     new_waiting = new.join()
     old_waiting.answers()
     assert new_waiting.is_parked()
-    show(group, one, two, three)
+    group.show(one, two, three)
     other.join().answers()
     new_waiting.answers()
     waiting.answers()
-    show(group, other, new, three)
+    group.show(other, new, three)
 
 
 def test_it_restarts_before_it_has_joined_again(group: Group) -> None:
@@ -165,7 +159,7 @@ def test_it_restarts_before_it_has_joined_again(group: Group) -> None:
     for pending in waiting:
         pending.answers()
     group.assign(one, new, three)
-    show(group, one, two, new, three)
+    group.show(one, two, new, three)
 
 
 OFFERS = {
@@ -194,11 +188,11 @@ def test_it_restarts_and_offers(
     new.protocols = after
     waiting = [new.join()]
     if waiting[0].is_parked():
-        show(group, old, other)
+        group.show(old, other)
         waiting += [other.join(), three.join()]
     for pending in waiting:
         pending.answers()
-    show(group, old, other, new)
+    group.show(old, other, new)
 
 
 def test_all_restart_one_after_the_other(group: Group) -> None:
@@ -208,7 +202,7 @@ def test_all_restart_one_after_the_other(group: Group) -> None:
         members[index] = restarted(old)
         members[index].joined()
         members[index].sync().answers()
-        show(group, *members, old)
+        group.show(*members, old)
 
 
 def test_it_joins_again_under_its_own_id(group: Group) -> None:
@@ -216,13 +210,13 @@ def test_it_joins_again_under_its_own_id(group: Group) -> None:
     group.settle(one, two)
     two.join().answers()
     two.join(group_instance_id=None).answers()
-    show(group, one, two)
+    group.show(one, two)
     waiting = one.join()
     assert waiting.is_parked()
     two.join().answers()
     waiting.answers()
     group.assign(one, two)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @pytest.mark.parametrize("how", ["instance", "both", "id"])
@@ -235,7 +229,7 @@ def test_it_is_removed(group: Group, how: str) -> None:
             group_instance_id=None if how == "id" else two.instance,
         )
     )
-    show(group, one, two)
+    group.show(one, two)
     one.join().answers()
     group.assign(one)
     new = restarted(two)
@@ -243,7 +237,7 @@ def test_it_is_removed(group: Group, how: str) -> None:
     assert waiting.is_parked()
     one.join().answers()
     waiting.answers()
-    show(group, one, two, new)
+    group.show(one, two, new)
 
 
 def test_its_wait_ends_when_it_is_removed(group: Group) -> None:
@@ -258,7 +252,7 @@ def test_its_wait_ends_when_it_is_removed(group: Group) -> None:
     assert waiting.is_parked()
     one.join().answers()
     waiting.answers()
-    show(group, one, three)
+    group.show(one, three)
 
 
 def test_one_instance_joins_twice_before_anything_settled(group: Group) -> None:
@@ -273,7 +267,7 @@ def test_one_instance_joins_twice_before_anything_settled(group: Group) -> None:
     one.join().answers()
     second.answers()
     group.assign(one, new)
-    show(group, one, new)
+    group.show(one, new)
 
 
 def test_an_instance_id_that_is_empty(group: Group) -> None:
@@ -285,10 +279,10 @@ def test_an_instance_id_that_is_empty(group: Group) -> None:
 def test_instance_ids_of_any_text(group: Group) -> None:
     one = group.member("one", instance="ä b/\n" + "x" * 200)
     group.settle(one)
-    show(group, one)
+    group.show(one)
     new = restarted(one)
     new.joined()
-    show(group, one, new)
+    group.show(one, new)
 
 
 def test_one_instance_is_in_two_groups(group: Group) -> None:
@@ -297,8 +291,8 @@ def test_one_instance_is_in_two_groups(group: Group) -> None:
     other = Group(group.pair, group.age)
     two = static(other, "one")
     other.settle(two)
-    show(group, one)
-    show(other, two)
+    group.show(one)
+    other.show(two)
 
 
 def test_it_restarts_in_a_full_group(group: Group) -> None:
@@ -333,7 +327,7 @@ def test_the_leader_skips_its_assignment_and_assigns_later(pair: Pair) -> None:
     answers = waiting.answers()
     assert not answers.kafka.skip_assignment
     group.assign(new, two)
-    show(group, new, two)
+    group.show(new, two)
 
 
 def test_a_dynamic_leader_cannot_be_replaced(pair: Pair) -> None:
@@ -345,4 +339,4 @@ def test_a_dynamic_leader_cannot_be_replaced(pair: Pair) -> None:
     thief.join().answers()
     thief.id, thief.protocols = two.id, two.protocols
     thief.join().answers()
-    show(group, one, two)
+    group.show(one, two)

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.groups import Group, Member, subscription
+from tests.interop.same_answers.groups import Group, subscription
 from tests.interop.same_answers.offsets import commit, fetch_all
 from tests.interop.same_answers.pair import Pair, Twins
 from tests.interop.same_answers.scenes import create_topic
@@ -24,12 +24,6 @@ def running(request: pytest.FixtureRequest, twins: Twins) -> Iterator[dict[str, 
         yield futures
 
 
-def show(group: Group, *members: Member) -> None:
-    group.describe()
-    for member in members:
-        member.heartbeat()
-
-
 # Sessions.
 
 
@@ -40,10 +34,10 @@ def a_silent_follower_is_missed(pair: Pair) -> None:
     group.settle(one, two)
     watch = Stopwatch(pair)
     watch.state(group, "PreparingRebalance", 2)
-    show(group, one, two)
+    group.show(one, two)
     one.join().answers()
     group.assign(one)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -55,7 +49,7 @@ def a_silent_leader_is_missed(pair: Pair) -> None:
     watch.state(group, "PreparingRebalance", 2)
     two.join().answers()
     group.assign(two)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -65,7 +59,7 @@ def a_lone_silent_member_is_missed(pair: Pair) -> None:
     group.settle(one)
     watch = Stopwatch(pair)
     watch.state(group, "Empty", 2)
-    show(group, one)
+    group.show(one)
     two = group.member("two")
     assert two.joined().kafka.generation_id == 3
 
@@ -77,13 +71,13 @@ def a_silent_static_member_is_missed(pair: Pair) -> None:
     group.settle(one, two)
     watch = Stopwatch(pair)
     watch.state(group, "PreparingRebalance", 2)
-    show(group, one, two)
+    group.show(one, two)
     again = group.member("two", instance="two")
     waiting = again.join()
     group.wait_members(2)
     one.join().answers()
     waiting.answers()
-    show(group, one, two, again)
+    group.show(one, two, again)
 
 
 @scripts
@@ -94,7 +88,7 @@ def heartbeats_keep_a_member(pair: Pair) -> None:
     watch = Stopwatch(pair)
     for at_s in (1, 2, 3):
         watch.until(at_s)
-        show(group, one)
+        group.show(one)
     watch.state(group, "Empty", 5)
 
 
@@ -122,7 +116,7 @@ def prolonged_by(what: str, until_s: float, pair: Pair) -> None:
         case _:
             raise AssertionError(what)
     watch.state(group, "PreparingRebalance", until_s)
-    show(group, one, two)
+    group.show(one, two)
 
 
 for what, until_s in (
@@ -179,7 +173,7 @@ def heartbeats_while_the_assignment_is_awaited(pair: Pair) -> None:
     watch.until(1)
     two.heartbeat()
     watch.state(group, "PreparingRebalance", 3)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -195,9 +189,9 @@ def a_member_that_waits_is_not_missed(pair: Pair) -> None:
     again = watch.watch(one.join())
     watch.answers(again, 3)
     watch.answers(waiting, 3)
-    show(group, one, two, three)
+    group.show(one, two, three)
     watch.state(group, "PreparingRebalance", 4)
-    show(group, one, three)
+    group.show(one, three)
 
 
 @scripts
@@ -210,7 +204,7 @@ def whoever_waits_for_its_assignment_is_not_missed(pair: Pair) -> None:
     watch.until(2)
     one.sync(assign=[one, two]).answers()
     watch.answers(waiting, 2)
-    show(group, one, two)
+    group.show(one, two)
 
 
 # The join phase.
@@ -225,10 +219,10 @@ def those_that_do_not_come_are_left_behind(pair: Pair) -> None:
     waiting = watch.watch(three.park())
     group.wait_members(3)
     again = watch.watch(one.join())
-    show(group, one, two)
+    group.show(one, two)
     watch.answers(waiting, 2)
     watch.answers(again, 2)
-    show(group, one, two, three)
+    group.show(one, two, three)
     group.assign(one, three)
     two.join().answers()
 
@@ -242,7 +236,7 @@ def a_leader_that_does_not_come_is_replaced(pair: Pair) -> None:
     watch = Stopwatch(pair)
     answers = watch.answers(watch.watch(two.join()), 2)
     assert answers.kafka.leader == answers.kafka.member_id
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -259,7 +253,7 @@ def the_longest_timeout_when_it_began_counts(pair: Pair) -> None:
     waiting.append(watch.watch(one.join()))
     for pending in waiting:
         watch.answers(pending, 2)
-    show(group, one, two, three, four)
+    group.show(one, two, three, four)
 
 
 @scripts
@@ -273,7 +267,7 @@ def the_first_version_waits_for_the_session_timeout(pair: Pair) -> None:
     watch.until(0.5)
     one.heartbeat(2)
     watch.answers(waiting, 2)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -289,12 +283,12 @@ def static_members_stay_without_coming(pair: Pair) -> None:
     again = watch.watch(one.join())
     watch.answers(waiting, 2)
     watch.answers(again, 2)
-    show(group, one, two, three)
+    group.show(one, two, three)
     group.assign(one, three)
-    show(group, one, two, three)
+    group.show(one, two, three)
     # One more rebalance timeout, and it is gone, however long its session.
     watch.state(group, "PreparingRebalance", 4)
-    show(group, one, two, three)
+    group.show(one, two, three)
 
 
 @scripts
@@ -309,9 +303,9 @@ def when_all_that_are_left_are_static_and_away(pair: Pair) -> None:
     two.leave()
     waiting.answers()
     watch.until(2.5)
-    show(group)
+    group.show()
     watch.state(group, "Empty", 4)
-    show(group, one)
+    group.show(one)
 
 
 @scripts
@@ -323,7 +317,7 @@ def an_unused_id_is_waited_for_until_it_expires(pair: Pair) -> None:
     two.ask_for_id()
     waiting = watch.watch(one.join())
     watch.answers(waiting, 2)
-    show(group, one)
+    group.show(one)
     two.join().answers()
 
 
@@ -339,7 +333,7 @@ def an_unused_id_is_waited_for_no_longer_than_members(pair: Pair) -> None:
     group.wait_members(2)
     one.join().answers()
     waiting.answers()
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -362,7 +356,7 @@ def whoever_is_thrown_out_is_waited_for_no_longer(pair: Pair) -> None:
     for pending in joins:
         later = differences.goes_on_without_the_refused(3)
         watch.answers(pending, refused_s, later=later)
-    show(group, *members, *waiting, late)
+    group.show(*members, *waiting, late)
 
 
 # The sync phase.
@@ -375,7 +369,7 @@ def nobody_comes_for_its_assignment(pair: Pair) -> None:
     group.gather(one, two)
     watch = Stopwatch(pair)
     watch.state(group, "Empty", 2)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -386,9 +380,9 @@ def the_leader_does_not_assign(pair: Pair) -> None:
     watch = Stopwatch(pair)
     waiting = watch.watch(two.sync())
     watch.answers(waiting, 2)
-    show(group, one, two)
+    group.show(one, two)
     two.join().answers()
-    show(group, two)
+    group.show(two)
 
 
 @scripts
@@ -398,9 +392,9 @@ def a_follower_never_comes_for_its_assignment(pair: Pair) -> None:
     group.gather(one, two)
     watch = Stopwatch(pair)
     one.sync(assign=[one, two]).answers()
-    show(group, one, two)
+    group.show(one, two)
     watch.state(group, "PreparingRebalance", 2)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -412,7 +406,7 @@ def a_static_follower_never_comes_for_its_assignment(pair: Pair) -> None:
     watch = Stopwatch(pair)
     one.sync(assign=[one, two]).answers()
     watch.state(group, "PreparingRebalance", 2)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -425,7 +419,7 @@ def a_follower_comes_for_its_assignment_just_in_time(pair: Pair) -> None:
     watch.until(1)
     two.sync().answers()
     watch.until(3)
-    show(group, one, two)
+    group.show(one, two)
 
 
 # Static members that come back.
@@ -440,7 +434,7 @@ def a_replacement_has_its_own_session(pair: Pair) -> None:
     new = group.member("two", instance="two", session_ms=4000)
     new.joined()
     watch.state(group, "PreparingRebalance", 4, later=differences.its_own_session(2))
-    show(group, one, two, new)
+    group.show(one, two, new)
 
 
 @scripts
@@ -453,7 +447,7 @@ def a_replacement_that_syncs_has_its_own_session(pair: Pair) -> None:
     watch = Stopwatch(pair)
     new.heartbeat()
     watch.state(group, "PreparingRebalance", 2)
-    show(group, one, two, new)
+    group.show(one, two, new)
 
 
 @scripts
@@ -467,7 +461,7 @@ def a_new_member_that_sends_heartbeats_may_not_stop(pair: Pair) -> None:
     watch.watch(waiting)
     two.heartbeat(generation_id=1)
     watch.answers(waiting, 2)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @scripts
@@ -483,7 +477,7 @@ def a_new_member_that_never_gets_an_answer_is_missed_after_five_minutes(pair: Pa
         watch.until(min(watch.elapsed_s + 20, 290))
         one.heartbeat()
     watch.answers(waiting, 300)
-    show(group, one, two)
+    group.show(one, two)
 
 
 @pytest.mark.timeout(700)

@@ -37,8 +37,8 @@ from tests.interop.same_answers.scenes import (
     fresh_name,
     produce,
 )
-from tests.support.clients.model import wait_until
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -14,7 +14,7 @@ from tests.interop.same_answers import differences
 from tests.interop.same_answers.pair import Pair, Side, Twins
 from tests.interop.same_answers.scenes import Topic, create_topic
 from tests.interop.same_answers.transactions import producer
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 SETTINGS: Final = {
     "transactional.id.expiration.ms": "3000",

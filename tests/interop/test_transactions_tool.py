@@ -20,8 +20,8 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.confluent_client import admin_client, create_topics
 from tests.support.clients.java_transactions import JavaTransactions, read_to_end, values_of
-from tests.support.clients.model import wait_until
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 NAME = "org.apache.kafka.tools.TransactionsCommand"
 OF_THE_MOMENT = {

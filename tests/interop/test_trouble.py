@@ -9,8 +9,8 @@ from tests.interop.trouble import Scene, Troop, scene
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.network.lossy_proxy import LossyProxy
+from tests.support.waiting import wait_until
 
 LIBRARIES = ("confluent", "java", "aiokafka")
 

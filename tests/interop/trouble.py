@@ -15,10 +15,11 @@ from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess, free_port
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.member_process import MemberProcess
-from tests.support.clients.model import Seat, wait_until
+from tests.support.clients.model import Seat
 from tests.support.clients.remote_member import RemoteMember
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.processes.line_process import RemoteError
+from tests.support.waiting import wait_until
 
 SESSION_TIMEOUT_MS = 5_000
 """Session timeout of members to die by it: many heartbeats long, still something to wait for."""

@@ -7,9 +7,9 @@ from kohort.broker.core.group.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.testing import Kafka, kafka_settings
-from tests.support.clients.model import wait_until
 from tests.support.groups.raw_members import RawMember, share
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 
 def settled(kafka: Kafka) -> RawMember:

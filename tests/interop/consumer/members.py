@@ -18,7 +18,7 @@ from tests.support.clients.confluent_client import (
     create_partitions,
     create_topics,
 )
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60
 """For what takes a moment on a machine that has nothing else to do."""

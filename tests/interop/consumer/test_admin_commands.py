@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.model import wait_until
 from tests.support.processes.commands import Said, said_here
+from tests.support.waiting import wait_until
 
 Kohort: TypeAlias = Callable[..., Said[str]]
 

@@ -15,7 +15,7 @@ from kohort.client.net.cluster import FETCHING
 from tests.interop.fetching import EARLIEST, Reader, produce, reading
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.clients.confluent_client import admin_client
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -11,8 +11,9 @@ from tests.interop.streams import Stream, check_order, streaming, wait_until_all
 from tests.support.clients.confluent_client import ConfluentClient, ConfluentMember
 from tests.support.clients.java_client import JavaMember
 from tests.support.clients.kohort_client import KohortMember
-from tests.support.clients.model import Member, Seat, wait_until
+from tests.support.clients.model import Member, Seat
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 7
 LIBRARIES = ("kohort", "java", "confluent", "kohort")

@@ -19,8 +19,8 @@ from kohort.protocol.records.lines import pack_lines
 from kohort.wire.producing import BATCH_BYTES
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.model import wait_until
 from tests.support.processes.commands import Said, said_here
+from tests.support.waiting import wait_until
 
 
 class Scene:

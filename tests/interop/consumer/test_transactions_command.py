@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.model import wait_until
 from tests.support.processes.commands import Said, said_by_process
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60
 

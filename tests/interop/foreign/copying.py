@@ -28,7 +28,8 @@ from tests.support.clients.confluent_client import (
     admin_client,
     create_topics,
 )
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
+from tests.support.waiting import wait_until
 
 PARTITIONS: Final = 2
 RECORDS_OF_A_TRANSACTION: Final = 10

@@ -19,7 +19,7 @@ from tests.support.clients.confluent_client import (
     admin_client,
     create_topics,
 )
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 ROUND = 200
 TIMEOUT_S = 180

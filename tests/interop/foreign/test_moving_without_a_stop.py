@@ -22,8 +22,9 @@ from tests.support.clients.confluent_client import (
     admin_client,
     create_topics,
 )
-from tests.support.clients.model import Record, content, wait_until
+from tests.support.clients.model import Record, content
 from tests.support.processes.java_env import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop.foreign.schema_registry import SchemaRegistry
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 ROUND = 10
 TIMEOUT_S = 240

@@ -13,7 +13,7 @@ from tests.interop.least_rights.checks import check_needed, check_suffice, each_
 from tests.interop.least_rights.needs import is_denied
 from tests.interop.least_rights.visitors import Client, Guarded, Names, ProgramResult
 from tests.support.clients.login import Login
-from tests.support.clients.model import wait_until
+from tests.support.waiting import wait_until
 
 KIND: Final = "org.apache.kafka.connect.file.FileStream{}Connector"
 

@@ -13,8 +13,8 @@ from tests.interop.least_rights.needs import is_denied
 from tests.interop.least_rights.visitors import VALUES, Client, Guarded, Names, ProgramResult
 from tests.support.clients.confluent_client import ConfluentClient, admin_client
 from tests.support.clients.login import Login
-from tests.support.clients.model import wait_until
 from tests.support.processes.java_process import JavaProcess
+from tests.support.waiting import wait_until
 
 PURGE_MS: Final = 200
 LEAST: Final = "Kafka Streams"

@@ -25,7 +25,8 @@ from tests.support.brokers.secure_kafka import PASSWORD, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.login import Login
-from tests.support.clients.model import Record, wait_until
+from tests.support.clients.model import Record
+from tests.support.waiting import wait_until
 
 SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

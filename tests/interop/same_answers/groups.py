@@ -96,6 +96,12 @@ class Group:
             answers = self.pair.ask(request, version, differs=differs)
         return answers.kafka.groups[0]
 
+    def show(self, *members: "Member") -> None:
+        """Describe it, and have these members tell that they are alive."""
+        self.describe()
+        for member in members:
+            member.heartbeat()
+
     def list(self, version: int = 5, **filters: list[str]) -> None:
         """Compare what ListGroups shows of this group."""
         self.pair.ask(ListGroupsRequest(**filters), version, about=[self.id])

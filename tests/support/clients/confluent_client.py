@@ -16,9 +16,9 @@ from tests.support.clients.model import (
     Codec,
     Record,
     Seat,
-    wait_until,
 )
 from tests.support.clients.threads import ThreadMember
+from tests.support.waiting import wait_until
 
 QUIET = {"log_level": 0}
 """What goes wrong is in errors and exceptions; the library would print it a second time, and the

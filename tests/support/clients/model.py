@@ -6,7 +6,7 @@ here; a library that cannot (kcat sets no timestamps) says so in an attribute.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -127,15 +127,3 @@ class Client(ABC):
     @abstractmethod
     def join(self, group: str, topic: str, seat: Seat = ANY_SEAT) -> Member:
         """Joins a group with the range assignor, reading from the beginning."""
-
-
-def wait_until(
-    condition: Callable[[], bool], what: str | Callable[[], str], *, timeout_s: float = 60
-) -> None:
-    """Polls until the condition holds; the failure names what was waited for."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            message = f"not within {timeout_s} s: {what if isinstance(what, str) else what()}"
-            raise AssertionError(message)
-        time.sleep(0.05)

@@ -12,8 +12,8 @@ from kohort.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.support.clients.model import wait_until
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 GENERATIONS_MAX = 1_000
 

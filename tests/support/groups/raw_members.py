@@ -14,9 +14,9 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.support.clients.model import wait_until
 from tests.support.groups.group_probe import GroupProbe
 from tests.support.network.wire import RawClient, framed, request_body, response_in
+from tests.support.waiting import wait_until
 
 SYNC_VERSION = 5
 NEWEST = 9

@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
-from tests.support.clients.model import wait_until
 from tests.support.processes import java_env
+from tests.support.waiting import wait_until
 
 _MAIN: Final = "no.nav.security.mock.oauth2.StandaloneMockOAuth2ServerKt"
 _STORE_PASSWORD: Final = "of the tests"

@@ -31,6 +31,7 @@ from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
+from tests.support.waiting import counted_turns
 from tests.unit.broker.coordinator.harness import TOPIC_ID, Watcher, running, virtual
 
 
@@ -257,18 +258,9 @@ class TestStop:
 
 async def turns_during(work: Awaitable[None]) -> int:
     """How often somebody else had the loop meanwhile."""
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count_turns())
-    await work
-    counting.cancel()
-    return turns
+    async with counted_turns() as turns:
+        await work
+    return turns.count
 
 
 SLICE_BYTECODES = (SLICE_MS + 1) * BYTECODES_PER_MS

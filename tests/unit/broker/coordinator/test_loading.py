@@ -1,6 +1,5 @@
 """What is read back from the log, and what is not."""
 
-import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +21,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
+from tests.support.waiting import counted_turns
 
 
 def offset(group_id: str, position: int, topic: str = "t") -> OffsetRecord:
@@ -130,17 +130,9 @@ async def test_one_group_is_read_without_its_neighbours() -> None:
 
 @pytest.mark.parametrize("group_ms", [0, SLICE_MS])
 async def test_probes_are_answered_between_large_groups(group_ms: int) -> None:
-    log, turns = Log(), 0
+    log = Log()
     for number in range(20):
         log.write(group(f"g{number}", 1))
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count_turns())
-    assert len((await load_groups(log, BusyClock(group_ms))).records_by_group) == 20
-    counting.cancel()
-    assert (turns >= 20) == (group_ms > 0)
+    async with counted_turns() as turns:
+        assert len((await load_groups(log, BusyClock(group_ms))).records_by_group) == 20
+    assert (turns.count >= 20) == (group_ms > 0)

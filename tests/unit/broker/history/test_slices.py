@@ -16,6 +16,7 @@ from kohort.broker.runtime.slices import SLICE_MS
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
+from tests.support.waiting import counted_turns
 from tests.unit.broker.coordinator.harness import virtual
 from tests.unit.broker.history.test_history import (
     MemoryHistoryLog,
@@ -96,16 +97,7 @@ async def test_large_rebalances_that_take_long_are_written_down_one_by_one(
 @pytest.mark.parametrize("entry_ms", [0, SLICE_MS])
 async def test_a_start_that_reads_large_records_answers_probes_meanwhile(entry_ms: int) -> None:
     entries = [Entry(f"g{n}", "rebalance", 1, b"x", 0) for n in range(20)]
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count_turns())
     clock, log = BusyClock(entry_ms), MemoryHistoryLog(entries)
-    assert await restore(log, Rings(100, 1 << 30), clock) == []
-    counting.cancel()
-    assert (turns >= 20) == (entry_ms > 0)
+    async with counted_turns() as turns:
+        assert await restore(log, Rings(100, 1 << 30), clock) == []
+    assert (turns.count >= 20) == (entry_ms > 0)

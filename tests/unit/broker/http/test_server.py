@@ -5,7 +5,7 @@ import errno
 import http.client
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
@@ -14,6 +14,7 @@ import pytest
 from kohort.broker.http.connection import HttpLimits, Phase
 from kohort.broker.http.messages import AnyPage, BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.server import PROTECTED_S, HttpServer
+from tests.support.waiting import until
 
 SECRET = "a secret of the page"
 
@@ -101,12 +102,6 @@ async def exchange(server: HttpServer, request: bytes) -> bytes:
                 return b""
     finally:
         writer.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what a socket does tells nobody.
-            await asyncio.sleep(0.01)
 
 
 def phases(server: HttpServer) -> list[Phase]:

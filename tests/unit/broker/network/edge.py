@@ -15,10 +15,7 @@ from kohort.broker.runtime.later import Later, Tasks
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
+from tests.support.network.wire import framed
 
 
 class Echo:

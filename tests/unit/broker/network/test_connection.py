@@ -14,7 +14,8 @@ from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYT
 from kohort.broker.network.listener import Listener
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
-from tests.unit.broker.network.edge import Edge, bodies, framed, turns
+from tests.support.network.wire import framed
+from tests.unit.broker.network.edge import Edge, bodies, turns
 
 
 @pytest_asyncio.fixture

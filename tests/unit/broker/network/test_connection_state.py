@@ -11,7 +11,8 @@ from kohort.broker.network.connection_state import LEGAL_NEXT, ConnectionState
 from kohort.broker.network.limits import NetworkLimits
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
-from tests.unit.broker.network.edge import Edge, bodies, framed, turns
+from tests.support.network.wire import framed
+from tests.unit.broker.network.edge import Edge, bodies, turns
 
 OPEN, STOPPING, CLOSING, LOST = ConnectionState
 

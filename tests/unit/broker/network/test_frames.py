@@ -11,12 +11,9 @@ from kohort.broker.network.frames import (
     FrameReader,
 )
 from kohort.broker.network.memory import UNASKED_ROOM_BYTES, Claimant, RequestMemory
+from tests.support.network.wire import framed
 
 LIMIT = 100 * 1024 * 1024
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
 
 
 class Side:

@@ -18,7 +18,8 @@ from kohort.broker.network.tls import RECORD_BYTES, TlsError, TlsPump
 from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.testing.memory_transport import MemoryTransport
 from tests.support.brokers.certificates import Authority
-from tests.unit.broker.network.edge import Edge, bodies, framed
+from tests.support.network.wire import framed
+from tests.unit.broker.network.edge import Edge, bodies
 
 
 @pytest.fixture(scope="module")

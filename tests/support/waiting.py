@@ -1,0 +1,48 @@
+"""Waiting for what tells nobody when it comes about; never for a fixed time."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+
+def wait_until(
+    condition: Callable[[], bool], what: str | Callable[[], str], *, timeout_s: float = 60
+) -> None:
+    """Polls until the condition holds; the failure names what was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            message = f"not within {timeout_s} s: {what if isinstance(what, str) else what()}"
+            raise AssertionError(message)
+        time.sleep(0.05)
+
+
+async def until(condition: Callable[[], bool], *, timeout_s: float = 60) -> None:
+    """Polls until the condition holds, while others have the loop. Raises TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - a look from outside, at what has no event.
+            await asyncio.sleep(0.01)
+
+
+class LoopTurns:
+    """How often a task that does nothing had the loop."""
+
+    count = 0
+
+
+@asynccontextmanager
+async def counted_turns() -> AsyncIterator[LoopTurns]:
+    """A context that counts how often others have the loop while its work goes on."""
+    turns = LoopTurns()
+
+    async def count() -> None:
+        while True:
+            turns.count += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    try:
+        yield turns
+    finally:
+        counting.cancel()
