@@ -26,6 +26,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     "create", "pread", "pwritev", "sync", "sync_directory", "rename", "remove",
 )  # fmt: skip
 KEYS: Final = [b"a", b"b", b"c", b"d", b"e", b"a key that is longer than its hash"]
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+FAR_TIMESTAMPS: Final = [
+    *(INT64_MIN, INT64_MIN + 1, -(1 << 62), -2, -1, 0, 1 << 62, INT64_MAX - 1, INT64_MAX),
+    # A batch can hold the horizon of a day, but no timestamp that is so much earlier.
+    *(WALL_MS + INT64_MIN, WALL_MS + INT64_MIN + 60_001),
+]
+"""Timestamps that a topic may accept, and no clock has."""
 
 
 class Killed(BaseException):
@@ -48,7 +56,10 @@ class CompactedLife:
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         self.wall_ms = WALL_MS
-        self.delete_retention_ms = random.choice([0, 60_000, 1_000_000])
+        self.delete_retention_ms = random.choice(
+            [0, 60_000, 1_000_000, 60_000, 1 << 62, INT64_MAX - WALL_MS, INT64_MAX]
+        )
+        self.has_far_timestamps = random.random() < 0.4
         self.min_lag_ms = random.choice([0, 0, 30_000])
         self.config = settings(
             cleanup_policy=("compact",),
@@ -56,7 +67,7 @@ class CompactedLife:
             min_cleanable_dirty_ratio=random.choice([0.0, 0.3]),
             delete_retention_ms=self.delete_retention_ms,
             min_compaction_lag_ms=self.min_lag_ms,
-            max_compaction_lag_ms=random.choice([100_000, 1 << 62]),
+            max_compaction_lag_ms=random.choice([100_000, 1 << 62, INT64_MAX]),
             file_delete_delay_ms=5000,
         )
         self.log: PartitionLog
@@ -105,15 +116,16 @@ class CompactedLife:
     def append(self) -> None:
         random = self.random
         first = self.log.log_end_offset
+        timestamps = self._timestamps()
         records = [
             Record(
                 None if random.random() < 0.3 else b"%d" % random.randrange(1000),
                 random.choice(KEYS) if random.random() < 0.98 else None,
                 (),
-                self.wall_ms - random.randrange(1000),
+                timestamp,
                 first + number,
             )
-            for number in range(random.randrange(1, 4))
+            for number, timestamp in enumerate(timestamps)
         ]
         producer_id = random.choice([-1, -1, -1, 7, 8])
         batch = encode_batch(
@@ -128,11 +140,22 @@ class CompactedLife:
             self.sequences[producer_id] += len(records)
         self.written += records
 
+    def _timestamps(self) -> list[int]:
+        """Timestamps of one batch: mostly of now, and never further apart than it can hold."""
+        random = self.random
+        count = random.randrange(1, 4)
+        if self.has_far_timestamps and random.random() < 0.15:
+            far = random.choice(FAR_TIMESTAMPS)
+            self._count("far timestamps")
+            return [min(max(far + random.randrange(-1, 2), INT64_MIN), INT64_MAX)] * count
+        return [self.wall_ms - random.randrange(1000) for _ in range(count)]
+
     def pass_time(self) -> None:
         """A little during a run; else perhaps as long as tombstones stay."""
         duration_ms = self.random.choice([1, 100])
         if self.run is None:
-            duration_ms = self.random.choice([100, 10_000, 50_000, self.delete_retention_ms + 1])
+            retention_ms = min(self.delete_retention_ms, 1_000_000)
+            duration_ms = self.random.choice([100, 10_000, 50_000, retention_ms + 1])
         self.wall_ms += duration_ms
 
     def roll(self) -> None:

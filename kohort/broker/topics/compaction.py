@@ -5,9 +5,11 @@ than one step; looking for work and putting finished segments in place are quick
 loop's thread. Kafka's cleaner-offset-checkpoint stores up to where each log is clean; losing it
 only costs examining clean records again.
 
-A log whose compaction fails, because the disk is full or for another file system error, is retried
-with a growing delay; Kafka would ignore it until the next start, and it would grow. Damage is left
-alone: a log is compacted up to the first damaged segment.
+A log whose compaction fails, because the disk is full or for any other reason, is retried with a
+growing delay; Kafka would ignore it until the next start, and it would grow. The others are
+compacted meanwhile, whatever the reason: an error in the program is logged as one, with its
+traceback, and is a failure of that log alone. Damage is left alone: a log is compacted up to the
+first damaged segment.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from kohort.broker.storage.checkpoints.offset_checkpoint import (
     write_offsets,
 )
 from kohort.broker.storage.compaction.cleaner import Compaction, CompactionPlan, plan_compaction
-from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
+from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.topics.index_repair import repair_indexes
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.topic import Topic
+from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +125,7 @@ class Compactor:
             clean_up_to = await self._compact(partition, plan)
         except CorruptBatchError as error:
             self._note_damage(partition, error)
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - noted with its traceback.
             self._note_failure(partition, error)
         else:
             if partition.failure is None:
@@ -169,7 +172,7 @@ class Compactor:
                     up_to_offset=stable,
                     wall_ms=wall_ms,
                 )
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - noted with its traceback.
             self._note_failure(partition, error)
             return None
         return plan
@@ -219,7 +222,7 @@ class Compactor:
         self._damaged.add(partition)
         logger.warning("%r is only compacted up to damage: %s", partition, error)
 
-    def _note_failure(self, partition: Partition, error: StorageError) -> None:
+    def _note_failure(self, partition: Partition, error: Exception) -> None:
         if partition.log.failed:
             self._failures.pop(partition, None)
             if partition.failure is None:
@@ -232,9 +235,12 @@ class Compactor:
             retry_ms = max(retry_ms, 2 * before.retry_ms)
         retry_ms = min(retry_ms, RETRY_MS_MAX)
         self._failures[partition] = _Failure(retry_ms, self._clock.monotonic_ms() + retry_ms)
-        logger.warning(
-            "%r: compaction failed, next try in %d s: %s", partition, retry_ms // 1000, error
-        )
+        text = "%r: compaction failed, next try in %d s: %s"
+        values = (partition, retry_ms // 1000, error)
+        if isinstance(error, KafkaError):
+            logger.warning(text, *values)
+        else:
+            logger.error(text, *values, exc_info=error)
 
     def _read_checkpoint(self) -> dict[tuple[str, int], int]:
         try:

@@ -2,9 +2,11 @@
 
 A record is kept if no later record has its key; a tombstone (no value) is kept for
 delete.retention.ms longer, from the first compaction that meets it, which stores the end of that
-time in the batch. Records without a key are removed, and those of aborted transactions. Batches
-keep their offsets and producer data. A marker is kept as long as anything of its transaction, and
-then for delete.retention.ms longer (:mod:`kohort.broker.storage.compaction.transactions`).
+time in the batch, its horizon. Where the format cannot hold that, the batch gets no horizon and the
+tombstone stays, as in Kafka: a later compaction tries again. Records without a key are removed, and
+those of aborted transactions. Batches keep their offsets and producer data. A marker is kept as
+long as anything of its transaction, and then for delete.retention.ms longer
+(:mod:`kohort.broker.storage.compaction.transactions`).
 
 Where Kafka leaves gaps between the remaining batches, here an empty batch of 61 bytes covers all
 offsets of a gap, as Kafka's own empty batches do for producers. Consumers advance over it, and
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 from kohort.broker.storage.compaction.key_offsets import KeyOffsets, hash_of
 from kohort.broker.storage.compaction.transactions import TransactionPass
+from kohort.protocol.errors import EncodeError
 from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -38,6 +41,7 @@ from kohort.protocol.records.record import (
 from kohort.protocol.records.varint import Buffer
 from kohort.protocol.records.walk import RecordSpan
 
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _HORIZON_BIT = 0x40
 _CODEC_MASK = 0x07
 
@@ -104,7 +108,12 @@ def _filter_records(batch: Buffer, header: BatchHeader, terms: RetentionTerms) -
     if len(kept) == len(spans) and not sets_horizon:
         return bytes(batch)
     if sets_horizon:
-        return _with_horizon(batch, kept, header, terms.wall_ms + terms.delete_retention_ms)
+        marked = _with_horizon(batch, kept, header, terms)
+        if marked is not None:
+            return marked
+        if len(kept) == len(spans):
+            return bytes(batch)
+    # Copies of a part of what fitted into a batch always fit.
     payload = b"".join(bytes(block[span.start : span.stop]) for span in kept)
     latest = header.base_timestamp + max(span.timestamp_delta for span in kept)
     return _assembled(header, len(kept), latest, payload)
@@ -121,7 +130,8 @@ def _filter_marker(
         return bytes(batch)
     if not header.has_delete_horizon:
         spans = list(iter_spans(inflate(batch, header), header.record_count))
-        return _with_horizon(batch, spans, header, terms.wall_ms + terms.delete_retention_ms)
+        marked = _with_horizon(batch, spans, header, terms)
+        return bytes(batch) if marked is None else marked
     if header.base_timestamp > terms.wall_ms:
         return bytes(batch)
     return _emptied(header) if is_last_trace else None
@@ -147,18 +157,32 @@ def _ends_a_producer(header: BatchHeader, terms: RetentionTerms) -> bool:
 
 
 def _with_horizon(
-    batch: Buffer, kept: list[RecordSpan], header: BatchHeader, horizon_ms: int
-) -> bytes:
-    """Encode with the horizon in place of the base timestamp, to which deltas are relative."""
+    batch: Buffer, kept: list[RecordSpan], header: BatchHeader, terms: RetentionTerms
+) -> bytes | None:
+    """Encode with the horizon in place of the base timestamp, to which deltas are relative.
+
+    Returns None if the format cannot hold the horizon, or a timestamp relative to it: 64 bits do
+    for neither if delete.retention.ms is near its maximum, or for a timestamp 290 million years
+    away. A horizon that was cut short instead would end the tombstone too early. Kafka's overflows
+    to a negative number, which it does not set.
+    """
+    horizon_ms = terms.wall_ms + terms.delete_retention_ms
+    if horizon_ms > _INT64_MAX:
+        return None
     offsets = {header.base_offset + span.offset_delta for span in kept}
     records = [record for record in decode_records(batch, header) if record.offset in offsets]
     payload = bytearray()
-    for record in records:
-        delta = record.timestamp - horizon_ms
-        write_record(payload, record, delta, record.offset - header.base_offset)
-    marked = header._replace(attributes=header.attributes | _HORIZON_BIT, base_timestamp=horizon_ms)
-    latest = max(record.timestamp for record in records)
-    return _assembled(marked, len(records), latest, payload)
+    try:
+        for record in records:
+            delta = record.timestamp - horizon_ms
+            write_record(payload, record, delta, record.offset - header.base_offset)
+        marked = header._replace(
+            attributes=header.attributes | _HORIZON_BIT, base_timestamp=horizon_ms
+        )
+        latest = max(record.timestamp for record in records)
+        return _assembled(marked, len(records), latest, payload)
+    except EncodeError:
+        return None
 
 
 def _assembled(
@@ -166,6 +190,9 @@ def _assembled(
 ) -> bytes:
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         latest = header.max_timestamp
+    # A producer may have sent deltas that lead out of the type: topics that are not compacted
+    # accept them, and may become compacted.
+    latest = min(max(latest, _INT64_MIN), _INT64_MAX)
     changed = header._replace(record_count=record_count, max_timestamp=latest)
     return assemble(changed, compress(header.codec, payload))
 

@@ -3,13 +3,22 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.storage.checkpoints.offset_checkpoint import CLEANER_OFFSET_FILE
-from kohort.broker.topics.compaction import Compactor
+from kohort.broker.storage.compaction.cleaner import (
+    Compaction,
+    CompactionPlan,
+    plan_compaction,
+)
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.topics import compaction as compaction_module
+from kohort.broker.topics.compaction import RETRY_MS_MAX, Compactor
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -36,6 +45,31 @@ def compactor_of(topics: TopicManager, clock: VirtualClock | None = None) -> Com
         clock=clock or VirtualClock(),
         executor=topics._executor,
     )
+
+
+def topics_in_memory(
+    clock: VirtualClock, files: SimulatedFileSystem | None = None
+) -> AbstractAsyncContextManager[TopicManager]:
+    """Topics without a compactor: only that of the test works."""
+    files = files or SimulatedFileSystem()
+    files.make_directory("/data")
+    return running_topics(
+        Path("/data"),
+        "log.cleaner.enable=false",
+        files=files,
+        store=memory_store(),
+        clock=clock,
+        executor=InlineExecutor(),
+    )
+
+
+async def wait_tried_again(compactor: Compactor, clock: VirtualClock) -> int:
+    """Let time pass until a log is due; return how many seconds that took."""
+    for waited_s in range(RETRY_MS_MAX // 1000 + 1):
+        if await compactor._dirtiest():
+            return waited_s
+        clock.advance(1000)
+    raise AssertionError("no log is due any more")
 
 
 def fill(partition: Partition, rounds: int) -> None:
@@ -206,17 +240,8 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files = SimulatedFileSystem()
-    files.make_directory("/data")
     clock = VirtualClock()
-    # No upkeep of its own: only the compactor of this test works.
-    async with running_topics(
-        Path("/data"),
-        "log.cleaner.enable=false",
-        files=files,
-        store=memory_store(),
-        clock=clock,
-        executor=InlineExecutor(),
-    ) as topics:
+    async with topics_in_memory(clock, files) as topics:
         topic = await topics.changes.create_topic("t", partition_count=1, configs=COMPACTED)
         partition = topic.partitions[0]
         fill(partition, rounds=5)
@@ -226,11 +251,7 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
         for _ in range(9):
             assert await compactor.compact_one()
             assert compactor.uncleanable_count == 1
-            waited_ms = 0
-            while not await compactor._dirtiest():
-                waited_ms += 1000
-                clock.advance(1000)
-            waits.append(waited_ms // 1000)
+            waits.append(await wait_tried_again(compactor, clock))
         assert waits == [15, 30, 60, 120, 240, 480, 600, 600, 600]
         assert compactor.failure_count == 9
         assert caplog.text.count("compaction failed, next try in") == 9
@@ -239,6 +260,65 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
         assert await compactor.compact_one()
         assert compactor.uncleanable_count == 0
         assert content(partition) == [(40 + key, b"key %d" % key, b"value 4") for key in range(10)]
+
+
+async def test_an_unforeseen_error_in_one_log_is_a_failure_of_that_log_alone(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any log's compaction: it used to end all upkeep of all logs."""
+    work = Compaction.work
+
+    def fail_for_one(run: Compaction) -> bool:
+        if run._log.directory.name == "t-0":
+            raise RuntimeError("unforeseen")
+        return work(run)
+
+    monkeypatch.setattr(Compaction, "work", fail_for_one)
+    clock = VirtualClock()
+    async with topics_in_memory(clock) as topics:
+        topic = await topics.changes.create_topic("t", partition_count=2, configs=COMPACTED)
+        broken, other = topic.partitions
+        fill(broken, rounds=5)
+        fill(other, rounds=3)
+        compactor = compactor_of(topics, clock)
+        assert await compactor.compact_one(), "the first of two that are equally dirty"
+        assert await compactor.compact_one()
+        assert not await compactor.compact_one()
+        assert len(content(other)) == 10
+        assert len(content(broken)) == 50
+        assert (compactor.uncleanable_count, compactor.failure_count) == (1, 1)
+        told = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert [record.message for record in told] == [
+            f"{broken!r}: compaction failed, next try in 15 s: unforeseen"
+        ]
+        assert told[0].exc_info is not None, "an error in the program has a traceback"
+        assert await wait_tried_again(compactor, clock) == 15
+        assert await compactor.compact_one()
+        assert compactor.failure_count == 2
+        assert await wait_tried_again(compactor, clock) == 30
+        monkeypatch.setattr(Compaction, "work", work)
+        assert await compactor.compact_one()
+        assert (compactor.uncleanable_count, len(content(broken))) == (0, 10)
+
+
+async def test_an_unforeseen_error_in_the_plan_of_one_log_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def plan_or_fail(log: PartitionLog, **terms: Any) -> CompactionPlan | None:  # noqa: ANN401
+        if log.directory.name == "t-0":
+            raise RuntimeError("unforeseen")
+        return plan_compaction(log, **terms)
+
+    monkeypatch.setattr(compaction_module, "plan_compaction", plan_or_fail)
+    clock = VirtualClock()
+    async with topics_in_memory(clock) as topics:
+        topic = await topics.changes.create_topic("t", partition_count=2, configs=COMPACTED)
+        for partition in topic.partitions:
+            fill(partition, rounds=3)
+        compactor = compactor_of(topics, clock)
+        assert await compactor.compact_one()
+        assert [len(content(partition)) for partition in topic.partitions] == [30, 10]
+        assert (compactor.uncleanable_count, compactor.failure_count) == (1, 1)
 
 
 async def test_damage_is_left_alone_and_what_lies_before_it_compacted(

@@ -16,12 +16,14 @@ from kohort.protocol.records.batch import (
     read_header,
     with_log_append_time,
 )
-from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record, decode_records
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record, decode_records, write_record
 from tests.support.records.batches import with_block
 
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
+INT64_MAX = (1 << 63) - 1
 
 
 def terms(
@@ -31,6 +33,7 @@ def terms(
     last_offsets: Mapping[int, int] | None = None,
     marked_epochs: Mapping[int, int] | None = None,
     up_to_offset: int = 1000,
+    delete_retention_ms: int = DAY_MS,
 ) -> RetentionTerms:
     """`later`: key -> an offset at which it is written again."""
     offsets = KeyOffsets(1 << 20, offset_span=1000)
@@ -38,7 +41,12 @@ def terms(
         batch = encode_batch([Record(b"later", key)], base_offset=offset)
         note_keys(offsets, batch, read_header(batch))
     return RetentionTerms(
-        offsets, up_to_offset, wall_ms, DAY_MS, last_offsets or {}, marked_epochs or {}
+        offsets,
+        up_to_offset,
+        wall_ms,
+        delete_retention_ms,
+        last_offsets or {},
+        marked_epochs or {},
     )
 
 
@@ -135,6 +143,100 @@ def test_a_tombstone_that_is_overtaken_goes_at_once() -> None:
     assert found is not None
     assert [record.key for record in found[1]] == [b"a"]
     assert not found[0].has_delete_horizon
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+@pytest.mark.parametrize(
+    ("timestamp", "delete_retention_ms"),
+    [
+        (NOW_MS, INT64_MAX),
+        (NOW_MS, INT64_MAX - NOW_MS + 1),
+        (NOW_MS - INT64_MAX + 60_000, DAY_MS),
+        (-INT64_MAX - 1, 0),
+    ],
+)
+def test_a_tombstone_whose_horizon_no_batch_can_hold_stays_without_one(
+    timestamp: int, delete_retention_ms: int, codec: CompressionType
+) -> None:
+    """Kafka's horizon overflows to a negative number, and negative ones are not set."""
+    value, tombstone = C._replace(timestamp=timestamp), TOMBSTONE._replace(timestamp=timestamp)
+    batch = batch_of(value, tombstone, codec=codec)
+    using = terms(delete_retention_ms=delete_retention_ms)
+    assert filter_batch(batch, read_header(batch), using, met()) == batch
+    # What is written again goes from such a batch, too: it must not outlive what follows it.
+    using = terms({b"c": 200}, delete_retention_ms=delete_retention_ms)
+    found = filtered(batch, using)
+    assert found is not None
+    header, records = found
+    assert records == [tombstone._replace(offset=101)]
+    assert not header.has_delete_horizon
+
+
+def test_a_tombstone_without_horizon_gets_one_when_its_time_has_become_shorter() -> None:
+    batch = batch_of(A, TOMBSTONE)
+    kept = filter_batch(batch, read_header(batch), terms(delete_retention_ms=INT64_MAX), met())
+    assert kept is not None
+    found = filtered(kept, terms())
+    assert found is not None
+    assert found[0].base_timestamp == NOW_MS + DAY_MS
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "delete_retention_ms"),
+    [
+        (INT64_MAX, DAY_MS),
+        (-1, DAY_MS),
+        (NOW_MS + DAY_MS - INT64_MAX - 1, DAY_MS),
+        (-1, INT64_MAX - NOW_MS),
+    ],
+)
+def test_a_horizon_is_set_as_long_as_a_batch_can_hold_it(
+    timestamp: int, delete_retention_ms: int
+) -> None:
+    batch = batch_of(A, TOMBSTONE._replace(timestamp=timestamp))
+    found = filtered(batch, terms(delete_retention_ms=delete_retention_ms))
+    assert found is not None
+    header, records = found
+    assert header.base_timestamp == NOW_MS + delete_retention_ms
+    assert records == decode_records(batch)
+
+
+@pytest.mark.parametrize(
+    ("base_timestamp", "delta", "expected"),
+    [(INT64_MAX, 1, INT64_MAX), (-INT64_MAX - 1, -1, -INT64_MAX - 1)],
+)
+def test_deltas_that_lead_out_of_the_type_do_not_prevent_a_batch_from_being_filtered(
+    base_timestamp: int, delta: int, expected: int
+) -> None:
+    """Topics that are not compacted accept such batches, and may become compacted."""
+    timestamps = [base_timestamp, base_timestamp + delta, base_timestamp + delta]
+    block = bytearray()
+    for number, key in enumerate([b"a", b"b", b"t"]):
+        value = None if key == b"t" else b"1"
+        write_record(block, Record(value, key), timestamps[number] - base_timestamp, number)
+    plain = batch_of(A, B, TOMBSTONE)
+    header = read_header(plain)._replace(
+        base_timestamp=base_timestamp, max_timestamp=base_timestamp
+    )
+    batch = assemble(header, block)
+    found = filtered(batch, terms({b"a": 200, b"t": 200}))
+    assert found is not None
+    assert (found[0].max_timestamp, [record.key for record in found[1]]) == (expected, [b"b"])
+    with_tombstone = filtered(batch, terms({b"a": 200, b"b": 201}))
+    assert with_tombstone is not None
+    assert [record.key for record in with_tombstone[1]] == [b"t"]
+
+
+def test_a_marker_whose_horizon_no_batch_can_hold_stays_without_one() -> None:
+    batch = encode_marker(
+        EndTransactionMarker(ControlType.COMMIT, 0),
+        base_offset=100,
+        producer_id=7,
+        producer_epoch=0,
+        timestamp=NOW_MS,
+    )
+    using = terms(delete_retention_ms=INT64_MAX)
+    assert filter_batch(batch, read_header(batch), using, met()) == batch
 
 
 def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:
