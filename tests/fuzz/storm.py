@@ -17,6 +17,7 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.listener import Listener
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -29,6 +30,7 @@ from kohort.protocol.messages.join_group import (
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -51,9 +53,27 @@ SETTINGS = {
     "kohort.max.partitions": "20",
     "log.segment.bytes": "1048576",
     "log.retention.bytes": "4194304",
+    "log.cleaner.backoff.ms": "100",
 }
+QUICKLY_COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "50",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": str((1 << 63) - 1),
+}
+COMPACTED_TOPICS: Mapping[str, Mapping[str, str]] = {
+    "compacted": {name: QUICKLY_COMPACTED[name] for name in list(QUICKLY_COMPACTED)[:3]},
+    "compacted-for-ever": QUICKLY_COMPACTED,
+}
+"""Topics whose tombstones have the timestamps that a clock would not have."""
+NO_CONFIGS: Mapping[str, str] = {}
+FAR_TIMESTAMPS = (-(1 << 62), -2, -1, 0)
+BEFORE_NOW_MS = (0, (1 << 63) - 60_001, 1 << 62)
+"""Timestamps of the compacted topics' tombstones: those, and times so long before now."""
+
 PEERS = 8
 CHECK_EVERY = 1_000
+ROUNDS_UNTIL_COMPACTED = 10
 PATIENCE = 30
 """Cases after which a connection that is parked, or full, is given up by its client."""
 
@@ -84,13 +104,29 @@ class Sentinel:
         self._peer = peer
         self._next_offset = 0
 
-    async def create_topic(self, name: str) -> None:
+    async def create_topic(self, name: str, configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """Create a topic, unless it is there; damaged requests may have deleted it."""
         topic = CreatableTopic(
-            name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[]
+            name=name,
+            num_partitions=2,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
         )
         create = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
         response_in(await self._ask(create, 5), CreateTopicsResponse, 5)
+
+    async def delete_keys(self) -> None:
+        """Write values and tombstones to the compacted topics, of another time in each round."""
+        dates = [*FAR_TIMESTAMPS, *(int(time.time() * 1000) - ms for ms in BEFORE_NOW_MS)]
+        timestamp = dates[self._next_offset % len(dates)]
+        for name, configs in COMPACTED_TOPICS.items():
+            await self.create_topic(name, configs)
+            for value in (b"value", None):
+                done = await self._produce(
+                    name, encode_batch([Record(value, b"key", (), timestamp)])
+                )
+                assert not done.error_code, f"a record of {timestamp} is refused"
 
     async def topic_ids(self) -> list[bytes]:
         """Ids of all topics but the sentinel topic."""
@@ -101,15 +137,7 @@ class Sentinel:
     async def check(self) -> None:
         """Append a record and read it back."""
         value = b"record %d" % self._next_offset
-        data = PartitionProduceData(index=0, records=encode_batch([Record(value)]))
-        produce = ProduceRequest(
-            transactional_id=None,
-            acks=-1,
-            timeout_ms=10_000,
-            topic_data=[TopicProduceData(name=SENTINEL_TOPIC, partition_data=[data])],
-        )
-        produced = response_in(await self._ask(produce, 9), ProduceResponse, 9)
-        ((done,),) = [topic.partition_responses for topic in produced.responses]
+        done = await self._produce(SENTINEL_TOPIC, encode_batch([Record(value)]))
         assert (done.error_code, done.base_offset) == (0, self._next_offset)
         fetch = fetch_request(SENTINEL_TOPIC, self._next_offset, max_bytes=10_000)
         fetched = response_in(await self._ask(fetch, 11), FetchResponse, 11)
@@ -117,6 +145,18 @@ class Sentinel:
         assert found.records is not None
         assert value in bytes(found.records)
         self._next_offset += 1
+
+    async def _produce(self, topic: str, batch: bytes) -> PartitionProduceResponse:
+        data = PartitionProduceData(index=0, records=batch)
+        produce = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )
+        produced = response_in(await self._ask(produce, 9), ProduceResponse, 9)
+        ((done,),) = [topic.partition_responses for topic in produced.responses]
+        return done
 
     async def _ask(self, request: object, version: int) -> bytes:
         self._peer.taken.clear()
@@ -209,6 +249,8 @@ async def run_storm(broker: Broker, frame_count: int, fuzzer: FrameFuzzer, alarm
     sentinel = Sentinel(storm.connect())
     await sentinel.create_topic(SENTINEL_TOPIC)
     members = [Member(storm.connect(), name) for name in GROUPS[:2]]
+    compaction = broker.services.topics.compaction
+    compacted: set[str] = set()
     warm_up = max(frame_count // 4, 1)
     settled_bytes = 0
     for number in range(frame_count):
@@ -218,6 +260,8 @@ async def run_storm(broker: Broker, frame_count: int, fuzzer: FrameFuzzer, alarm
             raise AssertionError(f"frame {number}: {alarms.lines[0]}\nsent last:\n{sent}")
         if number % CHECK_EVERY == 0:
             await sentinel.check()
+            await sentinel.delete_keys()
+            compacted |= {name for name, _ in compaction._clean_up_to}
             for name in fuzzer.topics:
                 await sentinel.create_topic(name)
             fuzzer.topic_ids = await sentinel.topic_ids()
@@ -229,6 +273,9 @@ async def run_storm(broker: Broker, frame_count: int, fuzzer: FrameFuzzer, alarm
             settled_bytes = resident_bytes()
     await sentinel.check()
     assert storm.answered_bytes > 10 * frame_count, "it is nearly all refused at the door"
+    assert compaction.failure_count == 0
+    if frame_count >= ROUNDS_UNTIL_COMPACTED * CHECK_EVERY:
+        assert compacted >= set(COMPACTED_TOPICS)
     assert 0 < storm.closed_count < frame_count, f"{storm.closed_count} connections were closed"
     storm.end()
     for member in members:

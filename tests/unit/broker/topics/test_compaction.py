@@ -265,7 +265,7 @@ async def test_a_full_disk_delays_compaction_and_does_not_end_it(
 async def test_an_unforeseen_error_in_one_log_is_a_failure_of_that_log_alone(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of any log's compaction: it used to end all upkeep of all logs."""
+    """It used to end all upkeep of all logs."""
     work = Compaction.work
 
     def fail_for_one(run: Compaction) -> bool:
