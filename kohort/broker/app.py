@@ -54,6 +54,7 @@ from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.runtime import service_manager
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
@@ -98,6 +99,8 @@ class Broker:
         self._loaded = loaded
         self._environment = environment or Environment()
         self._clock = self._environment.clock
+        self.lasting = LastingTasks(self._clock)
+        """Periodic work of all parts, and which of it fails."""
         self.metrics = BrokerMetrics(self.config.kohort_metrics_groups_max)
         self.history = self._make_history()
         """Why the groups rebalanced."""
@@ -174,7 +177,9 @@ class Broker:
         addresses.bind()
         self.endpoint = addresses.bound[0]
         door = HttpDoor(self._loaded)
-        web = await open_web_ports(stack, self._loaded, door, lambda: self._not_ready)
+        web = await open_web_ports(
+            stack, self._loaded, door, lambda: self._not_ready, self.lasting.failing
+        )
         purgatory = Purgatory(report=_report)
         executor = self._environment.new_executor()
         stack.callback(executor.shutdown)
@@ -186,6 +191,7 @@ class Broker:
             files=self._environment.files,
             store=self._environment.metadata,
             new_uuid=self._environment.new_uuid,
+            lasting=self.lasting,
         )
         await topics.start()
         stack.push_async_callback(topics.close)
@@ -193,10 +199,12 @@ class Broker:
         await self.history.start(TopicHistoryLog(topics, config, executor), executor)
         stack.push_async_callback(self.history.close)
         observers = (self.metrics.rebalances, self.history)
-        groups = make_groups(config, self._environment, topics, purgatory, observers)
+        groups = make_groups(config, self._environment, topics, purgatory, observers, self.lasting)
         await groups.host.start()
         stack.push_async_callback(groups.host.close)
-        transactions = make_transactions(config, self._clock, topics, groups, purgatory)
+        transactions = make_transactions(
+            config, self._clock, topics, groups, purgatory, self.lasting
+        )
         transactions.host.counts.observer = self.metrics.transactions
         stack.push_async_callback(transactions.host.close)
         await load_transactions(transactions.host, topics)
@@ -208,6 +216,7 @@ class Broker:
             users=self._users,
             clock=self._clock,
             count=self.metrics.edge.authentication,
+            lasting=self.lasting,
         )
         stack.callback(self.listeners.close)
         shell = PurgatoryShell(purgatory, self._clock)
@@ -257,7 +266,7 @@ class Broker:
             memory_bytes=config.kohort_rebalance_history_memory_bytes,
             removed_retention_ms=config.kohort_rebalance_history_retention_ms,
         )
-        return RebalanceHistory(limits, self._clock)
+        return RebalanceHistory(limits, self._clock, self.lasting)
 
     def _make_services(
         self,
@@ -341,6 +350,7 @@ class Broker:
             history=self.history,
             purgatory=services.purgatory,
             network=self.network,
+            tasks=self.lasting,
             clock=self._clock,
             node_id=services.node_id,
             address=f"{services.advertised_host}:{services.advertised_port}",

@@ -21,6 +21,7 @@ from kohort.broker.app import Broker, StartError
 from kohort.broker.config import load
 from kohort.broker.metrics.catalogue import METRICS
 from kohort.broker.metrics.docs import document
+from kohort.broker.topics.compaction import Compactor
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
@@ -120,6 +121,25 @@ async def use(broker: Broker) -> AIOKafkaConsumer:
         await consumer.getone()
     await consumer.commit()
     return consumer
+
+
+async def test_periodic_work_that_an_error_interrupts_is_told_to_probes_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: Compactor) -> bool:
+        raise RuntimeError("unforeseen")
+
+    async with running(tmp_path) as (_, port):
+        before = await asyncio.to_thread(fetch, port, "/-/healthy")
+        assert (before[0], before[2]) == (200, "healthy\n")
+    monkeypatch.setattr(Compactor, "compact_one", fail)
+    async with running(tmp_path) as (_, port):
+        status, _, text = await asyncio.to_thread(fetch, port, "/-/healthy")
+        assert (status, text) == (200, "healthy, but failing: compaction\n")
+        found = await scrape(port)
+        assert value(found, "kohort_task_failures_total", task="compaction") >= 1
+        assert value(found, "kohort_task_failures_total", task="retention") == 0
+        assert value(found, "kohort_tasks_failing") == 1
 
 
 async def test_a_scrape_tells_what_clients_have_done(tmp_path: Path) -> None:

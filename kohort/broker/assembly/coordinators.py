@@ -15,6 +15,7 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
@@ -33,6 +34,7 @@ def make_groups(
     topics: TopicManager,
     purgatory: Purgatory,
     observers: Sequence[GroupObserver],
+    lasting: LastingTasks,
 ) -> GroupCoordinator:
     """The coordinator of groups, which has not read its log yet."""
 
@@ -74,6 +76,7 @@ def make_groups(
         ),
         topic_id=topic_id,
         observers=observers,
+        lasting=lasting,
     )
     topics.changes.on_topics_deleted(host.forget_topics)
     return GroupCoordinator(host)
@@ -85,6 +88,7 @@ def make_transactions(
     topics: TopicManager,
     groups: GroupCoordinator,
     purgatory: Purgatory,
+    lasting: LastingTasks,
 ) -> Transactions:
     """The coordinator of transactions, which has not read its log yet."""
     log = InternalLog(
@@ -108,6 +112,7 @@ def make_transactions(
         purgatory=purgatory,
         clock=clock,
         new_producer_id=topics.next_producer_id,
+        lasting=lasting,
     )
     settings = topics.settings
     return Transactions(

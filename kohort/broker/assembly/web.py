@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
@@ -41,17 +41,19 @@ async def open_web_ports(
     loaded: LoadedConfig,
     door: HttpDoor,
     why_not_ready: Callable[[], str | None],
+    failing: Callable[[], Sequence[str]],
 ) -> WebPorts:
     """Answer probes before the logs are open, which may take a while after a crash.
 
     Args:
         stack: closes them.
         why_not_ready: None once clients are served.
+        failing: names of the broker's own tasks that fail.
 
     Raises PortError.
     """
     ports = WebPorts(
-        door.new_server(health_pages(why_not_ready)), door.new_server(starting_pages())
+        door.new_server(health_pages(why_not_ready, failing)), door.new_server(starting_pages())
     )
     config, given = loaded.config, loaded.given
     metrics = WantedPort(

@@ -26,6 +26,7 @@ from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
@@ -75,9 +76,10 @@ class GroupHost:
         new_group: Callable[[str], Group],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
+        lasting: LastingTasks | None = None,
     ) -> None:
         """`new_group` creates an empty group; `topic_id` returns the id of a topic, None if it does
-        not exist.
+        not exist; `lasting` runs the expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -87,6 +89,7 @@ class GroupHost:
         self.log = log
         self._purgatory = purgatory
         self._clock = clock
+        self._lasting = lasting or LastingTasks(clock)
         self._new_group = new_group
         self._topic_id = topic_id
         self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
@@ -125,7 +128,7 @@ class GroupHost:
         count = len(self._actors)
         logger.info("Loaded %d %s", count, "group" if count == 1 else "groups")
         await self._forget_lost_topics(piece)
-        self._sweeper = asyncio.create_task(self._sweep_for_ever(), name="sweep of groups")
+        self._sweeper = self._lasting.start("expiry of groups", self._sweep_for_ever)
 
     async def close(self) -> None:
         """Answer waiting requests with NOT_COORDINATOR, after giving appends in progress time to
@@ -352,6 +355,9 @@ class GroupHost:
         while actors:
             # Popped, so that groups are freed one by one: all at once would block the event loop.
             actor = actors.pop()
-            if actor.group.state is not GroupState.DEAD:
-                actor.submit(command)
+            try:
+                if actor.group.state is not GroupState.DEAD:
+                    actor.submit(command)
+            except Exception:
+                logger.exception("expiry of group %r", actor.group.group_id)
             await piece.pause()

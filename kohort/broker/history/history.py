@@ -27,6 +27,7 @@ from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.shelf import Kept, Packed
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from kohort.broker.runtime.clock import Clock, SystemClock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice, run
 
 if TYPE_CHECKING:
@@ -76,11 +77,17 @@ class HistoryLimits(NamedTuple):
 class RebalanceHistory:
     """Observes all groups and keeps the latest records of each. An observer of the coordinator."""
 
-    def __init__(self, limits: HistoryLimits | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        limits: HistoryLimits | None = None,
+        clock: Clock | None = None,
+        lasting: LastingTasks | None = None,
+    ) -> None:
         self.observed: Collection[type[Event]] = frozenset(GroupFold.handlers)
         """See `GroupObserver`."""
         self._limits = limits or HistoryLimits()
         self._clock = clock or SystemClock()
+        self._lasting = lasting or LastingTasks(self._clock)
         self._piece = Slice(self._clock)
         """The present slice for creating records."""
         self._rings = Rings(self._limits.size, self._limits.memory_bytes)
@@ -117,7 +124,7 @@ class RebalanceHistory:
         for entry in await restore(topic, self._rings, self._clock, self._recorded):
             self._cut_short[entry.group_id] = entry
         self._wake = asyncio.Event()
-        self._worker = asyncio.create_task(self._work(), name="rebalance history")
+        self._worker = self._lasting.start("rebalance history", self._work)
         self._look_later()
 
     def end_recovery(self) -> None:
@@ -164,8 +171,7 @@ class RebalanceHistory:
         except Exception:
             # An error in the history must not disturb the group, in whose step this runs.
             logger.exception("The history of group %r starts over", group_id)
-            self._under_way.pop(group_id, None)
-            self._folds[group_id] = GroupFold(fold.sequence)
+            self._start_over(group_id, fold)
             return
         if fold.closed:
             self._take_closed(group_id, fold)
@@ -179,6 +185,11 @@ class RebalanceHistory:
         elif kind is GroupRestored and not fold.sequence:
             # Groups that only store offsets need nothing here.
             del self._folds[group_id]
+
+    def _start_over(self, group_id: str, fold: GroupFold) -> None:
+        """Drop the rebalance in progress of a group."""
+        self._under_way.pop(group_id, None)
+        self._folds[group_id] = GroupFold(fold.sequence)
 
     def _recover(self, group_id: str, event: GroupRestored, recorded: RecordedGenerations) -> None:
         """Create the records that the last process did not write. A record of a running rebalance
@@ -340,6 +351,8 @@ class RebalanceHistory:
 
     async def _work(self) -> None:
         assert self._wake is not None
+        # What a failure has left waits without another call.
+        self._wake.set()
         while not self._is_closing or self._queue or self._entries:
             await self._wake.wait()
             self._wake.clear()
@@ -441,8 +454,7 @@ class RebalanceHistory:
             assert facts is not None
             if facts.finished_ms is not None:
                 if now_ms - facts.finished_ms >= SETTLE_MS:
-                    fold.settle()
-                    self._take_closed(group_id, fold)
+                    self._settle(group_id, fold)
             elif not is_announced and now_ms - facts.began.ms >= LONG_RUNNING_MS:
                 if announced >= ANNOUNCED_AT_ONCE:
                     is_more = True
@@ -451,6 +463,15 @@ class RebalanceHistory:
                 announced += 1 + size // MEMBERS_AS_ONE
                 self._announce(group_id, facts)
         self._look_later(MORE_AFTER_MS if is_more else LOOK_EVERY_MS)
+
+    def _settle(self, group_id: str, fold: GroupFold) -> None:
+        try:
+            fold.settle()
+            self._take_closed(group_id, fold)
+        except Exception:
+            # One group's error must not end the look at all others.
+            logger.exception("The history of group %r starts over", group_id)
+            self._start_over(group_id, fold)
 
     def _announce(self, group_id: str, facts: RebalanceFacts) -> None:
         """Have the rebalance recorded as running."""

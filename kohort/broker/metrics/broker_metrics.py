@@ -14,6 +14,7 @@ from kohort.broker.metrics.sources import (
     HistorySource,
     NetworkSource,
     PurgatorySource,
+    TasksSource,
     TopicsSource,
     TransactionsSource,
 )
@@ -51,6 +52,7 @@ class MetricsSource(NamedTuple):
     history: HistorySource
     purgatory: PurgatorySource
     network: NetworkSource
+    tasks: TasksSource
     clock: Monotonic
     node_id: int
     address: str

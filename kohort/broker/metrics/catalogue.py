@@ -217,6 +217,16 @@ GC_PAUSE = histogram(
     "Time for which garbage collections stopped the process.",
     "generation",
 )
+TASK_FAILURES = counter(
+    "kohort_task_failures_total",
+    "Internal errors that interrupted periodic work of the broker, by its name: compaction, "
+    "retention, expiry and the like. It is started again after a while.",
+    "task",
+)
+TASKS_FAILING = gauge(
+    "kohort_tasks_failing",
+    "Periodic work that such an error has interrupted, and that has not gone on for as long since.",
+)
 BUILD_INFO = gauge("kohort_build_info", "1; the label has the version.", "version")
 FOLDED = gauge(
     "kohort_metrics_folded",
@@ -320,7 +330,16 @@ SECTIONS: Final = (
     Section(
         "The process",
         "In addition, prometheus-client adds `process_*` and `python_*`.",
-        (LOOP_LAG, LOOP_LAG_MAX, GC_PAUSE, BUILD_INFO, FOLDED, SCRAPE_SECONDS),
+        (
+            LOOP_LAG,
+            LOOP_LAG_MAX,
+            GC_PAUSE,
+            TASK_FAILURES,
+            TASKS_FAILING,
+            BUILD_INFO,
+            FOLDED,
+            SCRAPE_SECONDS,
+        ),
     ),
 )
 

@@ -29,7 +29,7 @@ a port that is set is taken, the broker does not start.
 | Path | Answer |
 |---|---|
 | `/metrics` | the metrics below |
-| `/-/healthy` | 200 while the process works |
+| `/-/healthy` | 200 while the process works; names periodic work that fails |
 | `/-/ready` | 200 while the broker serves clients, otherwise 503 and the reason |
 
 Metrics have names from three sources, so that existing dashboards and alerts work: the names of

@@ -58,7 +58,9 @@ class Exposition:
             HistoryCollector(source.history),
             TransactionCollector(source.transactions, metrics.transactions),
             PurgatoryCollector(source.purgatory),
-            ProcessCollector(metrics.loop_lag, metrics.gc_pauses, version=source.version),
+            ProcessCollector(
+                metrics.loop_lag, metrics.gc_pauses, source.tasks, version=source.version
+            ),
             self._scrape,
         ):
             self.registry.register(collector)

@@ -8,14 +8,25 @@ from kohort.broker.metrics import catalogue
 from kohort.broker.metrics.families import Family, single
 from kohort.broker.metrics.gc_pauses import GcPauseMeter
 from kohort.broker.metrics.loop_lag import LoopLagMeter
+from kohort.broker.metrics.sources import TasksSource
 
 
 class ProcessCollector:
-    """Collector of the event loop's lag, pauses of the garbage collector and the version."""
+    """Collector of the event loop's lag, pauses of the garbage collector, the broker's own tasks
+    and the version.
+    """
 
-    def __init__(self, loop_lag: LoopLagMeter, gc_pauses: GcPauseMeter, *, version: str) -> None:
+    def __init__(
+        self,
+        loop_lag: LoopLagMeter,
+        gc_pauses: GcPauseMeter,
+        tasks: TasksSource,
+        *,
+        version: str,
+    ) -> None:
         self._loop_lag = loop_lag
         self._gc_pauses = gc_pauses
+        self._tasks = tasks
         self._version = version
 
     def collect(self) -> Iterator[Metric]:
@@ -27,6 +38,11 @@ class ProcessCollector:
         for generation, tally in enumerate(self._gc_pauses.pauses):
             pauses.add_histogram(tally, str(generation))
         yield pauses
+        failures = Family(catalogue.TASK_FAILURES)
+        for name, count in self._tasks.failure_counts.items():
+            failures.add(count, name)
+        yield failures
+        yield single(catalogue.TASKS_FAILING, len(self._tasks.failing()))
         build = Family(catalogue.BUILD_INFO)
         build.add(1, self._version)
         yield build

@@ -191,6 +191,14 @@ class UnsentSource(Protocol):
     def total_bytes(self) -> int: ...
 
 
+class TasksSource(Protocol):
+    """The broker's own tasks; see `kohort.broker.runtime.lasting_tasks`."""
+
+    @property
+    def failure_counts(self) -> Mapping[str, int]: ...
+    def failing(self) -> Sized: ...
+
+
 class NetworkSource(Protocol):
     """The edge; see `kohort.broker.network.server`."""
 

@@ -315,7 +315,10 @@ class NetworkServer:
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
         piece = Slice(self._clock)
         for connection in left:
-            connection.check(now_ms)
+            try:
+                connection.check(now_ms)
+            except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
+                connection.end_by(error)
             if piece.is_over():
                 self._check_handle = self._loop.call_soon(self._check_some, left)
                 return

@@ -94,26 +94,31 @@ class PurgatoryShell:
             next_ms = purgatory.next_deadline_ms
             return next_ms is not None and next_ms <= now_ms
 
-        if not is_due():
-            # The entry that the timer was set for has been cancelled. The purgatory relies on the
-            # timer until it is called, and would announce only earlier deadlines.
-            purgatory.expire(now_ms, 0)
-        sizes = chain((1, 2, 4, 8), repeat(_STEP))
-        self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
-        if is_due():
-            self._expiry_turn = self._loop.call_soon(self._expire)
-            return
-        self._expiry_turn = None
-        next_ms = purgatory.next_deadline_ms
-        if next_ms is not None:
-            self.wake_at(next_ms)
+        try:
+            if not is_due():
+                # The entry that the timer was set for has been cancelled. The purgatory relies on
+                # the timer until it is called, and would announce only earlier deadlines.
+                purgatory.expire(now_ms, 0)
+            sizes = chain((1, 2, 4, 8), repeat(_STEP))
+            self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
+        finally:
+            # After an error, too, which must not end all other deadlines.
+            if is_due():
+                self._expiry_turn = self._loop.call_soon(self._expire)
+            else:
+                self._expiry_turn = None
+                next_ms = purgatory.next_deadline_ms
+                if next_ms is not None:
+                    self.wake_at(next_ms)
 
     def _drain(self) -> None:
         purgatory = self._purgatory
-        self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_STEP))
-        self._drain_turn = None
-        if purgatory.has_work:
-            self.wake_soon()
+        try:
+            self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_STEP))
+        finally:
+            self._drain_turn = None
+            if purgatory.has_work:
+                self.wake_soon()
 
     def _work(self, is_left: Callable[[], bool], step: Callable[[], object]) -> None:
         """Repeat steps until nothing is left or the slice is over."""

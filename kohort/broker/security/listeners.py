@@ -22,6 +22,7 @@ from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.security.disabled_users import DisabledUsers
 from kohort.broker.security.gate import Dispatcher, Exchange, GateKeeper
 from kohort.broker.security.http_guard import HttpGuard
@@ -57,8 +58,11 @@ class SecureListeners:
         users: Users,
         clock: Clock,
         count: Callable[[str, str, str], None],
+        lasting: LastingTasks,
     ) -> None:
-        """`count` is called with listener, mechanism and result of each authentication attempt."""
+        """`count` is called with listener, mechanism and result of each authentication attempt;
+        `lasting` runs the look at files.
+        """
         self.tls: dict[str, TlsListener] = {}
         """TLS of those listeners that use it, by name."""
         self.tokens: list[Tokens] = []
@@ -70,6 +74,7 @@ class SecureListeners:
         self._users = users
         self._clock = clock
         self._count = count
+        self._lasting = lasting
         self.disabled = DisabledUsers(settings)
         self.passwords = Passwords(users, clock, is_disabled=self.disabled.__contains__)
         """Checks passwords of PLAIN and of the HTTP port."""
@@ -111,7 +116,7 @@ class SecureListeners:
         self._settings.add_own_check(self._check)
         self._settings.on_change(self._on_change)
         if self.tls or self.users_file is not None:
-            self._looking = asyncio.get_running_loop().create_task(self._renew_changed_files())
+            self._looking = self._lasting.start("renewal of files", self._renew_changed_files)
         return made
 
     def _check_disabled(self) -> None:
@@ -273,8 +278,11 @@ class SecureListeners:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_INTERVAL_S)
-            for tls in self.tls.values():
-                await loop.run_in_executor(self._executor, tls.look)
+            for name, tls in list(self.tls.items()):
+                try:
+                    await loop.run_in_executor(self._executor, tls.look)
+                except Exception:
+                    logger.exception("The files of listener %s are not renewed", name)
             if self.users_file is not None:
                 await self.users_file.look(self._executor)
 

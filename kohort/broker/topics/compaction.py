@@ -79,6 +79,8 @@ class Compactor:
         """Entries of an earlier process that have not been compared with the log yet."""
         self._failures: dict[Partition, _Failure] = {}
         self._damaged: set[Partition] = set()
+        self._changed: asyncio.Event | None = None
+        """Set when the settings change."""
         self.failure_count = 0
         """Failed runs since the start."""
 
@@ -93,8 +95,10 @@ class Compactor:
     async def run(self) -> None:
         """Work until cancelled; sleep when there is nothing to do."""
         settings = self._settings()
-        changed = asyncio.Event()
-        settings.on_change(changed.set)
+        changed = self._changed
+        if changed is None:
+            changed = self._changed = asyncio.Event()
+            settings.on_change(changed.set)
         while True:
             changed.clear()
             if not (settings.config.log_cleaner_enable and await self.compact_one()):

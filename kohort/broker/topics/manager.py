@@ -19,6 +19,7 @@ from kohort.broker.config import LoadedConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
@@ -54,7 +55,6 @@ class TopicManager:
     _opener: Opener
     _upkeep: Upkeep
     _producer_ids: ProducerIds
-    _upkeep_task: asyncio.Task[None]
 
     def __init__(
         self,
@@ -67,9 +67,10 @@ class TopicManager:
         files: FileSystem = OS_FILES,
         store: MetadataStore | None = None,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        lasting: LastingTasks | None = None,
     ) -> None:
         """``store`` replaces the database in the data directory, for simulations; ``new_uuid``
-        creates the ids of topics.
+        creates the ids of topics; ``lasting`` runs the upkeep.
         """
         self.directory: Path = loaded.config.data_directory.absolute()
         """The data directory."""
@@ -80,6 +81,7 @@ class TopicManager:
         self._files = files
         self._store = store
         self.clock = clock
+        self._lasting = lasting or LastingTasks(clock)
         self.catalog = Catalog()
         """The topics that exist for clients."""
         self.get = self.catalog.get
@@ -112,10 +114,7 @@ class TopicManager:
         await self._write_first_checkpoints()
         self.compaction = await self.disk.run(self._make_compactor)
         self.changes.on_topics_deleted(self.compaction.forget)
-        self._upkeep_task = asyncio.create_task(
-            self._upkeep.run(self.compaction.run), name="upkeep of logs"
-        )
-        self._upkeep_task.add_done_callback(_log_unless_cancelled)
+        self._upkeep.start(self.compaction.run)
 
     def _make_parts(self, data: DataDirectory) -> None:
         """Create the components that need an open data directory."""
@@ -140,6 +139,7 @@ class TopicManager:
             self.disk.write_checkpoints,
             clock=self.clock,
             executor=self._executor,
+            lasting=self._lasting,
         )
         self.changes = TopicChanges(
             self.catalog,
@@ -173,8 +173,7 @@ class TopicManager:
 
     async def close(self) -> None:
         """Make everything durable; see `DataDirectoryShell.close`. Raises StorageError."""
-        self._upkeep_task.cancel()
-        await asyncio.wait([self._upkeep_task])
+        await self._upkeep.close()
         async with self.changes.under_way:
             await self.disk.close()
 
@@ -219,8 +218,3 @@ def _open_all(partitions: Sequence[tuple[Topic, int]]) -> None:
                 len(partition.log.producers)
             except StorageError as error:
                 logger.warning("%r: %s", partition, error)
-
-
-def _log_unless_cancelled(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.critical("the upkeep of logs has ended", exc_info=task.exception())

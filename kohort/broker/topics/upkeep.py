@@ -1,8 +1,8 @@
 """Periodic work on logs: retention, compaction, flush.ms, checkpoints, expiry.
 
-Each kind of work is a task of its own. Work on a log that may be appended to runs on the loop's
-thread, in slices; fsyncs and the removal of files run in the executor. A partition that fails is
-taken offline and does not hold up the others.
+Each kind of work is a task of its own: an error in it interrupts it, and no other. Work on a log
+that may be appended to runs on the loop's thread, in slices; fsyncs and the removal of files run in
+the executor. A partition that fails is taken offline and does not hold up the others.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.settings import LONG_MAX
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
@@ -44,12 +46,15 @@ class Upkeep:
         *,
         clock: Clock,
         executor: Executor,
+        lasting: LastingTasks,
     ) -> None:
         self._topics = topics
         self._settings = settings
         self._write_checkpoints = write_checkpoints
         self._clock = clock
         self._executor = executor
+        self._lasting = lasting
+        self._tasks: list[asyncio.Task[None]] = []
         self._configs_changed = asyncio.Event()
         self._unflushed_since: dict[Partition, int] = {}
         """Monotonic time at which unflushed records were first seen."""
@@ -58,15 +63,24 @@ class Upkeep:
         """Note that a topic was created or its configs changed: flush.ms may be set now."""
         self._configs_changed.set()
 
-    async def run(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(compact(), name="compaction")
-            group.create_task(self._retain(), name="retention")
-            group.create_task(self._flush(), name="flush.ms")
-            group.create_task(self._checkpoint(), name="checkpoints")
-            group.create_task(self._remove_files(), name="removal of deleted segments")
-            group.create_task(self._expire_producers(), name="expiry of producers")
+    def start(self, compact: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Begin to work."""
+        start = self._lasting.start
+        self._tasks = [
+            start("compaction", compact),
+            start("retention", self._retain),
+            start("flush.ms", self._flush),
+            start("checkpoints", self._checkpoint),
+            start("removal of deleted segments", self._remove_files),
+            start("expiry of producers", self._expire_producers),
+        ]
+
+    async def close(self) -> None:
+        """Stop working; return when nothing of it runs any more."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def enforce_retention(self, partition: Partition) -> None:
         """Delete segments beyond the topic's retention time or size."""
@@ -123,15 +137,18 @@ class Upkeep:
             if topic.config.flush_ms == LONG_MAX:
                 continue
             for partition in list(topic.partitions.opened()):
-                log = partition.log
-                if partition.failure is not None or log.flushed_offset >= log.log_end_offset:
-                    self._unflushed_since.pop(partition, None)
-                elif now_ms - self._unflushed_since.setdefault(partition, now_ms) >= (
-                    topic.config.flush_ms
-                ):
-                    del self._unflushed_since[partition]
-                    partition.start_flush()
+                _guarded(partition, partial(self._flush_if_due, partition, now_ms))
                 await piece.pause()
+
+    def _flush_if_due(self, partition: Partition, now_ms: int) -> None:
+        log = partition.log
+        if partition.failure is not None or log.flushed_offset >= log.log_end_offset:
+            self._unflushed_since.pop(partition, None)
+        elif now_ms - self._unflushed_since.setdefault(partition, now_ms) >= (
+            partition.config.flush_ms
+        ):
+            del self._unflushed_since[partition]
+            partition.start_flush()
 
     async def _checkpoint(self) -> None:
         while True:
@@ -170,7 +187,10 @@ class Upkeep:
 
 def _remove_deleted_files(logs: list[PartitionLog], wall_ms: int) -> None:
     for log in logs:
-        log.remove_deleted_files(wall_ms=wall_ms)
+        try:
+            log.remove_deleted_files(wall_ms=wall_ms)
+        except Exception:
+            logger.exception("removal of deleted segments of %r", log)
 
 
 def _guarded(partition: Partition, work: Callable[[], object]) -> None:

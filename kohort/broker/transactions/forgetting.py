@@ -6,15 +6,19 @@ An id is forgotten by its tombstone, which the rules write as they write every r
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
 
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.known_ids import KnownIds
 from kohort.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 
 class ForgettingHost(Protocol):
@@ -46,6 +50,7 @@ class Forgetting:
         *,
         ids_max: int,
         check_ms: int,
+        lasting: LastingTasks,
     ) -> None:
         """`check_ms` lies between one look for expired ids and the next."""
         self._host = host
@@ -53,11 +58,12 @@ class Forgetting:
         self._rules = rules
         self._ids_max = ids_max
         self._check_ms = check_ms
+        self._lasting = lasting
         self._sweeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to look for expired ids."""
-        self._sweeper = asyncio.create_task(self._sweep_regularly(), name="sweep of transactions")
+        self._sweeper = self._lasting.start("expiry of transactional ids", self._sweep_regularly)
 
     async def close(self) -> None:
         """Stop looking."""
@@ -90,15 +96,22 @@ class Forgetting:
         host = self._host
         piece = Slice(self._clock)
         for name in host.ids.idle_names():
-            one = host.ids.get(name)
-            if (
-                one is not None
-                and not host.is_broken(name)
-                and one.is_expired(self._rules, self._clock.wall_ms())
-            ):
-                host.counts["expired"] += 1
-                host.forget(one)
+            try:
+                self._forget_if_expired(name)
+            except Exception:
+                logger.exception("expiry of transactional id %r", name)
             await piece.pause()
+
+    def _forget_if_expired(self, name: str) -> None:
+        host = self._host
+        one = host.ids.get(name)
+        if (
+            one is not None
+            and not host.is_broken(name)
+            and one.is_expired(self._rules, self._clock.wall_ms())
+        ):
+            host.counts["expired"] += 1
+            host.forget(one)
 
     async def _sweep_regularly(self) -> None:
         while True:

@@ -36,6 +36,7 @@ from kohort.broker.core.transaction.requests import (
 from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
@@ -85,8 +86,11 @@ class TransactionHost:
         purgatory: Purgatory,
         clock: Clock,
         new_producer_id: Callable[[], int],
+        lasting: LastingTasks | None = None,
     ) -> None:
-        """`new_producer_id` gives every id once; it may raise KafkaError."""
+        """`new_producer_id` gives every id once; it may raise KafkaError. `lasting` runs the expiry
+        of ids.
+        """
         self.config = config
         self._log = log
         self._clock = clock
@@ -120,6 +124,7 @@ class TransactionHost:
             config.rules,
             ids_max=config.ids_max,
             check_ms=config.expiry_check_ms,
+            lasting=lasting or LastingTasks(clock),
         )
         self._is_closed = False
         self.counts = EventCounts()

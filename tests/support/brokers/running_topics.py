@@ -1,6 +1,5 @@
 """Topics that run on their own: a data directory, its manager, and handlers in front of it."""
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -67,8 +66,7 @@ async def running_topics(
             if stop_cleanly:
                 await topics.close()
             else:
-                topics._upkeep_task.cancel()
-                await asyncio.wait([topics._upkeep_task])
+                await topics._upkeep.close()
                 topics.disk.data.store.close()
     finally:
         executor.shutdown()

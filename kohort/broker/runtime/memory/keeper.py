@@ -139,5 +139,5 @@ class MemoryKeeper:
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_and_go_on)
 
     def _look_and_go_on(self) -> None:
-        self.look()
         self._look_later()
+        self.look()

@@ -5,7 +5,10 @@ from collections.abc import Awaitable, Iterator, Sequence
 
 import pytest
 
+from kohort.broker.coordinator.actor import GroupActor
+from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
+from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.loading import read_group
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
@@ -277,6 +280,42 @@ class TestUpkeep:
             await asyncio.sleep(601)
             assert h.state() is None
             assert h.groups.host.stats()["groups"] == 0
+
+    @virtual
+    async def test_a_group_whose_sweep_fails_does_not_keep_the_others_from_theirs(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            for group_id in ("bad", "good"):
+                await h.do_commit(group_id=group_id)
+            submit = GroupActor.submit
+
+            def fail_for_one(actor: GroupActor, command: Command) -> None:
+                if actor.group.group_id == "bad":
+                    raise RuntimeError("unforeseen")
+                submit(actor, command)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(GroupActor, "submit", fail_for_one)
+                await asyncio.sleep(8 * 86_400)
+            assert h.groups.host.group_ids() == ["bad"]
+            await asyncio.sleep(601)
+            assert h.groups.host.group_ids() == []
+
+    @virtual
+    async def test_a_sweep_that_fails_is_begun_again(self, clock: VirtualClock) -> None:
+        async with running(clock) as h:
+            await h.do_commit(group_id="g")
+
+            async def fail(_: GroupHost) -> None:
+                raise RuntimeError("unforeseen")
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(GroupHost, "sweep", fail)
+                await asyncio.sleep(8 * 86_400)
+            assert h.groups.host.group_ids() == ["g"]
+            await asyncio.sleep(1200)
+            assert h.groups.host.group_ids() == []
 
     @virtual
     async def test_a_sweep_of_many_groups_lets_others_have_the_loop(

@@ -247,6 +247,56 @@ async def test_a_rebalance_that_takes_long_is_written_down_as_running_once(
 
 
 @virtual
+async def test_the_history_goes_on_after_an_unforeseen_error(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryHistoryLog, "append", fail)
+        rebalance(history, "a", at_ms=clock.monotonic_ms())
+        await asyncio.sleep(0.5)
+    rebalance(history, "b", at_ms=clock.monotonic_ms())
+    await asyncio.sleep(2)
+    assert [entry.group_id for entry in log.entries] == ["b"]
+    assert outcomes(history.records("a")) == ["stable"]
+    await history.close()
+
+
+@virtual
+async def test_an_error_with_one_group_does_not_end_the_look_at_others(
+    clock: VirtualClock,
+) -> None:
+    history, log = RebalanceHistory(clock=clock), MemoryHistoryLog()
+    await history.start(log)
+    for group_id in ("bad", "good"):
+        start_one(history, group_id, at_ms=clock.monotonic_ms())
+        now = Now(clock.monotonic_ms(), clock.wall_ms())
+        end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", members(2), (), ())
+        history.observe(group_id, end, now)
+        history.observe(group_id, SyncReceived("m0", is_leader=True), now)
+        assignments = {"m0": b"", "m1": b""}
+        history.observe(group_id, RebalanceEnded(RebalanceEnd.STABLE, 2, assignments), now)
+    settle = GroupFold.settle
+    broken = history._folds["bad"]
+
+    def fail_for_one(fold: GroupFold) -> None:
+        if fold is broken:
+            raise RuntimeError("unforeseen")
+        settle(fold)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupFold, "settle", fail_for_one)
+        await asyncio.sleep(SETTLE_MS / 1_000 + 60)
+    assert [entry.group_id for entry in log.entries] == ["good"]
+    await history.close()
+
+
+@virtual
 async def test_after_a_crash_the_running_one_is_unfinished_and_numbers_go_on(
     clock: VirtualClock,
 ) -> None:

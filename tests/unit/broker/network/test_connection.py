@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kohort.broker.core.security.session import ANONYMOUS, Session
+from kohort.broker.network.connection import Connection
 from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
 from kohort.broker.network.listener import Listener
@@ -386,6 +387,38 @@ async def test_a_client_that_keeps_us_waiting_is_closed(
     await turns()
     assert peer.is_lost
     assert edge.metrics.closed == {reason: 1}
+
+
+async def test_an_error_in_the_check_of_one_connection_ends_no_other_check(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    edge = Edge(NetworkLimits(connections_max_idle_ms=60_000))
+    await edge.server.listen([], Listener("PLAINTEXT"))
+    peers, connections = [], []
+    for _ in range(3):
+        peers.append(edge.connect())
+        connections.append(edge.connection)
+    broken = connections[0]
+
+    def check(connection: Connection, now_ms: int) -> None:
+        if connection is broken:
+            raise RuntimeError("unforeseen")
+        works(connection, now_ms)
+
+    works = Connection.check
+    monkeypatch.setattr(Connection, "check", check)
+    edge.clock.advance(1_000)
+    edge.server._begin_check()
+    await turns()
+    assert [peer.is_lost for peer in peers] == [True, False, False]
+    assert "Internal error; the connection of" in caplog.text
+    assert edge.server._check_handle is not None
+    for _ in range(61):
+        edge.clock.advance(1_000)
+        edge.server._begin_check()
+        await turns()
+    assert all(peer.is_lost for peer in peers)
+    await edge.server.close(0)
 
 
 def test_a_client_is_not_late_with_what_we_had_no_time_to_read() -> None:

@@ -373,3 +373,42 @@ def test_a_timer_that_went_off_for_a_cancelled_deadline_does_not_silence_later_o
 
     run(test())
     assert expired == [(["later"], 3_000)]
+
+
+def test_an_error_while_deadlines_expire_ends_no_other_deadline(
+    run: Run, clock: VirtualClock, purgatory: Purgatory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of operations do not get so far: only those of the purgatory itself."""
+    operations = [Operation(clock) for _ in range(2)]
+    expire, drain = purgatory.expire, purgatory.drain
+    raised: list[str] = []
+
+    def fail(name: str, goes_on: Callable[..., int]) -> Callable[..., int]:
+        def once(*args: int) -> int:
+            if name in raised:
+                return goes_on(*args)
+            raised.append(name)
+            raise RuntimeError(name)
+
+        return once
+
+    async def test() -> None:
+        seen: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+        PurgatoryShell(purgatory, clock)
+        for operation, deadline_ms in zip(operations, (500, 30_000), strict=True):
+            purgatory.try_complete_else_watch(operation, ["k"], deadline_ms)
+        monkeypatch.setattr(purgatory, "expire", fail("expire", expire))
+        monkeypatch.setattr(purgatory, "drain", fail("drain", drain))
+        await asyncio.sleep(1)
+        operations[1].is_satisfied = True
+        purgatory.check_and_complete("k")
+        await asyncio.sleep(1)
+        assert len(seen) == 2
+
+    run(test())
+    assert raised == ["expire", "drain"]
+    assert [operation.happened for operation in operations] == [
+        ("EXPIRED", 500),
+        ("SATISFIED", 1_000),
+    ]

@@ -9,8 +9,12 @@ import pytest
 
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.storage.checkpoints.offset_checkpoint import RECOVERY_POINT_FILE, read_offsets
+from kohort.broker.storage.log.log import PartitionLog
+from kohort.broker.topics.compaction import Compactor
+from kohort.broker.topics.data_directory_shell import DataDirectoryShell
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
+from kohort.broker.topics.upkeep import Upkeep
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -164,13 +168,105 @@ def test_a_failing_partition_does_not_keep_the_others_from_their_turn(
         bad.log.enforce_retention = _broken  # type: ignore[method-assign]
         await asyncio.sleep(40)
         assert good.log.log_start_offset > 0
-        assert not topics._upkeep_task.done()
+        assert topics._lasting.failing() == []
 
     def _broken(**_: int) -> int:
         raise OSError(errno.EIO, "as if the disk were gone")
 
     on_virtual_time(scenario)
     assert "upkeep of Partition(a-0)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["compaction", "retention", "flush.ms", "checkpoints", "removal of deleted segments",
+     "expiry of producers"],
+)  # fmt: skip
+def test_work_that_fails_ends_no_other_and_goes_on_itself(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = {
+        "compaction": (Compactor, "compact_one"),
+        "retention": (Upkeep, "_visit"),
+        "flush.ms": (Upkeep, "_flush_due"),
+        "checkpoints": (DataDirectoryShell, "_note_offsets"),
+        "removal of deleted segments": (Upkeep, "_partitions"),
+        "expiry of producers": (Upkeep, "_visit"),
+    }[broken]
+    works = getattr(owner, name)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        topic = await topics.changes.create_topic(
+            "orders", partition_count=1, configs={"flush.ms": "1000"}
+        )
+        tasks = topics._upkeep._tasks
+        counts = topics._lasting.failure_counts
+        monkeypatch.setattr(owner, name, fail)
+        await asyncio.sleep(700)
+        assert counts[broken] >= 1
+        assert broken in topics._lasting.failing()
+        monkeypatch.setattr(owner, name, works)
+        failed = dict(counts)
+        assert {other for other, count in failed.items() if not count} >= WORK - SHARED[name]
+        await asyncio.sleep(3600)
+        assert counts == failed, "it works again"
+        assert topics._lasting.failing() == []
+        assert not any(task.done() for task in tasks)
+        compacted = await topics.changes.create_topic(
+            "compacted",
+            partition_count=1,
+            configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"},
+        )
+        for partition in (topic.partitions[0], compacted.partitions[0]):
+            for _ in range(5):
+                append(partition, key=b"key")
+                partition.log.roll(wall_ms=clock.wall_ms())
+        size_bytes = compacted.partitions[0].log.size_bytes
+        await asyncio.sleep(60)
+        assert compacted.partitions[0].log.size_bytes < size_bytes
+        assert topic.partitions[0].log.flushed_offset == 5
+
+    on_virtual_time(scenario)
+
+
+WORK = {"compaction", "retention", "flush.ms", "checkpoints", "removal of deleted segments",
+        "expiry of producers"}  # fmt: skip
+SHARED = {
+    "compact_one": {"compaction"},
+    "_visit": {"retention", "expiry of producers"},
+    "_flush_due": {"flush.ms"},
+    "_note_offsets": {"checkpoints"},
+    "_partitions": {"removal of deleted segments", "retention", "expiry of producers"},
+}
+"""Which work fails together with a method."""
+
+
+def test_a_log_whose_files_cannot_be_removed_does_not_keep_those_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(topics: TopicManager, clock: VirtualClock) -> None:
+        removed: list[str] = []
+
+        def note(log: PartitionLog, *, wall_ms: int) -> None:
+            del wall_ms
+            if log.directory.name == "a-0":
+                raise RuntimeError("unforeseen")
+            removed.append(log.directory.name)
+
+        for name in ("a", "b"):
+            topic = await topics.changes.create_topic(name, partition_count=1)
+            append(topic.partitions[0])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PartitionLog, "remove_deleted_files", note)
+            await asyncio.sleep(31)
+            assert removed == ["b-0"]
+        assert topics._lasting.failing() == []
+
+    on_virtual_time(scenario)
+    assert "removal of deleted segments of PartitionLog(/data/a-0" in caplog.text
 
 
 def test_producers_that_are_silent_for_long_are_forgotten() -> None:

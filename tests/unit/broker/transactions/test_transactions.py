@@ -14,6 +14,7 @@ from kohort.broker.core.transaction.requests import (
     TopicPartition,
     TransactionConfig,
 )
+from kohort.broker.core.transaction.transactional_id import TransactionalId
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.transactions.host import TransactionsConfig
@@ -379,6 +380,29 @@ async def test_ids_that_nobody_uses_are_forgotten(clock: VirtualClock) -> None:
         assert harness.init("idle", PID, 0) == given(0, PID + 2)
     async with running(clock, log) as harness:
         assert sorted(harness.host.ids.names()) == ["busy", "idle"]
+
+
+@virtual
+async def test_an_id_whose_expiry_fails_does_not_keep_the_others_from_theirs(
+    clock: VirtualClock,
+) -> None:
+    config = TransactionsConfig(TransactionConfig(id_expiration_ms=100_000), expiry_check_ms=10_000)
+    is_expired = TransactionalId.is_expired
+
+    def fail_for_one(one: TransactionalId, rules: TransactionConfig, wall_ms: int) -> bool:
+        if one.transactional_id == "bad":
+            raise RuntimeError("unforeseen")
+        return is_expired(one, rules, wall_ms)
+
+    async with running(clock, MemoryTransactionLog(), MarkedPartitions(ORDERS), config) as harness:
+        harness.init("bad")
+        harness.init("good")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TransactionalId, "is_expired", fail_for_one)
+            await asyncio.sleep(120)
+        assert (harness.state("bad"), harness.state("good")) == ("Empty", None)
+        await asyncio.sleep(20)
+        assert harness.state("bad") is None
 
 
 # Bounds.

@@ -1,0 +1,104 @@
+"""What lasts as long as the broker goes on after an error, and says so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import pytest
+
+from kohort.broker.runtime.lasting_tasks import RESTART_MS_MAX, LastingTasks
+from kohort.testing.virtual_clock import VirtualClock
+from kohort.testing.virtual_loop import VirtualClockLoop
+
+
+def on_virtual_time(test: Callable[[LastingTasks, VirtualClock], Awaitable[None]]) -> None:
+    clock = VirtualClock(monotonic_ms=0)
+
+    async def run() -> None:
+        await test(LastingTasks(clock), clock)
+
+    with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock)) as runner:
+        runner.run(run())
+
+
+def test_a_task_that_fails_is_started_again_after_a_growing_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun_s: list[int] = []
+
+    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+        async def work() -> None:
+            begun_s.append(clock.monotonic_ms() // 1000)
+            raise RuntimeError("unforeseen")
+
+        task = tasks.start("work", work)
+        await asyncio.sleep(1200)
+        assert tasks.failure_counts == {"work": len(begun_s)}
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    on_virtual_time(test)
+    waits = [after - before for before, after in pairwise(begun_s)]
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    told = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert len(told) == len(begun_s), "a line for each failure"
+    assert told[2].message == "Internal error: work is interrupted, and goes on in 4 s"
+    assert all(record.exc_info for record in told)
+
+
+def test_a_run_that_lasted_long_is_followed_soon() -> None:
+    begun_s: list[int] = []
+
+    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+        async def work() -> None:
+            begun_s.append(clock.monotonic_ms() // 1000)
+            await asyncio.sleep(RESTART_MS_MAX / 1000 + 1 if len(begun_s) == 5 else 0)
+            raise RuntimeError("unforeseen")
+
+        task = tasks.start("work", work)
+        await asyncio.sleep(330)
+        task.cancel()
+        await asyncio.wait([task])
+
+    on_virtual_time(test)
+    assert begun_s == [0, 1, 3, 7, 15, 317, 319, 323]
+
+
+def test_a_task_fails_until_it_has_worked_for_as_long_as_before() -> None:
+    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+        async def work() -> None:
+            await asyncio.sleep(100 if clock.monotonic_ms() == 0 else 1 << 20)
+            raise RuntimeError("unforeseen")
+
+        async def other() -> None:
+            await asyncio.sleep(1 << 20)
+
+        started = [tasks.start("work", work), tasks.start("other", other)]
+        await asyncio.sleep(99)
+        assert tasks.failing() == []
+        await asyncio.sleep(2)
+        assert tasks.failing() == ["work"]
+        await asyncio.sleep(99)
+        assert tasks.failing() == ["work"]
+        await asyncio.sleep(5)
+        assert tasks.failing() == []
+        assert tasks.failure_counts == {"work": 1, "other": 0}
+        for task in started:
+            task.cancel()
+        await asyncio.wait(started)
+
+    on_virtual_time(test)
+
+
+def test_a_task_that_returns_has_ended() -> None:
+    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+        del clock
+
+        async def work() -> None:
+            await asyncio.sleep(1)
+
+        await tasks.start("work", work)
+        assert tasks.failure_counts == {"work": 0}
+
+    on_virtual_time(test)
