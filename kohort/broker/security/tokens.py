@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.addresses import is_loopback
@@ -24,6 +24,7 @@ from kohort.broker.core.security.oauthbearer import (
 )
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
+from kohort.broker.security.key_fetching import fetch_keys
 from kohort.broker.security.tls_context import StoreError
 
 logger = logging.getLogger(__name__)
@@ -37,8 +38,6 @@ ALGORITHMS: Final = {
 }
 """The key type and curve that each algorithm needs."""
 
-KEYS_BYTES_MAX: Final = 1 << 20
-FETCH_TIMEOUT_S: Final = 5
 FETCH_AGAIN_MS: Final = 10_000
 """The shortest time between two fetches of keys, however many tokens have an unknown key."""
 STALE_MS: Final = 86_400_000
@@ -80,7 +79,7 @@ class Tokens:
         self._tried_ms = clock.monotonic_ms()
         self._fetching: Later[None] | None = None
         try:
-            self._take(_fetch(self._url))
+            self._take(fetch_keys(self._url))
         except (OSError, ValueError) as error:
             if self._url.startswith("file:"):
                 raise StoreError(f"listener {listener}: {self._url}: {error}") from None
@@ -89,17 +88,24 @@ class Tokens:
     def check(self, token: str) -> Done | Later[Done]:
         """Let the subject of a token in, or fail with SaslFailure. Waits only for keys."""
         header = self._header(token)
+        self._drop_stale_keys()
         is_known = header.get("kid") in self._keys
         now_ms = self._clock.monotonic_ms()
-        age_ms = None if self._fetched_ms is None else now_ms - self._fetched_ms
-        is_old = age_ms is None or age_ms >= self._refresh_ms
+        is_old = self._fetched_ms is None or now_ms - self._fetched_ms >= self._refresh_ms
         if (is_old or not is_known) and now_ms - self._tried_ms >= FETCH_AGAIN_MS:
             self._fetch_soon()
-        if is_known and (age_ms is None or age_ms < STALE_MS):
+        if is_known:
             return self._verified(token, header)
         if self._fetching is None:
             raise SaslFailure("the token's key is not known")
         return _after(self._fetching, lambda: self._verified(token, self._header(token)))
+
+    def _drop_stale_keys(self) -> None:
+        if self._fetched_ms is None or self._clock.monotonic_ms() - self._fetched_ms < STALE_MS:
+            return
+        logger.warning("The keys for tokens are a day old and are not used any more")
+        self._keys = {}
+        self._fetched_ms = None
 
     def _header(self, token: str) -> Mapping[str, Any]:
         if token.count(".") != _PARTS - 1:
@@ -127,7 +133,7 @@ class Tokens:
             claims = self._jwt.decode(
                 token, key.key, algorithms=[algorithm], options={**_UNCHECKED}
             )
-        except (self._jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001 - of two libraries, for what a client made up.
             raise SaslFailure(f"the token is not signed rightly ({type(error).__name__})") from None
         subject, lifetime_ms = checked_subject(claims, self._rules, self._clock.wall_ms() / 1000)
         return Done(b"", subject, lifetime_ms)
@@ -137,7 +143,7 @@ class Tokens:
             return
         self._tried_ms = self._clock.monotonic_ms()
         fetching = self._fetching = Later[None]()
-        work = asyncio.get_running_loop().run_in_executor(self._executor, _fetch, self._url)
+        work = asyncio.get_running_loop().run_in_executor(self._executor, fetch_keys, self._url)
 
         def finish(done: asyncio.Future[bytes]) -> None:
             self._fetching = None
@@ -145,14 +151,19 @@ class Tokens:
                 self._take(done.result())
             except (OSError, ValueError) as error:
                 logger.warning("The keys for tokens cannot be fetched: %s", error)
-            fetching.give(None)
+            finally:
+                # Whatever has happened, clients wait for this.
+                fetching.give(None)
 
         work.add_done_callback(finish)
 
     def _take(self, data: bytes) -> None:
         """Replace the keys by those of a JWK set. Raises ValueError if no key in it can be used."""
         found: dict[str | None, Any] = {}
-        listed = json.loads(data)
+        try:
+            listed = json.loads(data)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
         keys = listed.get("keys") if isinstance(listed, dict) else None
         for one in keys if isinstance(keys, list) else ():
             # A symmetric key is a secret; one that is published proves nothing.
@@ -160,7 +171,7 @@ class Tokens:
                 continue
             try:
                 found[one.get("kid")] = self._jwt.PyJWK(one)
-            except (self._jwt.PyJWTError, ValueError, TypeError, KeyError):
+            except Exception:  # noqa: BLE001 - whatever is wrong with it, the others are used.
                 logger.warning("A key of %s cannot be used: %r", self._url, one.get("kid"))
         if not found:
             raise ValueError("there are no keys in it that could be used")
@@ -237,29 +248,6 @@ def _rules(config: BrokerConfig, listener: str) -> TokenRules:
     return TokenRules(audiences, issuer or None, skew_s, config.sasl_oauthbearer_sub_claim_name)
 
 
-def _fetch(url: str) -> bytes:
-    """Fetch the keys' JSON; blocks. Raises OSError or ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - as urllib has it, a text.
-            data = file.read(KEYS_BYTES_MAX + 1)
-    else:
-        # Imported only if keys are not in a file, so that other starts do not pay for it.
-        from urllib.request import HTTPRedirectHandler, build_opener  # noqa: PLC0415
-
-        class NoRedirect(HTTPRedirectHandler):
-            """Refuses redirects: keys are fetched only from the URL in the settings."""
-
-            def redirect_request(self, *_: object, **__: object) -> None:
-                return None
-
-        with build_opener(NoRedirect).open(url, timeout=FETCH_TIMEOUT_S) as answer:
-            data = answer.read(KEYS_BYTES_MAX + 1)
-    if len(data) > KEYS_BYTES_MAX:
-        raise ValueError("it is too long for keys")
-    return bytes(data)
-
-
 def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
     """The result of `make` once `waited` is done; cancelling this does not cancel `waited`."""
     made: Later[Done] = Later()
@@ -267,8 +255,8 @@ def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
     def finish(_: Later[None]) -> None:
         try:
             made.give(make())
-        except SaslFailure as failure:
-            made.fail(failure)
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told.
+            made.fail(error)
 
     waited.on_done(finish)
     return made

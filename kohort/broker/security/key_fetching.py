@@ -1,0 +1,166 @@
+"""Fetches the keys of an issuer of tokens. Blocks; meant for a thread.
+
+An issuer that does not behave costs a bounded time and a bounded amount of memory: the time limit
+is for the whole fetch, from the first address to the last byte, and not for each read, which an
+issuer that sends a byte now and then would never exceed. Only the look-up of its name takes as long
+as the system's resolver lets it.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Final, Self
+from urllib.parse import unquote, urlsplit
+
+KEYS_BYTES_MAX: Final = 1 << 20
+FETCH_TIMEOUT_S: Final = 5.0
+
+_TOO_SLOW: Final = "its answer is not complete in time"
+
+
+def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
+    """The JSON at a URL (file, http or https). Raises OSError or ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with open(unquote(parts.path), "rb") as file:  # noqa: PTH123 - as urllib has it, a text.
+            data = file.read(KEYS_BYTES_MAX + 1)
+    else:
+        data = _fetch_by_http(url, timeout_s)
+    if len(data) > KEYS_BYTES_MAX:
+        raise ValueError("it is too long for keys")
+    return data
+
+
+def _fetch_by_http(url: str, timeout_s: float) -> bytes:
+    # Imported only if keys are not in a file, so that other starts do not pay for it.
+    from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection  # noqa: PLC0415
+    from urllib.error import HTTPError  # noqa: PLC0415
+    from urllib.request import (  # noqa: PLC0415
+        HTTPHandler,
+        HTTPRedirectHandler,
+        HTTPSHandler,
+        Request,
+        build_opener,
+    )
+
+    limit = _TimeLimit(timeout_s)
+
+    class Limited(HTTPConnection):
+        """Connects within the time limit."""
+
+        def connect(self) -> None:
+            self._create_connection = limit.connect
+            super().connect()
+
+    class LimitedTls(HTTPSConnection, Limited):
+        """Likewise; the handshake comes after `Limited.connect`."""
+
+    class Http(HTTPHandler):
+        """Opens limited connections."""
+
+        def http_open(self, req: Request) -> HTTPResponse:
+            return self.do_open(Limited, req)
+
+    class Https(HTTPSHandler):
+        """Opens limited connections."""
+
+        def https_open(self, req: Request) -> HTTPResponse:
+            return self.do_open(LimitedTls, req)
+
+    class NoRedirect(HTTPRedirectHandler):
+        """Refuses redirects: keys are fetched only from the URL in the settings."""
+
+        def redirect_request(self, *_: object, **__: object) -> None:
+            return None
+
+    try:
+        with (
+            limit,
+            build_opener(Http, Https, NoRedirect).open(url, timeout=timeout_s) as answer,
+        ):
+            data: bytes = answer.read(KEYS_BYTES_MAX + 1)
+    except HTTPException as error:
+        raise ValueError(limit.reason or f"not HTTP ({type(error).__name__}: {error})") from None
+    except OSError as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        if limit.reason is None:
+            raise
+        raise TimeoutError(limit.reason) from None
+    # To a body without a length the end of the connection is its end.
+    if limit.reason is not None:
+        raise TimeoutError(limit.reason)
+    return data
+
+
+class _TimeLimit:
+    """A time limit for all that is done with a connection, begun when this is made.
+
+    It shuts the connection down, which ends a read, a write or a handshake in another thread,
+    whatever buffers lie in between.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.reason: str | None = None
+        """Why the connection was shut down; None if it was not."""
+        self._ends_s = time.monotonic() + timeout_s
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._timer = threading.Timer(timeout_s, self._shut_down)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def connect(
+        self, address: tuple[str, int], timeout: object = None, source: object = None
+    ) -> socket.socket:
+        """Connect to a host within the limit, whatever number of addresses it has.
+
+        Takes what `socket.create_connection` takes.
+        """
+        del timeout, source
+        host, port = address
+        error: OSError = TimeoutError(_TOO_SLOW)
+        for family, kind, protocol, _, where in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            left_s = self._ends_s - time.monotonic()
+            if left_s <= 0:
+                break
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.settimeout(left_s)
+                made.connect(where)
+            except OSError as failed:
+                made.close()
+                error = failed
+                continue
+            self._watch(made)
+            return made
+        raise error
+
+    def _watch(self, connected: socket.socket) -> None:
+        # A descriptor of its own: that of the connection moves into a TLS socket.
+        with self._lock:
+            if self.reason is None:
+                self._socket = connected.dup()
+                return
+        connected.close()
+        raise TimeoutError(self.reason)
+
+    def _shut_down(self) -> None:
+        with self._lock:
+            self.reason = _TOO_SLOW
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
