@@ -163,6 +163,38 @@ def test_a_producer_over_its_limit_is_told_and_held_back_and_nobody_else_is(
         assert (time.monotonic() - began) * 1_000 >= throttle_ms
 
 
+def test_a_client_that_connects_anew_is_charged_for_what_it_used_before(
+    broker: BrokerThread,
+) -> None:
+    """The rate is the client's; only the wait is its connection's, as in Kafka."""
+    with RawClient(broker.port) as client:
+        assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
+        assert produce(client, 90_000) == 0
+    told = []
+    for _ in range(5):
+        with RawClient(broker.port) as client:
+            began = time.monotonic()
+            told.append(produce(client, 30_000))
+            # The answer does not wait for what another connection was told.
+            assert time.monotonic() - began < 1
+    # Each owes what those before it owed, and three seconds more.
+    assert told == sorted(told)
+    assert told[0] > 0
+    assert told[-1] > 9_000
+
+
+def test_a_consumer_that_connects_anew_gets_nothing_either(broker: BrokerThread) -> None:
+    with RawClient(broker.port) as client:
+        assert produce(client, 60_000) == 0
+        assert alter(client, ANONYMOUS, ("consumer_byte_rate", LIMIT)) == 0
+        assert len(fetch(client).responses) == 1
+    for _ in range(3):
+        with RawClient(broker.port) as client:
+            denied = fetch(client)
+            assert denied.responses == []
+            assert denied.throttle_time_ms > 0
+
+
 def test_a_producer_that_wants_no_answer_is_held_back_as_well(broker: BrokerThread) -> None:
     with RawClient(broker.port) as client:
         assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0

@@ -36,6 +36,7 @@ from tests.interop.same_answers.scenes import (
     fetch_request,
     fresh_name,
     produce,
+    produce_request,
 )
 from tests.support.network.wire import RawClient
 from tests.support.waiting import wait_until
@@ -278,3 +279,45 @@ def test_who_is_held_back_for_its_time_fetches_alike(hurried: Pair) -> None:
     topic = create_topic(hurried)
     produce(hurried, topic, batch(b"one", b"two"))
     hurried.open(client_id=fresh_name("client")).ask(fetch_request(topic), 12)
+
+
+def throttled(pair: Pair, client_id: str, request: Value, version: int) -> list[int]:
+    """What both tell a client of that id that has just connected, at once; in milliseconds."""
+    line = pair.open(client_id=client_id)
+    told = []
+    for side in pair.sides:
+        began = time.monotonic()
+        told.append(line.ask_alone(side, request, version).throttle_time_ms)
+        # Another connection of the client may be held back for long; this one is not.
+        assert time.monotonic() - began < 1, side.name
+    line.close()
+    return told
+
+
+def test_who_connects_anew_owes_what_he_owed_alike(pair: Pair) -> None:
+    topic = create_topic(pair)
+    client_id = fresh_name("client")
+    pair.ask(alteration(("client-id", client_id), producer_byte_rate=10_000.0), 1)
+    pair.ask_until_equal(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    request = produce_request(topic, batch(bytes(40_000)))
+    told = [throttled(pair, client_id, request, 9) for _ in range(8)]
+    print(told)
+    for kafka, kohort in told:
+        assert abs(kafka - kohort) <= TOLERANCE * kafka + 100, told
+    # 320,000 bytes at 10,000 a second.
+    assert min(told[-1]) > 15_000
+
+
+def test_a_consumer_that_connects_anew_gets_nothing_alike(pair: Pair) -> None:
+    topic = create_topic(pair)
+    # One batch alone: of a second, Kafka would send as many bytes as it may.
+    produce(pair, topic, batch(bytes(40_000)))
+    client_id = fresh_name("client")
+    pair.ask(alteration(("client-id", client_id), consumer_byte_rate=5_000.0), 1)
+    pair.ask_until_equal(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    told = [throttled(pair, client_id, fetch_request(topic), 12) for _ in range(4)]
+    print(told)
+    assert told[0] == [0, 0]
+    for kafka, kohort in told[1:]:
+        assert kafka > 0
+        assert abs(kafka - kohort) <= TOLERANCE * kafka + 100, told

@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from kohort.broker.core.security.quotas import KEYS, KEYS_OF_IP
 from kohort.broker.dispatch.registry import Api, load_handlers
 from kohort.protocol.schema import VersionRange
 from tests.support.processes.java_env import jar
@@ -50,6 +51,11 @@ def test_an_api_is_listed_with_the_versions_that_are_served(api: Api) -> None:
     name, ours, _ = ROWS[api.key]
 
     assert (name, ours) == (api.name, shown(api.versions))
+
+
+def test_every_limit_that_can_be_set_is_named() -> None:
+    (row,) = re.findall(r"^\| 49 \| .*$", SERVED, re.MULTILINE)
+    assert set(re.findall(r"`(\w+_\w+)`", row)) == KEYS | KEYS_OF_IP
 
 
 def test_nothing_is_listed_that_is_not_served() -> None:
