@@ -3,13 +3,12 @@
 import asyncio
 import socket
 import ssl
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import pytest
 
@@ -23,9 +22,9 @@ from kohort.testing.virtual_clock import VirtualClock
 from tests.integration.test_oauth import ELLIPTIC, offer, published, settings, token
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
+from tests.support.network.issuer import HEAD, Issuer, Serve, saying, sized
 from tests.support.network.wire import RawClient
 
-HEAD: Final = b"HTTP/1.1 200 OK\r\n"
 CHUNKED: Final = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 LIMIT_S: Final = 1.0
 DRIP_S: Final = 0.05
@@ -33,16 +32,6 @@ KEEPS_SENDING: Final = bytes(64 * 1024)
 HOUR_MS: Final = 3_600_000
 
 T = TypeVar("T")
-Serve = Callable[[socket.socket], None]
-
-
-def sized(body: bytes) -> bytes:
-    return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
-
-
-def saying(data: bytes) -> Serve:
-    """Say this, and leave."""
-    return lambda client: client.sendall(data)
 
 
 def dripping(begin: bytes, drop: bytes) -> Serve:
@@ -98,44 +87,6 @@ SLOW: Final[dict[str, Serve]] = {
     "drips without a length": dripping(HEAD + b'\r\n{"keys": [', b" "),
     "says that it goes on": dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
 }
-
-
-class Issuer:
-    """A server on loopback that does one thing with each connection; `serve` may be replaced."""
-
-    def __init__(self, serve: Serve) -> None:
-        self.serve = serve
-        self.asked: list[bytes] = []
-        """The request of each connection."""
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/keys"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
-
-    def _answer(self, client: socket.socket) -> None:
-        with client:
-            try:
-                self.asked.append(client.recv(65_536))
-                self.serve(client)
-                client.shutdown(socket.SHUT_WR)
-                while client.recv(65_536):
-                    pass
-            except OSError:
-                return
 
 
 @pytest.mark.parametrize("kind", [*BAD, *SLOW])

@@ -6,7 +6,7 @@ do on its loop with `call`.
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -56,6 +56,10 @@ class BrokerThread:
             return function()
 
         return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(30)
+
+    def wait_for(self, function: Callable[[], Coroutine[object, object, T]]) -> T:
+        """What `function` returns, awaited on the broker's loop."""
+        return asyncio.run_coroutine_threadsafe(function(), self._loop).result(30)
 
     def __enter__(self) -> Self:
         self._thread.start()

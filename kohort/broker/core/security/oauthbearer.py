@@ -71,9 +71,18 @@ def checked_subject(
     if rules.audiences and not set(rules.audiences) & set(_audiences(claims)):
         raise SaslFailure("the token is for another audience")
     subject = claims.get(rules.subject_claim)
-    if not isinstance(subject, str) or not subject.strip():
+    if not isinstance(subject, str) or not subject.strip() or not _is_text(subject):
         raise SaslFailure(f"the token has no {rules.subject_claim}")
     return subject, max(1, int((expires_s - now_s) * 1000))
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is free of halves of surrogate pairs, which JSON allows and UTF-8 does not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _audiences(claims: Mapping[str, object]) -> list[str]:
