@@ -7,6 +7,7 @@ in test_sasl.py.
 """
 
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,29 +108,84 @@ def broker(tmp_path_factory: pytest.TempPathFactory, sasl_port: int) -> Iterator
         yield made
 
 
-TAGS = bytes.fromhex("80ade209")  # 20,000,000, and what follows is not there.
-MANY = bytes.fromhex("ffffffff0f")
+TAGS = bytes.fromhex("80ade209")  # 20,000,000
+MANY = bytes.fromhex("ffffffff0f")  # 2^32 - 1, the most that there is: one more than the length.
+TWO_TO_THE_31 = bytes.fromhex("8180808008")
+FRAME_BYTES_MAX = 524_288
+BUSY_S = 0.010
+TAKEN_BYTES = 1 << 20
 
 
-@pytest.mark.usefixtures("broker")
-@pytest.mark.parametrize(
-    "body",
-    [
-        header(18, 3, tags=TAGS) + bytes(100_000),
-        header(18, 3, tags=b"\0") + b"\x02x\x02x" + TAGS + bytes(100_000),
-        header(18, 3, tags=b"\0") + MANY + bytes(1_000),
-        header(17, 1) + b"\x7f\xff" + bytes(1_000),
-        header(36, 2, tags=b"\0") + MANY + bytes(1_000),
-        header(36, 2, tags=TAGS) + bytes(100_000),
-    ],
-    ids=["tags", "tags behind", "long text", "long name", "long token", "tags of a token"],
-)
-def test_cve_2026_111115_counts_before_authentication_cost_nothing(
-    sasl_port: int, body: bytes
-) -> None:
-    with RawClient(sasl_port) as client:
-        client.send(framed(body))
+def varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def full_of_tags() -> bytes:
+    """The most empty tags that fit into a frame before authentication, and their true number."""
+    tags: list[bytes] = []
+    left = FRAME_BYTES_MAX - 64
+    while left > 8:
+        tags.append(varint(len(tags) + 1_000) + b"\0")
+        left -= len(tags[-1])
+    return varint(len(tags)) + b"".join(tags)
+
+
+COUNTS = {
+    "tags": header(18, 3, tags=TAGS) + bytes(100_000),
+    "tags behind": header(18, 3, tags=b"\0") + b"\x02x\x02x" + TAGS + bytes(100_000),
+    "tags that are there": header(18, 3, tags=full_of_tags()) + b"\x02x\x02x\0",
+    "tags that are there, behind": header(18, 3, tags=b"\0") + b"\x02x\x02x" + full_of_tags(),
+    "a tag of 2^31 bytes": header(18, 3, tags=b"\x01\x05" + TWO_TO_THE_31) + bytes(1_000),
+    "long text": header(18, 3, tags=b"\0") + MANY + bytes(1_000),
+    "text of 2^31": header(18, 4, tags=b"\0") + TWO_TO_THE_31 + bytes(1_000),
+    "long second text": header(18, 3, tags=b"\0") + b"\x02x" + MANY + bytes(1_000),
+    "long name": header(17, 1) + b"\x7f\xff" + bytes(1_000),
+    "name without end": header(17, 0) + b"\x80\x00" + bytes(1_000),
+    "long token": header(36, 2, tags=b"\0") + MANY + bytes(1_000),
+    "token of 2^31": header(36, 2, tags=b"\0") + TWO_TO_THE_31 + bytes(1_000),
+    "token of 2^31 - 1": header(36, 1) + b"\x7f\xff\xff\xff" + bytes(1_000),
+    "tags of a token": header(36, 2, tags=TAGS) + bytes(100_000),
+    "array of topics": header(3, 8) + b"\x7f\xff\xff\xff" + bytes(100_000),
+    "compact array of topics": header(3, 12, tags=b"\0") + TWO_TO_THE_31 + bytes(100_000),
+    "array of resources": header(32, 4, tags=b"\0") + MANY + bytes(100_000),
+    "array of groups": header(69, 1, tags=b"\0") + TWO_TO_THE_31 + bytes(100_000),
+}
+
+
+def taken(broker: BrokerThread, port: int, frame: bytes) -> tuple[float, int]:
+    """Seconds of the processor that the broker's loop spends on a frame, and bytes that it takes
+    at most. Measured one after the other: the second slows the first down.
+    """
+    busy_s = min(taken_once(broker, port, frame) for _ in range(3))
+    tracemalloc.start()
+    try:
+        taken_once(broker, port, frame)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return busy_s, most_bytes
+
+
+def taken_once(broker: BrokerThread, port: int, frame: bytes) -> float:
+    with RawClient(port) as client:
+        began_s = broker.call(time.thread_time)
+        client.send(frame)
         assert client.is_closed()
+        return broker.call(time.thread_time) - began_s
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_cve_2026_111115_and_111108_counts_before_authentication_cost_nothing(
+    broker: BrokerThread, sasl_port: int, kind: str
+) -> None:
+    busy_s, most_bytes = taken(broker, sasl_port, framed(COUNTS[kind]))
+    print(f"{kind}: {busy_s * 1_000:.2f} ms, {most_bytes >> 10} KiB")
+    assert busy_s < BUSY_S
+    assert most_bytes < TAKEN_BYTES
     with RawClient(sasl_port) as client:
         assert client.is_answered()
 
