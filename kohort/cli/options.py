@@ -2,17 +2,18 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from kohort.cli.command_config import in_file_words, read_command_config
 from kohort.cli.errors import RefusedCommandError, UnavailableError, UsageError
 from kohort.client.core.errors import ConfigError, ConsumerError
-from kohort.client.net.address import parse_bootstrap
+from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
-from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.cluster import RETRY_S, Cluster, RefusedError
 
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 10.0
@@ -37,6 +38,13 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
         default=BOOTSTRAP_SERVER,
         metavar="HOST:PORT[,...]",
         help="a broker, Kohort's or Kafka's (%(default)s)",
+    )
+    parser.add_argument(
+        "--wait",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to try again while no broker is there, for one that is just started (0)",
     )
     add_command_config(parser)
     add_common(parser)
@@ -75,7 +83,7 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         raise UsageError(str(error)) from error
     security = security_of(options)
     try:
-        with Cluster(servers, options.timeout, security) as cluster:
+        with _connected(servers, options, security) as cluster:
             yield cluster
     except DisconnectedError as error:
         raise UnavailableError(
@@ -86,6 +94,20 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
         raise UnavailableError(in_file_words(str(error))) from error
     except RefusedError as error:
         raise RefusedCommandError(str(error)) from error
+
+
+def _connected(
+    servers: Sequence[Address], options: argparse.Namespace, security: SecurityConfig
+) -> Cluster:
+    """Connect, again and again if a broker may be about to come. Raises as `Cluster` does."""
+    ends_s = time.monotonic() + options.wait
+    while True:
+        try:
+            return Cluster(servers, options.timeout, security)
+        except DisconnectedError:
+            if time.monotonic() + RETRY_S > ends_s:
+                raise
+        time.sleep(RETRY_S)
 
 
 def security_of(options: argparse.Namespace) -> SecurityConfig:

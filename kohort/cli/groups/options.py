@@ -34,6 +34,8 @@ def add_http(
         help="a Kohort broker's Kafka port instead, where its HTTP port is out of reach; what is "
         "stored is told, not what hangs just now",
     )
+    # A history is asked for while it is made: a broker that is just started has none.
+    parser.set_defaults(wait=0.0)
     add_command_config(parser)
     parser.add_argument(
         "--last",
