@@ -6,7 +6,9 @@ import subprocess
 import tarfile
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from tests.interop.foreign.programs import CACHE
 from tests.support.brokers.server_process import free_port
@@ -24,10 +26,14 @@ def unpacked() -> Path:
     return program
 
 
+NO_MORE: Final[Mapping[str, str]] = {}
+
+
 class SchemaRegistry:
     """Keeps its port when it is started again, and nothing else."""
 
-    def __init__(self, directory: Path, bootstrap: str) -> None:
+    def __init__(self, directory: Path, bootstrap: str, more: Mapping[str, str] = NO_MORE) -> None:
+        """`more` are further settings of the program, under their own names."""
         self._program = unpacked()
         self._log = directory / "registry.log"
         self._port = free_port()
@@ -37,6 +43,12 @@ class SchemaRegistry:
             "QUARKUS_HTTP_HOST": "127.0.0.1",
             "QUARKUS_HTTP_PORT": f"{self._port}",
         }
+        if more:
+            # A file: what goes on to Kafka's clients is named by what is behind a prefix.
+            settings = directory / "registry.properties"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text("".join(f"{name}={text}\n" for name, text in more.items()))
+            self._settings["QUARKUS_CONFIG_LOCATIONS"] = str(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,9 +84,26 @@ class SchemaRegistry:
         found = self._call(f"/subjects/{subject}/versions/1")
         return None if found is None else found["schema"]
 
+    def take_snapshot(self) -> bool:
+        """Whether it has told that all it knows is in the topic of snapshots."""
+        url = f"http://127.0.0.1:{self._port}/apis/registry/v3/admin/snapshots"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, b""), timeout=30):
+                return True
+        except OSError:
+            return False
+
     def words(self) -> str:
         """The last of them."""
-        return self._log.read_text(errors="replace")[-3_000:]
+        return self.said()[-3_000:]
+
+    def said(self) -> str:
+        """All that it has logged."""
+        return self._log.read_text(errors="replace")
+
+    def has_ended(self) -> bool:
+        """Whether it has given up."""
+        return self._process is not None and self._process.poll() is not None
 
     def _call(self, path: str, body: bytes | None = None) -> dict[str, str] | None:
         request = urllib.request.Request(f"{self.url}{path}", body)
