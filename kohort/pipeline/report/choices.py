@@ -93,7 +93,9 @@ def choices(page: GroupPage, found: FirstScreen) -> Markup | None:
                 f"All {len(page.advice):,} settings that were tried",
                 front(list(page.advice), found),
                 _tried(page, recorded),
-            ),
+            )
+            if len(page.advice) > 1
+            else None,
         )
     )
 

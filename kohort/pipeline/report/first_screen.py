@@ -187,8 +187,9 @@ def _change(found: FirstScreen, anchor: str) -> Child:
     if found.recorded is None:
         return element("p", "No advice was worked out for this group.")
     if not found.choices:
-        said = nothing_better(found.recorded.get("unranked") or ())
-        return element("p", _sentence(said))
+        unranked = found.recorded.get("unranked") or ()
+        why = [element("p", _sentence(said), class_="muted") for said in unranked]
+        return [element("p", _sentence(nothing_better(unranked))), *why]
     best, recorded = found.best, found.recorded
     more = element("a", "how good this is", href=f"#{anchor}-advice")
     if best is None:

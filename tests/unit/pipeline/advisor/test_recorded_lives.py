@@ -6,6 +6,7 @@ five ways, on two cores at a load of 5 to 8.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,18 @@ def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(library: 
     assert len(lives) == 20
 
     hold(list(recordings(lives)))
+
+
+def test_a_star_that_is_not_better_when_it_is_lived_is_noticed() -> None:
+    lives = load(Path(__file__).parent / "lives-of-librdkafka.json.gz")
+    eager, _, cooperative, _, advised = lives[:5]
+    (kept, *_) = recordings([eager, advised])
+    assert kept.starred is not None
+    assert kept.starred.tried == advised.way
+    assert kept.is_kept
+
+    # More rebalances, as if the advised way had been lived so; of stopped time there is less.
+    worse = replace(advised, records=cooperative.records)
+    (broken, *_) = recordings([eager, worse])
+    assert broken.starred is not None
+    assert not broken.is_kept

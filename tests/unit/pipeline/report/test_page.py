@@ -257,6 +257,12 @@ def test_without_a_best_setting_none_is_called_so() -> None:
     assert 'class="to-set"' not in html(page(advice=rows))
     alone = words(html(page(advice=rows[:1])))
     assert "Nothing that was tried would have been better" in alone
+    assert "settings that were tried" not in alone
+    why = "not ranked: 22 settings, since session.timeout.ms is not in the history"
+    said = words(html(page(advice=[{**rows[0], "unranked": [why]}])))
+    first = said[: said.index("How good the advice is")]
+    assert "Nothing that could be ranked would have been better" in first
+    assert f"N{why[1:]}." in first
 
 
 @pytest.mark.parametrize(
