@@ -8,7 +8,7 @@ each partition was not read, crashes that were not noticed yet included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -124,12 +124,6 @@ class Meter:
         if now_ms >= self.begin_ms:
             self.guessed.add(self.rebalances)
 
-    def assigned(self, shares: Mapping[str, frozenset[int]], now_ms: int) -> None:
-        """The leader's assignment is in force: what each member gives up, it gives up now."""
-        for member_id, share in shares.items():
-            for partition in self._held.get(member_id, _NOTHING) - share:
-                self._taken_at[partition] = now_ms
-
     def synced(self, member_id: str, share: frozenset[int], now_ms: int) -> None:
         """A member has its assignment."""
         join = self._joins.pop(member_id, None)
@@ -140,6 +134,9 @@ class Meter:
                 stops = (now_ms - self._taken_at.get(one, now_ms) for one in gained)
                 duration_ms = max(stops, default=0)
             self._stopped(member_id, duration_ms, now_ms)
+        # What it has to give up, it gives up now: before, it has not heard of it.
+        for partition in self._held.get(member_id, _NOTHING) - share:
+            self._taken_at[partition] = now_ms
         self._held[member_id] = share
         for partition in share:
             self._taken_at.pop(partition, None)

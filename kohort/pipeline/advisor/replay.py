@@ -334,7 +334,6 @@ class Replay:
                 self.meter.joined(member_id, self.now_ms, owns=owns)
             case RebalanceEnded(RebalanceEnd.STABLE):
                 self._shares = self._handed_in[1]
-                self.meter.assigned(self._shares, self.now_ms)
             case MemberReplaced():
                 old, new = event.old_member_id, event.member.member_id
                 for shares in (self._shares, self._handed_in[1]):

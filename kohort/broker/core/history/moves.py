@@ -14,8 +14,10 @@ class Taken(NamedTuple):
     """A partition that a cooperative member gave up and that has no new owner yet."""
 
     from_member: str
-    at_ms: int
-    """Time at which the member was told to give it up, or ceased to be a member."""
+    at_ms: int | None
+    """Time at which the member was told to give it up, or ceased to be a member; None if it has not
+    heard of the assignment that takes it, since another rebalance began before it synced.
+    """
     sequence: int
     """Sequence of the rebalance that revoked it."""
 
@@ -137,7 +139,7 @@ class Moves:
             if owner is not None:
                 since_ms = taken_at.get(owner)
             elif partition in self.taken_before:
-                since_ms = self.taken_before[partition].at_ms
+                since_ms = _since_ms(self.taken_before[partition], taken_at)
             if since_ms is not None:
                 longest_ms = max(longest_ms, at_ms - since_ms)
         return longest_ms
@@ -149,18 +151,22 @@ class Moves:
         left: dict[TopicPartition, Taken] = {}
         for count, (partition, taken) in enumerate(self.taken_before.items()):
             if partition not in self.gained_by:
-                left[partition] = taken
+                left[partition] = taken._replace(at_ms=_since_ms(taken, taken_at))
             if count % FEW == 0:
                 yield
         for count, (partition, owner) in enumerate(self.given_up_by.items()):
-            if partition not in self.gained_by and owner in taken_at:
-                left[partition] = Taken(owner, taken_at[owner], sequence)
+            if partition not in self.gained_by:
+                left[partition] = Taken(owner, taken_at.get(owner), sequence)
             if count % FEW == 0:
                 yield
         return left
 
 
 _UNSEEN: Final = "unseen"
+
+
+def _since_ms(taken: Taken, taken_at: Mapping[str, int]) -> int | None:
+    return taken_at.get(taken.from_member) if taken.at_ms is None else taken.at_ms
 
 
 def _names(partitions: Share) -> tuple[str, ...]:

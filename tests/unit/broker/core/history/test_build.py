@@ -335,6 +335,31 @@ class TestCooperative:
         assert s.member(first).stopped_ms == 0
         assert s.taken == {}
 
+    def test_what_a_member_was_not_told_to_give_up_stops_when_it_is_told(self) -> None:
+        s = Chronicle()
+        first, second = s.cooperative((0, 1, 2), (3, 4, 5))
+        newcomer = s.new_id(protocols=owning())
+        s.join(newcomer, protocols=owning())
+        s.join(first, protocols=owning(0, 1, 2))
+        s.join(second, protocols=owning(3, 4, 5))
+        s.assign({first: (0, 1), second: (3, 4), newcomer: ()}, late=(second,))
+        # Another rebalance begins before it has synced, and it still owns what it had.
+        s.advance(50)
+        s.join(first, protocols=owning(0, 1))
+        s.advance(900)
+        s.join(newcomer, protocols=owning())
+        s.join(second, protocols=owning(3, 4, 5))
+        s.assign({first: (0, 1), second: (3, 4), newcomer: (2,)})
+        assert s.member(newcomer).stopped_ms == 950
+
+        s.advance(2_500)
+        s.join(second, protocols=owning(3, 4))
+        s.join(first, protocols=owning(0, 1))
+        s.join(newcomer, protocols=owning(2))
+        s.assign({first: (0, 1), second: (3, 4), newcomer: (2, 5)})
+        assert s.member(newcomer).stopped_ms == 2_500
+        assert s.taken == {}
+
     def test_partitions_of_a_member_that_left_stop_when_it_went(self) -> None:
         s = Chronicle()
         first, second = s.cooperative((0, 1), (2,))
