@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import (
     advise,
     analysis,
+    cluster,
     codecs,
     commands,
     compaction,
@@ -71,6 +72,7 @@ SUBJECTS: dict[str, Subject] = {
     "advise": advise,
     "analysis": analysis,
     "following": following,
+    "cluster": cluster,
 }
 """In the order of the table."""
 

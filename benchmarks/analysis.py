@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from benchmarks.harness import Bench, Figure, Pair, Row, progress
 from benchmarks.machine import ROOT
+from benchmarks.spark_cluster import Cluster
 from benchmarks.use import Use
 
 TITLE: Final = "The history of rebalances into tables with Spark"
@@ -46,10 +47,11 @@ def measure(bench: Bench) -> Iterable[Row]:
         progress("")
         return
     for groups in _GROUPS:
-        yield from _measure(bench, groups)
+        yield from rows(bench, groups)
 
 
-def _measure(bench: Bench, groups: int) -> Iterable[Row]:
+def rows(bench: Bench, groups: int, cluster: Cluster | None = None) -> Iterable[Row]:
+    """Measure the history of so many groups, on this machine's cores or on a cluster."""
     events = groups * _REBALANCES
     path, more = bench.directory / f"history-{events}.jsonl", bench.directory / "one-more.jsonl"
     with path.open("w", encoding="utf-8") as file:
@@ -57,9 +59,12 @@ def _measure(bench: Bench, groups: int) -> Iterable[Row]:
     one = _rebalance("group-0", _REBALANCES + 1, random.Random(2))
     more.write_text(json.dumps(one) + "\n", encoding="utf-8")
     times = 1 if groups >= _ONCE else bench.runs
-    lakes = [bench.directory / f"analysis-{events}-{number}" for number in range(times)]
-    runs = [run(path, lake, events, groups) for lake in lakes]
-    later = [run(more, lake, 1, 1) for lake in lakes]
+    lakes = [
+        bench.directory / f"analysis-{events}-{number}{'-cluster' if cluster else ''}"
+        for number in range(times)
+    ]
+    runs = [run(path, lake, events, groups, cluster) for lake in lakes]
+    later = [run(more, lake, 1, 1, cluster) for lake in lakes]
 
     def figure(of: list[_Use], name: str) -> Pair:
         return Pair(Figure(tuple(float(getattr(one, name)) for one in of)))
@@ -83,15 +88,21 @@ class _Use:
     written_mb: float
 
 
-def run(path: Path, lake: Path, events: int, groups: int) -> _Use:
+def run(path: Path, lake: Path, events: int, groups: int, cluster: Cluster | None = None) -> _Use:
     """Take a file of so many events into a lake; groups are those that it has something new of."""
     command = [sys.executable, "-m", "kohort.cli", "pipeline", "rebalances", "--from", str(path)]
     command += ["--lake", str(lake), "--jars", str(JARS)]
-    command += ["--conf", "spark.ui.enabled=false"]
+    command += ["--conf", "spark.ui.enabled=false", *(cluster.arguments if cluster else ())]
     before = _size(lake)
+    executors_s = cluster.processor_s if cluster else 0.0
     begun = time.perf_counter()
     process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env=cluster.environment if cluster else None,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     use = Use(process.pid)
     _, told = process.communicate()
@@ -108,7 +119,7 @@ def run(path: Path, lake: Path, events: int, groups: int) -> _Use:
     progress(f"{events:,} events in {whole_s:.0f} s, start included")
     return _Use(
         whole_s,
-        use.processor_s,
+        use.processor_s + (cluster.processor_s - executors_s if cluster else 0.0),
         use.mib,
         (_size(lake) - before) / 1e6,
     )

@@ -1,5 +1,7 @@
-"""``python -m benchmarks.connector BOOTSTRAP DIRECTORY RECORDS JARS``: land a topic by nothing but
-Spark's connector and Delta, in a session like that of the jobs: what landing is compared with.
+"""``python -m benchmarks.connector BOOTSTRAP DIRECTORY RECORDS JARS MASTER``: land a topic.
+
+Nothing but Spark's connector and Delta take part, in a session like that of the jobs: what landing
+is compared with.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ TOPIC: Final = "landing"
 CONF: Final = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
 
 
-def main(bootstrap: str, directory: str, records: str, jars: str) -> None:
+def main(bootstrap: str, directory: str, records: str, jars: str, master: str) -> None:
     """Land the topic in one batch, and print the rows that it had and its rows per second."""
-    spark = session.build("connector", conf=CONF, jars_directory=Path(jars))
+    spark = session.build("connector", master=master, conf=CONF, jars_directory=Path(jars))
     session.set_log_level(spark, "ERROR")
     session.fit_to_machine(spark)
     rows = (

@@ -14,16 +14,18 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks import connector
 from benchmarks.brokers import Contender
-from benchmarks.harness import Bench, Measured, Row, progress
+from benchmarks.harness import Bench, Measured, Pair, Row, progress
 from benchmarks.machine import ROOT
+from benchmarks.spark_cluster import Cluster
 from benchmarks.use import Use
+from kohort.pipeline import session
 
 TITLE: Final = "Landing 1 kB records in a Delta table with Spark"
 
@@ -40,7 +42,11 @@ def measure(bench: Bench) -> Iterable[Row]:
     if not _JARS.is_dir():
         progress("")
         return
-    figures = bench.alternate(partial(_measure, bench))
+    yield from rows(bench.alternate(partial(land, bench)))
+
+
+def rows(figures: Mapping[str, Pair]) -> Iterable[Row]:
+    """The rows of the table, of what `land` has measured."""
     yield Row("rows landed", "rows/s", figures["rows"], "more", aim=0.8)
     yield Row("rows by Spark's connector alone", "rows/s", figures["connector"], "more")
     yield Row("share of that", "x", figures["share"], "more", limit=_SHARE)
@@ -50,16 +56,21 @@ def measure(bench: Bench) -> Iterable[Row]:
     yield Row("memory of driver and executor at most", "MiB", figures["memory"])
 
 
-def _measure(bench: Bench, contender: Contender) -> Measured:
+def land(bench: Bench, contender: Contender, cluster: Cluster | None = None) -> Measured:
+    """Fill a topic and land it both ways, on this machine's cores or on a cluster."""
     directory = bench.directory / f"landing-{contender.name}-{time.monotonic_ns()}"
+    arguments = cluster.arguments if cluster else []
+    environment = cluster.environment if cluster else dict(os.environ)
+    executors_s = cluster.processor_s if cluster else 0.0
     with contender.start(directory / "broker") as broker:
         broker.wait_serving()
         bootstrap = f"127.0.0.1:{broker.port}"
         _fill(bootstrap)
         begun = time.perf_counter()
         process = subprocess.Popen(
-            _command(bootstrap, directory / "lake"),
+            [*_command(bootstrap, directory / "lake"), *arguments],
             cwd=ROOT,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -67,7 +78,8 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
         use = Use(process.pid)
         _, told = process.communicate()
         whole_s = time.perf_counter() - begun
-        alone = _by_the_connector(bootstrap, directory / "connector")
+        executors_s = cluster.processor_s - executors_s if cluster else 0.0
+        alone = _by_the_connector(bootstrap, directory / "connector", cluster)
     batch = _BATCH.search(told)
     if process.returncode or batch is None or _rows(directory / "lake") != _RECORDS:
         raise RuntimeError(f"not landed as it should be:\n{told[-2000:]}")
@@ -78,7 +90,7 @@ def _measure(bench: Bench, contender: Contender) -> Measured:
         "share": speed / alone,
         "megabytes": speed * _VALUE_BYTES / 1e6,
         "whole": whole_s,
-        "processor": use.processor_s,
+        "processor": use.processor_s + executors_s,
         "memory": use.mib,
     }
 
@@ -91,11 +103,19 @@ def _command(bootstrap: str, lake: Path) -> list[str]:
     return [*command, *(word for setting in conf for word in ("--conf", setting))]
 
 
-def _by_the_connector(bootstrap: str, directory: Path) -> float:
+def _by_the_connector(bootstrap: str, directory: Path, cluster: Cluster | None) -> float:
     """The rows per second of a batch without Kohort's part in it."""
-    arguments = (bootstrap, str(directory), str(_RECORDS), str(_JARS))
+    master = cluster.url if cluster else session.MASTER
+    arguments = (bootstrap, str(directory), str(_RECORDS), str(_JARS), master)
     command = [sys.executable, "-m", "benchmarks.connector", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=cluster.environment if cluster else None,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     words = done.stdout.split()
     if done.returncode or len(words) != 2 or int(words[0]) != _RECORDS:
         raise RuntimeError(f"the connector alone did not land it:\n{done.stderr[-2000:]}")
