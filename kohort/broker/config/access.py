@@ -14,9 +14,10 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 
 def super_users_problem(text: str) -> str | None:
     """What is wrong with a list of principals."""
-    for one in parse_super_users(text):
+    for number, one in enumerate(parse_super_users(text), 1):
         if ":" not in one:
-            return f"{one} has no type, as in User:{one}"
+            # Described without its value, so not told here either.
+            return f"principal {number} has no type, as in User:name"
     return None
 
 

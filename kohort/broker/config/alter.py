@@ -28,6 +28,10 @@ class Change(NamedTuple):
     operation: int
     value: str | None
 
+    def __repr__(self) -> str:
+        # The value may be a secret.
+        return f"Change({self.name!r}, {self.operation})"
+
 
 def replaced(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     """What AlterConfigs sets: exactly what it lists. Raises KafkaError(INVALID_REQUEST)."""
