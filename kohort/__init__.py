@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 _HOMES: Final = {
     "Assignor": "kohort.client.core.group.assignors",
+    "ClientCredentials": "kohort.client.net.client_credentials",
     "Consumer": "kohort.client.consumer",
     "ConsumerCollector": "kohort.client.metrics",
     "ConsumerConfig": "kohort.client.config",
@@ -27,6 +28,7 @@ _HOMES: Final = {
     "PartitionInfo": "kohort.client.core.partition_info",
     "RebalanceListener": "kohort.client.group.listener",
     "RebalanceProtocol": "kohort.client.core.group.assignors",
+    "TokenFile": "kohort.client.net.client_credentials",
     "TopicPartition": "kohort.client.core.partitions",
     "errors": "kohort.client.core.errors",
 }
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from kohort.client.group.listener import RebalanceListener as RebalanceListener
     from kohort.client.health import Health as Health
     from kohort.client.metrics import ConsumerCollector as ConsumerCollector
+    from kohort.client.net.client_credentials import ClientCredentials as ClientCredentials
+    from kohort.client.net.client_credentials import TokenFile as TokenFile
     from kohort.client.net.oauth import OAuthToken as OAuthToken
     from kohort.client.processing.dead_letters import DeadLetter as DeadLetter
     from kohort.protocol.join_reason import JoinReason as JoinReason

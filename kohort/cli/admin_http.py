@@ -8,12 +8,14 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final, TypeAlias
 
+from kohort.cli.command_config import in_file_words
 from kohort.cli.errors import (
     NotFoundError,
     RefusedCommandError,
     UnavailableError,
     UsageError,
 )
+from kohort.client.core.errors import TokenError
 from kohort.client.net.security import SecurityConfig
 
 Json: TypeAlias = dict[str, Any]
@@ -38,7 +40,7 @@ def fetch(url: str, path: str, timeout_s: float, security: SecurityConfig | None
     if urllib.parse.urlsplit(base).scheme not in {"http", "https"}:
         raise UsageError(f"{url!r} is no URL; http://localhost:9308 is one")
     security = security or SecurityConfig()
-    headers = {"Accept": "application/json", **_authorization(base, security)}
+    headers = {"Accept": "application/json", **_authorization(base, security, timeout_s)}
     request = urllib.request.Request(base + path, headers=headers)  # noqa: S310 - http, as was just looked at.
     try:
         with _opener(security).open(request, timeout=timeout_s) as answer:
@@ -73,17 +75,26 @@ def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
     )
 
 
-def _authorization(base: str, security: SecurityConfig) -> dict[str, str]:
-    """The header that says who asks. Raises UsageError."""
+def _authorization(base: str, security: SecurityConfig, timeout_s: float) -> dict[str, str]:
+    """The header that says who asks. Raises UsageError, and UnavailableError without a token."""
     user, password = security.sasl_plain_username, security.sasl_plain_password
-    if user is None or password is None:
+    if not security.uses_sasl:
         return {}
+    what = "token" if security.uses_tokens else "password"
     parts = urllib.parse.urlsplit(base)
     is_here = parts.hostname in _HERE
     if security.security_protocol == "SASL_SSL" and parts.scheme != "https" and not is_here:
         raise UsageError(
-            f"the password is for SASL_SSL alone, and {base} has no TLS: is https://... meant?"
+            f"the {what} is for SASL_SSL alone, and {base} has no TLS: is https://... meant?"
         )
+    if security.tokens is not None:
+        try:
+            token = security.tokens.wait(security.tokens.ask(timeout_s), timeout_s)
+        except TokenError as error:
+            raise UnavailableError(in_file_words(str(error))) from error
+        return {"Authorization": f"Bearer {token.value}"}
+    assert user is not None
+    assert password is not None
     if ":" in user:
         raise UsageError(f"HTTP knows no user with a colon, as in {user!r}")
     credentials = base64.b64encode(f"{user}:{password}".encode()).decode()

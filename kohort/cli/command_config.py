@@ -12,12 +12,10 @@ from typing import Final
 
 from kohort.cli.errors import UsageError
 from kohort.cli.jaas import JaasError, Login, parse_jaas
-from kohort.client.net.sasl import MECHANISMS as CLIENT_MECHANISMS
-from kohort.client.net.sasl import OAUTHBEARER
+from kohort.client.net.oauth import SETTING, TokenProvider
+from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
 from kohort.properties import parse_properties
-
-MECHANISMS: Final = tuple(one for one in CLIENT_MECHANISMS if one != OAUTHBEARER)
 
 FILE_BYTES_MAX: Final = 1 << 20
 
@@ -44,10 +42,14 @@ KNOWN: Final = (
     KEY_PASSWORD,
     HOST_NAMES,
 )
+_OF_TOKENS: Final = ("sasl.oauthbearer.", "sasl.login.")
+"""What settings begin with that have a meaning with OAUTHBEARER alone."""
 _SUBJECTS: Final = ("security.", "sasl.", "ssl.")
 _JAVA_DEFAULT: Final = "JKS"
 
 _WORDS: Final = (
+    (f"{SETTING} has raised TokenFetchError: ", ""),
+    (SETTING, "sasl.oauthbearer.token.endpoint.url"),
     ("sasl_plain_username and sasl_plain_password", f"username and password in {JAAS}"),
     ("the versions and ciphers of ssl_context", "the versions and ciphers of this Python"),
     ("into ssl_context (load_cert_chain)", f"into {KEY}"),
@@ -102,13 +104,23 @@ class _Settings:
         for name in self._found:
             if name.startswith(_SUBJECTS):
                 self._check(name, protocol, uses_tls=uses_tls, uses_sasl=uses_sasl)
-        login = self._login(protocol) if uses_sasl else None
+        context = self._tls_context() if uses_tls else None
+        if not uses_sasl:
+            return SecurityConfig(protocol, ssl_context=context)
+        if self._value(MECHANISM) == OAUTHBEARER:
+            return SecurityConfig(
+                protocol,
+                ssl_context=context,
+                sasl_mechanism=OAUTHBEARER,
+                sasl_oauth_token_provider=self._token_provider(),
+            )
+        login = self._login(protocol)
         return SecurityConfig(
-            security_protocol=protocol,
-            ssl_context=self._tls_context() if uses_tls else None,
-            sasl_mechanism=self._mechanism(protocol) if uses_sasl else "PLAIN",
-            sasl_plain_username=None if login is None else login.username,
-            sasl_plain_password=None if login is None else login.password,
+            protocol,
+            ssl_context=context,
+            sasl_mechanism=self._mechanism(protocol),
+            sasl_plain_username=login.username,
+            sasl_plain_password=login.password,
         )
 
     def _value(self, name: str) -> str | None:
@@ -120,8 +132,16 @@ class _Settings:
         return UsageError(f"{self._path}, line {self._found[name].line}: {what}")
 
     def _check(self, name: str, protocol: str, *, uses_tls: bool, uses_sasl: bool) -> None:
-        if name not in KNOWN:
-            raise self._wrong(name, f"{name} is not known here; of security there are {_listed()}")
+        uses_tokens = uses_sasl and self._value(MECHANISM) == OAUTHBEARER
+        if name.startswith(_OF_TOKENS) and not uses_tokens:
+            raise self._wrong(
+                name, f"{name} has a meaning with {MECHANISM}={OAUTHBEARER} alone; which is wrong?"
+            )
+        known = self._known(uses_tokens=uses_tokens)
+        if name not in known:
+            raise self._wrong(
+                name, f"{name} is not known here; of security there are {_listed(known)}"
+            )
         if not self._found[name].value and name != HOST_NAMES:
             raise self._wrong(name, f"{name} is empty")
         is_used = {"ssl": uses_tls, "sasl": uses_sasl}.get(name.partition(".")[0], True)
@@ -151,6 +171,24 @@ class _Settings:
                 MECHANISM, f"{MECHANISM}: {given!r} is none of {', '.join(MECHANISMS)}"
             )
         return given
+
+    @staticmethod
+    def _known(*, uses_tokens: bool) -> tuple[str, ...]:
+        if not uses_tokens:
+            return KNOWN
+        # Files without tokens do not pay for importing what fetches them.
+        from kohort.cli import oauth_config  # noqa: PLC0415
+
+        return (*KNOWN, *oauth_config.KNOWN)
+
+    def _token_provider(self) -> TokenProvider:
+        from kohort.cli.oauth_config import OAuthConfigError, token_provider  # noqa: PLC0415
+
+        try:
+            return token_provider({one.name: one.value for one in self._found.values()})
+        except OAuthConfigError as error:
+            name = error.setting if error.setting in self._found else MECHANISM
+            raise self._wrong(name, str(error)) from None
 
     def _login(self, protocol: str) -> Login:
         given = self._value(JAAS)
@@ -222,5 +260,5 @@ def _store_error(value: str, name: str, error: Exception) -> str:
     return f"{value!r} cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def _listed() -> str:
-    return f"{', '.join(KNOWN[:-1])} and {KNOWN[-1]}"
+def _listed(known: tuple[str, ...]) -> str:
+    return f"{', '.join(known[:-1])} and {known[-1]}"

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, Unpack
 
+from kohort.cli.command_config import in_file_words
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.not_found import partitions_of
 from kohort.cli.options import cluster_of, security_of
@@ -84,7 +85,7 @@ def consume(options: argparse.Namespace) -> None:
             reader = _reader(form, {}, options.topic, **settings)
             asyncio.run(_until_told_to_end(_share(options, reader)))
     except ConsumerError as error:
-        raise UnavailableError(str(error)) from error
+        raise UnavailableError(in_file_words(str(error))) from error
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
 

@@ -22,6 +22,9 @@ from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
 from kohort.broker.core.security.session import Principal
 from kohort.broker.runtime.later import Later
 from kohort.broker.security.tokens import FETCH_AGAIN_MS
+from kohort.cli.admin_http import fetch
+from kohort.cli.errors import RefusedCommandError, UsageError
+from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kohort.protocol.messages.sasl_authenticate import (
@@ -342,6 +345,23 @@ def test_the_http_port_takes_the_same_tokens(tmp_path: Path) -> None:
         assert ask(token()) == 200
         assert [ask(BAD[name][0]) for name in ("no algorithm", "another key")] == [401, 401]
         assert ask("x" * 15_000) == 401
+        security = SecurityConfig(
+            "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=token
+        )
+        assert fetch(f"http://127.0.0.1:{port}", "/groups", 30, security)["groups"] == []
+        with pytest.raises(RefusedCommandError, match="401"):
+            fetch(f"http://127.0.0.1:{port}", "/groups", 30, SecurityConfig())
+
+
+def test_a_command_sends_no_token_where_it_is_not_meant_to_go() -> None:
+    def give() -> str:
+        raise AssertionError("nobody may ask for it")
+
+    security = SecurityConfig(
+        "SASL_SSL", sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=give
+    )
+    with pytest.raises(UsageError, match="the token is for SASL_SSL alone"):
+        fetch("http://broker.example:9308", "/groups", 1, security)
 
 
 @pytest.mark.parametrize("kid", ["e", "stranger", None])

@@ -1,8 +1,11 @@
 """The recipe with OAuth of docs/securing-it.md, to the letter but for names: an issuer of tokens,
-the broker, a client of Kafka's own and one of librdkafka.
+the broker, a client of Kafka's own, our commands with its file, our consumer, and a client of
+librdkafka.
 """
 
 import re
+import shlex
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,11 +13,14 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 
+from kohort import ClientCredentials
+from kohort import Consumer as KohortConsumer
 from tests.interop.tools import Tools
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
+from tests.support.processes.commands import said_by_process
 from tests.support.processes.java_process import JavaProcess
 from tests.support.processes.oauth_server import OAuthServer
 from tests.support.waiting import wait_until
@@ -32,6 +38,7 @@ class Recipe:
         section = DOCUMENT.read_text().partition("\n## OAuth\n")[2].partition("\n## ")[0]
         self._blocks = re.findall(r"```properties\n(.*?)```", section, re.DOTALL)
         assert len(self._blocks) == 3
+        [self._commands] = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
         self.authority = authority
         self.server = server
         self.bootstrap = f"127.0.0.1:{free_port()}"
@@ -53,8 +60,15 @@ class Recipe:
     def _ca(self) -> str:
         return str(self.authority.certificate)
 
+    def commands(self, config: Path) -> list[list[str]]:
+        """The commands of the page, with the client's file at `config`."""
+        text = self._real(self._commands).replace("client.properties", str(config))
+        return [shlex.split(line)[1:] for line in text.splitlines()]
+
     def _file(self, number: int) -> dict[str, str]:
-        text = self._blocks[number]
+        return dict(line.split("=", 1) for line in self._real(self._blocks[number]).splitlines())
+
+    def _real(self, text: str) -> str:
         for name, real in (
             ("https://issuer.example.com/.well-known/jwks.json", f"{self.server.issuer}/jwks"),
             ("https://issuer.example.com/oauth/token", f"{self.server.issuer}/token"),
@@ -66,7 +80,7 @@ class Recipe:
             ("...", "secret"),
         ):
             text = text.replace(name, real)
-        return dict(line.split("=", 1) for line in text.splitlines())
+        return text
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +115,36 @@ def test_a_client_of_kafkas_own(
             *given, "--from-beginning", "--max-messages", "1", "--timeout-ms", "20000"
         )
     assert shown.splitlines() == ["value"]
+
+
+@pytest.mark.parametrize("trusts_by", ["the file", "the environment"])
+def test_commands_of_ours_with_the_same_file(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusts_by: str
+) -> None:
+    settings = recipe.java()
+    if trusts_by == "the file":
+        monkeypatch.delenv("SSL_CERT_FILE")
+    else:
+        settings |= {"sasl.jaas.config": settings["sasl.jaas.config"].partition(" ssl.")[0] + ";"}
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    create, consume = recipe.commands(config)
+    assert said_by_process(*create, "--if-not-exists").lines[0].startswith("orders: ")
+    assert said_by_process(*consume).lines == []
+
+
+async def test_our_consumer(recipe: Recipe) -> None:
+    trusted = ssl.create_default_context(cafile=recipe.authority.certificate)
+    url = recipe.java()["sasl.oauthbearer.token.endpoint.url"]
+    provider = ClientCredentials(url, "orders", "secret", ssl_context=trusted)
+    async with KohortConsumer(
+        bootstrap_servers=recipe.bootstrap,
+        security_protocol="SASL_SSL",
+        ssl_context=trusted,
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=provider,
+    ) as consumer:
+        assert await consumer.topics() is not None
 
 
 def test_one_of_librdkafka(recipe: Recipe) -> None:

@@ -1,14 +1,18 @@
 """Files for `--command-config` are read as Kafka's tools read them, or refused with the line."""
 
+import base64
 from pathlib import Path
 
 import pytest
 
+from kohort import ClientCredentials
 from kohort.cli.command_config import in_file_words, read_command_config
 from kohort.cli.errors import UsageError
 from kohort.cli.jaas import JaasError, Login, parse_jaas
+from kohort.client.core.errors import TokenError
 from kohort.client.net.security import TLS_HINT, SecurityConfig
 from tests.support.brokers.certificates import Authority
+from tests.support.processes.token_endpoint import Asked, TokenEndpoint
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -194,3 +198,143 @@ def test_a_login_that_cannot_be_meant_is_refused_without_saying_the_password(
 
 def test_errors_of_the_client_name_the_settings_of_the_file() -> None:
     assert in_file_words(TLS_HINT).endswith("security.protocol must be PLAINTEXT or SASL_PLAINTEXT")
+
+
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+TOKENS = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER")
+CLIENT = f'sasl.jaas.config={OAUTH_MODULE} required clientId="orders" clientSecret="hidden";'
+HANDLER = "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer"
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+
+
+def asked(tmp_path: Path, *lines: str) -> Asked:
+    """What an issuer is asked for by a file, which ends with the address of the issuer."""
+    with TokenEndpoint(lambda: ("a.b.c", 60)) as endpoint:
+        found = read(tmp_path, *TOKENS, *lines, f"{ENDPOINT}={endpoint.url}")
+        assert (found.security_protocol, found.sasl_mechanism) == ("SASL_PLAINTEXT", "OAUTHBEARER")
+        assert found.tokens is not None
+        token = found.tokens.wait(found.tokens.ask(30), 30)
+        assert token.value == "a.b.c"
+    [only] = endpoint.asked
+    return only
+
+
+ORDERS = f"Basic {base64.b64encode(b'orders:hidden').decode()}"
+
+
+def test_tokens_are_asked_for_as_kafkas_clients_do(tmp_path: Path) -> None:
+    handler = f"{HANDLER}.OAuthBearerLoginCallbackHandler"
+    found = asked(tmp_path, handler, CLIENT.replace(";", ' scope="all";'))
+    assert found == Asked(ORDERS, {"grant_type": "client_credentials", "scope": "all"})
+
+
+def test_id_and_secret_may_have_settings_of_their_own(tmp_path: Path) -> None:
+    found = asked(
+        tmp_path,
+        f"sasl.jaas.config={OAUTH_MODULE} required;",
+        "sasl.oauthbearer.client.credentials.client.id=orders",
+        "sasl.oauthbearer.client.credentials.client.secret=hidden",
+        "sasl.oauthbearer.scope=all",
+        "sasl.oauthbearer.header.urlencode=false",
+    )
+    assert found == Asked(ORDERS, {"grant_type": "client_credentials", "scope": "all"})
+
+
+def test_a_token_may_be_in_a_file_and_have_extensions(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a.b.c\n")
+    found = read(
+        tmp_path,
+        *TOKENS,
+        f'sasl.jaas.config={OAUTH_MODULE} required extension_pool="7";',
+        f"{ENDPOINT}={(tmp_path / 'token').as_uri()}",
+    )
+    assert found.tokens is not None
+    token = found.tokens.wait(found.tokens.ask(30), 30)
+    assert (token.value, token.extensions) == ("a.b.c", {"pool": "7"})
+
+
+def test_the_issuers_authority_stands_in_the_login_module(
+    tmp_path: Path, authority: Authority
+) -> None:
+    trusting = f'ssl.truststore.type="PEM" ssl.truststore.location="{authority.certificate}";'
+    found = read(
+        tmp_path,
+        *TOKENS,
+        CLIENT.replace(";", f" {trusting}"),
+        f"{ENDPOINT}=https://issuer.example/token",
+    )
+    provider = found.sasl_oauth_token_provider
+    assert isinstance(provider, ClientCredentials)
+    assert provider._ssl_context is not None
+    assert len(provider._ssl_context.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([CLIENT], "line 3: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
+        ([], "line 2: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
+        (
+            [CLIENT, f"{ENDPOINT}=http://issuer.example/token"],
+            f"line 4: {ENDPOINT}: it has to be https://",
+        ),
+        ([CLIENT, f"{ENDPOINT}=file://x/y"], f"line 4: {ENDPOINT}: a file is written file:///"),
+        (
+            [f"{ENDPOINT}=https://issuer.example/token"],
+            'line 2: sasl.jaas.config has to have clientId="..."; or set sasl.oauthbearer.client',
+        ),
+        (
+            [f"sasl.jaas.config={LOGIN}", f"{ENDPOINT}=https://issuer.example/token"],
+            "line 3: sasl.jaas.config: its login module is none of OAuthBearerLoginModule",
+        ),
+        (
+            [CLIENT.replace(";", ' unsecuredLoginStringClaim_sub="a";'), f"{ENDPOINT}=https://i/t"],
+            "line 3: sasl.jaas.config: of OAuthBearerLoginModule clientId, clientSecret,",
+        ),
+        (
+            [f"{HANDLER}.Mine", CLIENT, f"{ENDPOINT}=https://i/t"],
+            "line 3: sasl.login.callback.handler.class: of handlers only Kafka's",
+        ),
+        (
+            [CLIENT.replace(";", ' ssl.truststore.location="a.jks";'), f"{ENDPOINT}=https://i/t"],
+            "line 3: sasl.jaas.config: only PEM can be read here",
+        ),
+        (
+            [
+                CLIENT.replace(";", ' ssl.truststore.type=PEM ssl.truststore.location="/no.pem";'),
+                f"{ENDPOINT}=https://i/t",
+            ],
+            "line 3: sasl.jaas.config: ssl.truststore.location '/no.pem' cannot be read: No such",
+        ),
+        (
+            [CLIENT, f"{ENDPOINT}=https://i/t", "sasl.oauthbearer.header.urlencode=maybe"],
+            "line 5: sasl.oauthbearer.header.urlencode is true or false",
+        ),
+        (
+            [CLIENT, "sasl.oauthbearer.assertion.algorithm=RS256"],
+            "line 4: sasl.oauthbearer.assertion.algorithm is not known here",
+        ),
+    ],
+)
+def test_a_place_of_tokens_that_cannot_be_meant_is_refused_with_its_line(
+    tmp_path: Path, lines: list[str], said: str
+) -> None:
+    text = refusal(tmp_path, *TOKENS, *lines)
+    assert text.startswith(f"client.properties, {said}")
+    assert "hidden" not in text
+
+
+def test_settings_of_tokens_have_no_meaning_with_passwords(tmp_path: Path) -> None:
+    text = refusal(tmp_path, *SASL, f"sasl.jaas.config={LOGIN}", f"{ENDPOINT}=https://i/t")
+    assert text.startswith(f"client.properties, line 4: {ENDPOINT} has a meaning with sasl.mech")
+
+
+def test_an_issuer_that_refuses_is_told_without_what_it_is_called_inside(tmp_path: Path) -> None:
+    with TokenEndpoint(lambda: ("a", 1)) as endpoint:
+        endpoint.status, endpoint.body = 401, b'{"error":"invalid_client"}'
+        found = read(tmp_path, *TOKENS, CLIENT, f"{ENDPOINT}={endpoint.url}")
+        assert found.tokens is not None
+        with pytest.raises(TokenError) as failed:
+            found.tokens.wait(found.tokens.ask(30), 30)
+    told = in_file_words(str(failed.value))
+    assert told == f"{endpoint.url} answers 401: invalid_client"
