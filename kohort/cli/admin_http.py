@@ -70,7 +70,7 @@ def _opener(security: SecurityConfig) -> urllib.request.OpenerDirector:
     """Asks the broker itself, as the Kafka client does, whatever proxy the shell has."""
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}),
-        urllib.request.HTTPSHandler(context=security.ssl_context),
+        urllib.request.HTTPSHandler(context=security.tls_context if security.uses_tls else None),
         _NoRedirect,
     )
 

@@ -6,15 +6,15 @@ passed over, as Kafka passes over what it does not need. One that is about secur
 here is refused: to leave it out could be less secure than what was asked for.
 """
 
-import ssl
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kohort.cli.errors import UsageError
 from kohort.cli.jaas import JaasError, Login, parse_jaas
 from kohort.client.net.oauth import SETTING, TokenProvider
 from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
+from kohort.client.net.tls_files import CADATA, CAFILE, CERTFILE, PASSWORD, TlsFilesError
 from kohort.properties import parse_properties
 
 FILE_BYTES_MAX: Final = 1 << 20
@@ -47,12 +47,16 @@ _OF_TOKENS: Final = ("sasl.oauthbearer.", "sasl.login.")
 _SUBJECTS: Final = ("security.", "sasl.", "ssl.")
 _JAVA_DEFAULT: Final = "JKS"
 
+_FILES: Final = {CAFILE: TRUST, CADATA: TRUSTED, CERTFILE: KEY, PASSWORD: KEY_PASSWORD}
+"""The client's settings of files, by what they are called here."""
+
 _WORDS: Final = (
     (f"{SETTING} has raised TokenFetchError: ", ""),
     (SETTING, "sasl.oauthbearer.token.endpoint.url"),
     ("sasl_plain_username and sasl_plain_password", f"username and password in {JAAS}"),
     ("the versions and ciphers of ssl_context", "the versions and ciphers of this Python"),
-    ("into ssl_context (load_cert_chain)", f"into {KEY}"),
+    ("into ssl_context (load_cert_chain), or name it as ssl_certfile", f"into {KEY}"),
+    ("ssl_context, or ssl_cafile, has", f"{TRUST} has"),
     ("ssl_context", TRUST),
     ("security_protocol", PROTOCOL),
     ("sasl_mechanism", MECHANISM),
@@ -104,24 +108,26 @@ class _Settings:
         for name in self._found:
             if name.startswith(_SUBJECTS):
                 self._check(name, protocol, uses_tls=uses_tls, uses_sasl=uses_sasl)
-        context = self._tls_context() if uses_tls else None
-        if not uses_sasl:
-            return SecurityConfig(protocol, ssl_context=context)
+        found: dict[str, Any] = {"security_protocol": protocol}
+        if uses_tls:
+            found |= self._tls_files()
         if self._value(MECHANISM) == OAUTHBEARER:
-            return SecurityConfig(
-                protocol,
-                ssl_context=context,
-                sasl_mechanism=OAUTHBEARER,
-                sasl_oauth_token_provider=self._token_provider(),
-            )
-        login = self._login(protocol)
-        return SecurityConfig(
-            protocol,
-            ssl_context=context,
-            sasl_mechanism=self._mechanism(protocol),
-            sasl_plain_username=login.username,
-            sasl_plain_password=login.password,
-        )
+            found["sasl_mechanism"] = OAUTHBEARER
+            found["sasl_oauth_token_provider"] = self._token_provider()
+        elif uses_sasl:
+            login = self._login(protocol)
+            found["sasl_mechanism"] = self._mechanism(protocol)
+            found["sasl_plain_username"] = login.username
+            found["sasl_plain_password"] = login.password
+        try:
+            return SecurityConfig(**found)
+        except TlsFilesError as error:
+            name = _FILES[error.setting]
+            text = error.why
+            for ours, kafkas in _FILES.items():
+                text = text.replace(ours, kafkas)
+            separator = " " if text.startswith("is given") else ": "
+            raise self._wrong(name, f"{name}{separator}{text}") from error
 
     def _value(self, name: str) -> str | None:
         found = self._found.get(name)
@@ -215,49 +221,13 @@ class _Settings:
                     f" can be read here: have {name} name a PEM file, and say {kind}=PEM",
                 )
 
-    def _tls_context(self) -> ssl.SSLContext:
-        context = self._trusting()
+    def _tls_files(self) -> dict[str, Any]:
+        """The settings of TLS under the client's names; what they name is checked there."""
         algorithm = self._value(HOST_NAMES)
         if algorithm is not None and algorithm.lower() not in {"", "https"}:
             raise self._wrong(HOST_NAMES, f"{HOST_NAMES} is https, or nothing to check no names")
-        context.check_hostname = algorithm != ""
-        if KEY in self._found:
-            self._load_key(context)
-        elif KEY_PASSWORD in self._found:
-            raise self._wrong(KEY_PASSWORD, f"{KEY_PASSWORD} is given, but no {KEY}")
-        return context
-
-    def _trusting(self) -> ssl.SSLContext:
-        """Authorities of the file, or the system's if it has none."""
-        name = TRUST if TRUST in self._found else TRUSTED
-        if name == TRUST and TRUSTED in self._found:
-            raise self._wrong(TRUSTED, f"{TRUST} is given as well; one of them is enough")
-        value = self._value(name)
-        try:
-            if name == TRUST:
-                return ssl.create_default_context(cafile=value)
-            return ssl.create_default_context(cadata=value)
-        except (OSError, ValueError) as error:
-            raise self._wrong(name, f"{name}: {_store_error(value or '', name, error)}") from error
-
-    def _load_key(self, context: ssl.SSLContext) -> None:
-        location = self._value(KEY) or ""
-        password = self._value(KEY_PASSWORD) or ""
-        try:
-            # Never asked for at the terminal, which OpenSSL would do by itself.
-            context.load_cert_chain(location, password=lambda: password)
-        except (OSError, ValueError) as error:
-            text = _store_error(location, KEY, error)
-            raise self._wrong(
-                KEY, f"{KEY}: {text}; it has to have a private key and its certificates"
-            ) from error
-
-
-def _store_error(value: str, name: str, error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        what = repr(value) if name != TRUSTED else "the text"
-        return f"{what} cannot be read as PEM ({error.reason or error})"
-    return f"{value!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+        found = {ours: self._value(kafkas) for ours, kafkas in _FILES.items()}
+        return found | {"ssl_check_hostname": algorithm != ""}
 
 
 def _listed(known: tuple[str, ...]) -> str:

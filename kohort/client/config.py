@@ -85,6 +85,12 @@ class OtherSettings(TypedDict, total=False):
     connections_max_idle_ms: int
     security_protocol: str
     ssl_context: ssl.SSLContext | None
+    ssl_cafile: str | None
+    ssl_cadata: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_check_hostname: bool
     sasl_mechanism: str
     sasl_plain_username: str | None
     sasl_plain_password: str | None
@@ -191,6 +197,14 @@ class ConsumerConfig:
 
     security_protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
+    ssl_cafile: str | None = None
+    """PEM file with the authorities to trust, instead of the system's. This file and the next two
+    may be renewed: a new connection uses what they say then."""
+    ssl_cadata: str | None = dataclasses.field(default=None, repr=False)
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = dataclasses.field(default=None, repr=False)
+    ssl_check_hostname: bool = True
     sasl_mechanism: str = "PLAIN"
     sasl_plain_username: str | None = None
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
@@ -399,7 +413,15 @@ _ISOLATION: Final[Mapping[str, IsolationLevel]] = {
     "read_committed": IsolationLevel.READ_COMMITTED,
 }
 
-_TEXTS: Final = ("client_id", "group_id", "group_instance_id", "client_rack", "auto_offset_reset")
+_TEXTS: Final = (
+    "client_id",
+    "group_id",
+    "group_instance_id",
+    "client_rack",
+    "auto_offset_reset",
+    "ssl_cadata",
+    "ssl_password",
+)
 _SWITCHES: Final = (
     "enable_auto_commit",
     "enable_auto_offset_store",
@@ -407,6 +429,7 @@ _SWITCHES: Final = (
     "check_crcs",
     "exclude_internal_topics",
     "allow_auto_create_topics",
+    "ssl_check_hostname",
 )
 
 _AT_LEAST: Final[Mapping[str, int]] = {

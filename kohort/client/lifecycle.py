@@ -89,7 +89,8 @@ class Lifecycle:
     async def _ready_config(self) -> ConsumerConfig:
         """Load the system's trusted certificate authorities once, for all connections to share."""
         config = self.config
-        if config.ssl_context is None and config.security_protocol.endswith("SSL"):
+        is_given = config.ssl_context is not None or config.security.files is not None
+        if config.security.uses_tls and not is_given:
             context = await run_in_thread(
                 ssl.create_default_context, "read the system's authorities"
             )

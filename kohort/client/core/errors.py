@@ -282,7 +282,7 @@ _ADVICE: Final[Mapping[ErrorCode, tuple[type[ConsumerError], str]]] = MappingPro
         ),
         ErrorCode.SASL_AUTHENTICATION_FAILED: (
             AuthenticationError,
-            "the broker does not accept this user and password any more",
+            "the broker does not let this user in any more",
         ),
         ErrorCode.INVALID_GROUP_ID: (GroupError, "the broker does not accept this group_id"),
         ErrorCode.GROUP_MAX_SIZE_REACHED: (

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from kohort.client.clock import monotonic_ms
-from kohort.client.core.errors import AuthenticationError, TokenError
+from kohort.client.core.errors import AuthenticationError, TlsError, TokenError
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
@@ -242,8 +242,8 @@ class HeartbeatThread:
                     self._send_leave(identity, reason)
                 case Wait():
                     pass
-        except TokenError as error:
-            # Nothing was refused: the application may have a token next time.
+        except (TokenError, TlsError) as error:
+            # No user was refused: there may be a token, or a renewed certificate, next time.
             logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
             self._give_up(action)
         except AuthenticationError as error:

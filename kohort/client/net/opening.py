@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterable
 from typing import Final
 
@@ -14,6 +15,8 @@ from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError, connect_error
 from kohort.client.net.loop_tokens import token_for
+from kohort.client.net.security import SecurityConfig
+from kohort.client.net.thread_call import run_in_thread
 
 NEXT_ADDRESS_S: Final = 0.25
 """How long to wait for one address of a host before the next one is tried in parallel, as RFC 8305
@@ -50,6 +53,12 @@ async def open_connection(host: str, port: int, config: ConnectionConfig) -> Bro
     return connection
 
 
+async def _context(security: SecurityConfig) -> ssl.SSLContext | None:
+    if security.files is not None:
+        return await run_in_thread(security.files.context, "look at certificates")
+    return security.tls_context
+
+
 async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConnection:
     """Connect to whichever of the host's addresses answers first (RFC 8305).
 
@@ -62,6 +71,7 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConn
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise connect_error(address, error, config.security) from error
+    context = await _context(config.security)
     places = list(dict.fromkeys(info[4][:2] for info in infos))
     attempts: set[asyncio.Task[BrokerConnection]] = set()
     failure: OSError = OSError("the name has no address")
@@ -69,7 +79,7 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConn
         while places or attempts:
             if places:
                 ip, port_found = places.pop(0)
-                attempt = _connect_to(str(ip), int(port_found), address, host, config)
+                attempt = _connect_to(str(ip), int(port_found), address, host, config, context)
                 attempts.add(asyncio.create_task(attempt, name=f"connect to {ip}"))
             done, _ = await asyncio.wait(
                 attempts,
@@ -90,9 +100,13 @@ async def _connect(host: str, port: int, config: ConnectionConfig) -> BrokerConn
 
 
 async def _connect_to(
-    ip: str, port: int, address: str, host: str, config: ConnectionConfig
+    ip: str,
+    port: int,
+    address: str,
+    host: str,
+    config: ConnectionConfig,
+    context: ssl.SSLContext | None,
 ) -> BrokerConnection:
-    context = config.security.tls_context
     async with asyncio.timeout(config.connect_timeout_ms / 1000):
         transport, connection = await asyncio.get_running_loop().create_connection(
             lambda: BrokerConnection(address, config),

@@ -13,9 +13,20 @@ from typing import Final
 from kohort.client.core.errors import AuthenticationError, CertificateError, ConfigError, TlsError
 from kohort.client.net.oauth import SETTING, OAuthToken, TokenProvider
 from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
+from kohort.client.net.tls_files import RenewedContext, TlsFiles
 from kohort.client.net.tokens import TokenSource
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_FILES: Final = {
+    "ssl_cafile": None,
+    "ssl_cadata": None,
+    "ssl_certfile": None,
+    "ssl_keyfile": None,
+    "ssl_password": None,
+    "ssl_check_hostname": True,
+}
+"""The settings that make a context, and what they are by default."""
 
 _NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
@@ -39,8 +50,20 @@ class SecurityConfig:
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, matching the listener."""
     ssl_context: ssl.SSLContext | None = None
-    """By default one with the system's trusted authorities that checks the host name. To use other
-    authorities or client certificates, load them into one made by `ssl.create_default_context`."""
+    """By default one with the system's trusted authorities that checks the host name. To use what
+    the settings below do not have, load it into one made by `ssl.create_default_context`."""
+    ssl_cafile: str | None = None
+    """PEM file with the authorities to trust, instead of the system's. This file and the next two
+    may be renewed: a new connection uses what they say then."""
+    ssl_cadata: str | None = dataclasses.field(default=None, repr=False)
+    """The same as a text."""
+    ssl_certfile: str | None = None
+    """PEM file with this client's certificates, and the private key unless `ssl_keyfile` has it."""
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = dataclasses.field(default=None, repr=False)
+    """The password of an encrypted private key."""
+    ssl_check_hostname: bool = True
+    """Whether the broker's certificate has to name the host; False is for tests alone."""
     sasl_mechanism: str = "PLAIN"
     """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_plain_username: str | None = None
@@ -53,6 +76,10 @@ class SecurityConfig:
         default=None, init=False, repr=False, compare=False
     )
     """The tokens of the provider; all connections share them."""
+    files: RenewedContext | None = dataclasses.field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The context of the files above, if any are given."""
 
     def __post_init__(self) -> None:
         """Check that the settings are valid and consistent.
@@ -73,11 +100,13 @@ class SecurityConfig:
 
     @property
     def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS context for connections; None without TLS.
+        """The TLS context for a connection that is made now; None without TLS.
 
         Without an `ssl_context`, the first use loads all trusted authorities of the system. That
-        takes tens of milliseconds, so avoid it on an event loop.
+        takes tens of milliseconds, so avoid it on an event loop; as with files, which are read.
         """
+        if self.files is not None:
+            return self.files.context()
         if self.uses_tls and self.ssl_context is None:
             object.__setattr__(self, "ssl_context", ssl.create_default_context())
         return self.ssl_context
@@ -105,6 +134,21 @@ class SecurityConfig:
                 f"ssl_context is given, but security_protocol is {self.security_protocol};"
                 " make it SSL or SASL_SSL, or leave ssl_context away"
             )
+        given = [name for name, default in _FILES.items() if getattr(self, name) != default]
+        if not given:
+            return
+        if not self.uses_tls:
+            raise ConfigError(
+                f"{given[0]} is given, but security_protocol is {self.security_protocol}; make it"
+                f" SSL or SASL_SSL, or leave {given[0]} away"
+            )
+        if self.ssl_context is not None:
+            raise ConfigError(
+                f"{given[0]} and ssl_context are given; leave one away, or load into ssl_context"
+                " what it should have"
+            )
+        files = TlsFiles(**{name.removeprefix("ssl_"): getattr(self, name) for name in _FILES})
+        object.__setattr__(self, "files", RenewedContext(files))
 
     def _check_sasl(self) -> None:
         user, password = self.sasl_plain_username, self.sasl_plain_password
@@ -165,8 +209,8 @@ def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(
             f"{address}: the broker's certificate is not accepted: {error.verify_message};"
-            " ssl_context has to trust who signed it, and the certificate to name the host that"
-            " the broker advertises"
+            " ssl_context, or ssl_cafile, has to trust who signed it, and the certificate to name"
+            " the host that the broker advertises"
         )
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         return None
@@ -176,7 +220,7 @@ def tls_error(address: str, error: ssl.SSLError) -> AuthenticationError | None:
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
         return CertificateError(
             f"{address}: the broker does not accept this client's certificate ({reason}); load one"
-            " that it trusts into ssl_context (load_cert_chain)"
+            " that it trusts into ssl_context (load_cert_chain), or name it as ssl_certfile"
         )
     return TlsError(
         f"{address}: no TLS connection: {reason}; compare the versions and ciphers of ssl_context"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -226,7 +225,7 @@ def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
         "max_request_size": REQUEST_BYTES_LIMIT,
     }
     if "SSL" in config.security_protocol:
-        settings["ssl_context"] = config.ssl_context or ssl.create_default_context()
+        settings["ssl_context"] = config.security.tls_context
     if config.security_protocol.startswith("SASL"):
         for name in ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password"):
             settings[name] = getattr(config, name)

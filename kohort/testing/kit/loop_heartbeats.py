@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from kohort.client.clock import monotonic_ms
-from kohort.client.core.errors import AuthenticationError, TokenError
+from kohort.client.core.errors import AuthenticationError, TlsError, TokenError
 from kohort.client.core.group.heartbeat import (
     Action,
     Finding,
@@ -146,7 +146,7 @@ class LoopHeartbeats:
                     await self._send_leave(action)
                 case Wait():
                     pass
-        except TokenError as error:
+        except (TokenError, TlsError) as error:
             logger.warning("heartbeat of group %s: %s", self._config.group_id, error)
             self._give_up_action(action)
         except AuthenticationError as error:

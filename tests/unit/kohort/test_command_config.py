@@ -71,10 +71,10 @@ def test_authorities_and_the_own_certificate_come_from_pem_files(
         "ssl.keystore.type=pem",
         f"ssl.keystore.location={authority.issue('client', 'DNS:client')}",
     )
-    assert found.ssl_context is not None
-    (trusted,) = found.ssl_context.get_ca_certs()
+    assert found.tls_context is not None
+    (trusted,) = found.tls_context.get_ca_certs()
     assert "authority of the tests" in str(trusted["subject"])
-    assert found.ssl_context.check_hostname
+    assert found.tls_context.check_hostname
 
 
 def test_authorities_may_stand_in_the_file_itself(tmp_path: Path, authority: Authority) -> None:
@@ -85,14 +85,14 @@ def test_authorities_may_stand_in_the_file_itself(tmp_path: Path, authority: Aut
         "ssl.truststore.type=PEM",
         f"ssl.truststore.certificates={lines}",
     )
-    assert found.ssl_context is not None
-    assert len(found.ssl_context.get_ca_certs()) == 1
+    assert found.tls_context is not None
+    assert len(found.tls_context.get_ca_certs()) == 1
 
 
 def test_names_of_hosts_go_unchecked_only_where_the_file_says_so(tmp_path: Path) -> None:
     found = read(tmp_path, "security.protocol=SSL", "ssl.endpoint.identification.algorithm=")
-    assert found.ssl_context is not None
-    assert not found.ssl_context.check_hostname
+    assert found.tls_context is not None
+    assert not found.tls_context.check_hostname
 
 
 SASL = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN")
