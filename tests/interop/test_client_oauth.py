@@ -55,6 +55,7 @@ class Tokens:
         self._broker = broker
         self._lifetime_s = lifetime_s
         self._claims = claims
+        self.subject = "alice"
         self.count = 0
         self.failure: Exception | None = None
 
@@ -62,7 +63,7 @@ class Tokens:
         if self.failure is not None:
             raise self.failure
         self.count += 1
-        return self._broker.issuer.token("alice", self._lifetime_s, **self._claims)
+        return self._broker.issuer.token(self.subject, self._lifetime_s, **self._claims)
 
     async def give_soon(self) -> OAuthToken:
         await asyncio.sleep(0.01)
@@ -166,6 +167,24 @@ async def test_a_provider_that_fails_is_told_and_asked_again(broker: Broker, top
                     continue
                 assert record.value == b"second"
                 break
+
+
+async def test_another_user_comes_in_by_connections_of_its_own(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker does not let a connection change its user; what the consumer does goes on."""
+    tokens = Tokens(broker)
+    await fill(broker, topic, b"first")
+    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, tokens.give_soon) as one:
+        assert (await one.getone()).value == b"first"
+        identity = one.group_metadata()
+        tokens.subject = "bob"
+        end_s = time.monotonic() + 1.5 * LIFETIME_S
+        await poll_until(one, lambda: time.monotonic() > end_s)
+        assert "Cannot change principals" in caplog.text
+        assert one.group_metadata() == identity
+        await fill(broker, topic, b"second")
+        assert (await one.getone()).value == b"second"
 
 
 async def test_a_provider_that_hangs_is_given_up(broker: Broker, topic: str) -> None:

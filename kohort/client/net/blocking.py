@@ -105,7 +105,7 @@ class BlockingConnection:
 
         Raises:
             DisconnectedError: the connection was lost, or there was no response in time.
-            AuthenticationError: the session had to be renewed, and could not be.
+            TokenError: the session had to be renewed, and there is no token for that.
             UnsupportedVersionError: no version in common; the connection remains usable.
         """
         if version is None:
@@ -295,7 +295,12 @@ class BlockingConnection:
             nonce=secrets.token_urlsafe(NONCE_BYTES),
             token=token,
         )
-        greeted = self._follow(steps, token, deadline_s)
+        try:
+            greeted = self._follow(steps, token, deadline_s)
+        except AuthenticationError as error:
+            # Another connection may be let in: as another user, or it tells what is wrong.
+            logger.warning("%s", error)
+            raise DisconnectedError(str(error)) from error
         self._session.begin(greeted.session_lifetime_ms, time.monotonic())
         logger.debug("%s: authenticated again", self.address)
 

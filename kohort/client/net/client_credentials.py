@@ -20,12 +20,14 @@ from kohort.client.net.oauth import TOKEN_BYTES_MAX, OAuthToken
 from kohort.client.net.sasl import printable
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
     from urllib.error import HTTPError
     from urllib.request import OpenerDirector
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
-"""For each step of the exchange; whoever waits for the token has a limit for all of it."""
+"""For each step of the exchange, and for all of the answer's body. Whoever waits for the token has
+a limit of its own."""
 
 
 class TokenFetchError(Exception):
@@ -104,7 +106,7 @@ class ClientCredentials:
         )
         try:
             with self._opener().open(request, timeout=TIMEOUT_S) as answer:
-                data = answer.read(ANSWER_BYTES_MAX + 1)
+                data = _read(answer)
         except HTTPError as error:
             with error:
                 raise TokenFetchError(f"{self.url} answers {error.code}{_said(error)}") from None
@@ -219,6 +221,17 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _read(answer: HTTPResponse) -> bytes:
+    """Read a body up to one byte too many. Raises TimeoutError."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    data = bytearray()
+    while len(data) <= ANSWER_BYTES_MAX and (part := answer.read1(1 << 16)):
+        data += part
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the answer takes too long")
+    return bytes(data)
 
 
 def _said(error: HTTPError) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple, Self
 from urllib.parse import parse_qsl
@@ -26,6 +28,8 @@ class TokenEndpoint:
         self.body: bytes | None = None
         """Said instead of a token."""
         self.headers: dict[str, str] = {}
+        self.pause_s = 0.0
+        """How long to wait after each byte of a body."""
         self.on_request: Callable[[], None] = lambda: None
         endpoint = self
 
@@ -44,7 +48,13 @@ class TokenEndpoint:
                     self.send_header(name, text)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                if not endpoint.pause_s:
+                    self.wfile.write(body)
+                    return
+                with suppress(OSError):
+                    for at in range(len(body)):
+                        self.wfile.write(body[at : at + 1])
+                        time.sleep(endpoint.pause_s)
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -11,6 +11,7 @@ import pytest
 
 from kohort import ClientCredentials, TokenFile
 from kohort.client.core.errors import TokenError
+from kohort.client.net import client_credentials
 from kohort.client.net.client_credentials import (
     ANSWER_BYTES_MAX,
     TokenFetchError,
@@ -116,6 +117,15 @@ def test_an_issuer_that_answers_slowly_is_not_waited_for_beyond_the_limit(
     with pytest.raises(TokenError, match=r"has not returned a token within 0\.3 s"):
         source.wait(source.ask(0.3), 0.3)
     is_over.set()
+
+
+def test_an_answer_that_never_ends_is_not_read_for_ever(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_credentials, "TIMEOUT_S", 0.2)
+    endpoint.body = b" " * 20
+    endpoint.pause_s = 0.1
+    assert refusal(endpoint) == "URL does not answer: the answer takes too long"
 
 
 def jwt(claims: object) -> str:
