@@ -155,6 +155,18 @@ def test_the_file_map_knows_every_package() -> None:
     assert unknown == set()
 
 
+def test_every_room_says_what_is_not_obvious_and_the_architecture_leads_there() -> None:
+    """Except `assembly`, which only puts the others together."""
+    package = ROOT / "kohort"
+    rooms = {path.parent for path in (package / "broker").glob("*/__init__.py")}
+    rooms -= {package / "broker" / "assembly"}
+    rooms |= {package / "client", package / "pipeline"}
+    text = ARCHITECTURE.read_text().partition("## Non-obvious")[2]
+    linked = re.findall(r"\]\(\.\./(kohort/[^)]*)/README\.md\)", text)
+
+    assert {ROOT / path for path in linked} == rooms
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     assert [int(path.stem[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
