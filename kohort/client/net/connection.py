@@ -170,9 +170,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if version is None:
             version = self.versions.best(type(request), at_most)
         outgoing = self._encoded(request, version)
-        now_s = asyncio.get_running_loop().time()
-        if self._renewing is None and self._session.is_due(now_s):
-            self._renew(now_s)
+        if self._renewing is None and self._session.is_due(self._used_s):
+            self._renew(self._used_s)
         if self._held is None:
             self._transmit(outgoing)
         else:

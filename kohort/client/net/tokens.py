@@ -139,9 +139,14 @@ class TokenSource:
             _run(attempt, self._provider.begin)
             return
         attempt.begin()
-        threading.Thread(
+        thread = threading.Thread(
             target=self._run_in_thread, args=(attempt,), name="ask for a token", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The system has no more of them now; it may later.
+            attempt.fail(error)
 
     def _run_in_thread(self, attempt: Attempt) -> None:
         try:

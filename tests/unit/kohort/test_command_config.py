@@ -72,6 +72,9 @@ def test_authorities_and_the_own_certificate_come_from_pem_files(
         f"ssl.keystore.location={authority.issue('client', 'DNS:client')}",
     )
     assert found.tls_context is not None
+    # By their names, so that a command that goes on for long has renewed ones.
+    assert found.ssl_cafile == str(authority.certificate)
+    assert found.ssl_certfile == str(authority.directory / "client.pem")
     (trusted,) = found.tls_context.get_ca_certs()
     assert "authority of the tests" in str(trusted["subject"])
     assert found.tls_context.check_hostname

@@ -272,6 +272,20 @@ async def test_a_plain_function_that_hangs_costs_one_thread() -> None:
     assert count == 2
 
 
+def test_a_system_without_another_thread_is_asked_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    source = TokenSource(lambda: "token")
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(TokenError, match="can't start new thread"):
+            source.wait(source.ask(1e6), 0)
+    assert source.wait(source.ask(LONG_S), LONG_S).value == "token"
+
+
 def test_without_a_loop_a_coroutine_cannot_run() -> None:
     async def give() -> str:
         return "never"
