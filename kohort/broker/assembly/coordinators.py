@@ -11,6 +11,7 @@ from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
@@ -56,6 +57,7 @@ def make_groups(
         pending_ids_max=config.kohort_group_pending_ids_max,
         metadata_bytes_max=config.kohort_group_metadata_bytes_max,
     )
+    unused_ids = UnusedIds()
     host = GroupHost(
         CoordinatorConfig(
             group_config,
@@ -73,9 +75,11 @@ def make_groups(
             new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
             partition_count=partition_count,
             grown_since=topics.changes.grown_since,
+            unused_ids=unused_ids,
         ),
         topic_id=topic_id,
         observers=observers,
+        unused_ids=unused_ids,
         lasting=lasting,
     )
     topics.changes.on_topics_deleted(host.forget_topics)

@@ -70,7 +70,11 @@ class GroupCoordinator:
             creates_group=not request.member_id,
             writes_group_record=not request.member_id and request.instance_id is not None,
         )
-        return self._send(group_id, command, ticket)
+        answer = self._send(group_id, command, ticket)
+        if not request.member_id:
+            # It may have been given an id; if the group hands that out later, the next join looks.
+            self.host.drop_excess_ids()
+        return answer
 
     def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
         """Execute a SyncGroup."""

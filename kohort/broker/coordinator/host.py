@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
@@ -76,10 +78,12 @@ class GroupHost:
         new_group: Callable[[str], Group],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
+        unused_ids: UnusedIds | None = None,
         lasting: LastingTasks | None = None,
     ) -> None:
         """`new_group` creates an empty group; `topic_id` returns the id of a topic, None if it does
-        not exist; `lasting` runs the expiry.
+        not exist; `unused_ids` has the ids that the groups of `new_group` hand out; `lasting` runs
+        the expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -96,6 +100,7 @@ class GroupHost:
         """By class of event, so that one that comes with every commit reaches only its counter."""
         for observer in observers:
             self.add_observer(observer)
+        self._unused_ids = UnusedIds() if unused_ids is None else unused_ids
         self._actors: dict[str, GroupActor] = {}
         self.load_times_ms: Sequence[int] = ()
         """How long loading took, for each partition of the log that has records."""
@@ -251,6 +256,7 @@ class GroupHost:
     def remove(self, group: Group) -> None:
         actor = self._actors.get(group.group_id)
         if actor is not None and actor.group is group:
+            group.forget_unused_ids()
             del self._actors[group.group_id]
 
     def submit(self, group_id: str, command: Command) -> None:
@@ -280,6 +286,15 @@ class GroupHost:
         return group
 
     # Called by the coordinator.
+
+    def drop_excess_ids(self) -> None:
+        """Drop the oldest of the ids that were handed out, if they need too much memory."""
+        if not self._unused_ids.are_too_many:
+            return
+        for group_id, member_id in self._unused_ids.take_oldest():
+            actor = self._actors.get(group_id)
+            if actor is not None:
+                actor.submit(Command(partial(_drop_id, member_id), is_exclusive=True))
 
     @property
     def is_closed(self) -> bool:
@@ -361,3 +376,7 @@ class GroupHost:
             except Exception:
                 logger.exception("expiry of group %r", actor.group.group_id)
             await piece.pause()
+
+
+def _drop_id(member_id: str, group: Group, now: Now) -> None:
+    group.drop_unused_id(member_id, now)

@@ -97,6 +97,16 @@ class Group(OffsetsOwner, Protocol):
         """
         ...
 
+    def drop_unused_id(self, member_id: str, now: Now) -> None:
+        """Forget a handed-out id, because there are too many in all groups. To be called while no
+        append is in progress.
+        """
+        ...
+
+    def forget_unused_ids(self) -> None:
+        """Take the handed-out ids off the broker's account: the group is dropped with them."""
+        ...
+
     # Loading and unloading.
 
     def restore(

@@ -26,6 +26,7 @@ from kohort.broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
+from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
@@ -72,7 +73,11 @@ class Harness:
     """One broker's groups."""
 
     def __init__(
-        self, clock: VirtualClock, log: OffsetsLog, config: CoordinatorConfig | None = None
+        self,
+        clock: VirtualClock,
+        log: OffsetsLog,
+        config: CoordinatorConfig | None = None,
+        unused_ids: UnusedIds | None = None,
     ) -> None:
         self.clock = clock
         self.purgatory = Purgatory(report=report)
@@ -80,6 +85,7 @@ class Harness:
         self.watcher = Watcher()
         ids = itertools.count(1)
         config = config or CoordinatorConfig(GroupConfig())
+        self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
         host = GroupHost(
             config,
             log=log,
@@ -90,7 +96,9 @@ class Harness:
                 config=config.group,
                 new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
                 partition_count={"t": 3}.get,
+                unused_ids=self.unused_ids,
             ),
+            unused_ids=self.unused_ids,
             topic_id={"t": TOPIC_ID}.get,
             observers=(self.watcher,),
         )
@@ -182,9 +190,10 @@ async def running(
     clock: VirtualClock,
     log: OffsetsLog | None = None,
     config: CoordinatorConfig | None = None,
+    unused_ids: UnusedIds | None = None,
 ) -> AsyncIterator[Harness]:
     """Started at the beginning, closed at the end."""
-    harness = Harness(clock, MemoryOffsetsLog() if log is None else log, config)
+    harness = Harness(clock, MemoryOffsetsLog() if log is None else log, config, unused_ids)
     await harness.groups.host.start()
     try:
         yield harness

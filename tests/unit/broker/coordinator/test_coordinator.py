@@ -27,6 +27,7 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
+from kohort.broker.core.group.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +36,7 @@ from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
 from tests.support.waiting import counted_turns
-from tests.unit.broker.coordinator.harness import TOPIC_ID, Watcher, running, virtual
+from tests.unit.broker.coordinator.harness import TOPIC_ID, Harness, Watcher, running, virtual
 
 
 class TestAbsentGroups:
@@ -266,6 +267,17 @@ async def turns_during(work: Awaitable[None]) -> int:
     return turns.count
 
 
+async def answered(answer: JoinResult | Later[JoinResult]) -> JoinResult:
+    return await answer if isinstance(answer, Later) else answer
+
+
+async def new_id(h: Harness, group_id: str) -> str:
+    """A member id that is handed out, of a client that does not join with it yet."""
+    answer = await answered(h.ask_join(group_id))
+    assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
+    return answer.member_id
+
+
 SLICE_BYTECODES = (SLICE_MS + 1) * BYTECODES_PER_MS
 """With the last step."""
 
@@ -481,6 +493,87 @@ class TestBounds:
             await h.groups.delete_group("a")
             await h.do_commit(group_id="c")
             assert h.offset("c") == 42
+
+    @virtual
+    async def test_the_oldest_unused_ids_of_all_groups_make_room(self, clock: VirtualClock) -> None:
+        ids = UnusedIds(2 * (ID_BYTES + GROUP_BYTES))
+        async with running(clock, unused_ids=ids) as h:
+            first, second, third = [await new_id(h, name) for name in ("a", "b", "c")]
+            await asyncio.sleep(0.1)
+            host = h.groups.host
+            assert host.group_ids() == ["b", "c"], "nothing else was of the group"
+            assert host.stats()["unused_ids"] == len(ids) == 2
+            answer = await answered(h.ask_join("a", first))
+            assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+            joins = [h.join(name, member_id) for name, member_id in (("b", second), ("c", third))]
+            assert len(ids) == 0, "they are used"
+            assert [(await join).error for join in joins] == [ErrorCode.NONE] * 2
+
+    @virtual
+    async def test_a_group_with_offsets_outlives_its_unused_id(self, clock: VirtualClock) -> None:
+        async with running(clock, unused_ids=UnusedIds(0)) as h:
+            await h.do_commit(group_id="a")
+            member_id = await new_id(h, "a")
+            await asyncio.sleep(0.1)
+            assert h.offset("a") == 42
+            answer = await answered(h.ask_join("a", member_id))
+            assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+    @virtual
+    async def test_an_id_is_dropped_after_the_append_that_its_group_waits_for(
+        self, clock: VirtualClock
+    ) -> None:
+        log, ids = MemoryOffsetsLog(), UnusedIds(ID_BYTES + GROUP_BYTES)
+        async with running(clock, log, unused_ids=ids) as h:
+            await new_id(h, "a")
+            log.hold()
+            committed = h.commit(group_id="a")
+            await asyncio.sleep(0.1)
+            h.ask_join("b")
+            await asyncio.sleep(0.1)
+            group = h.groups.host.group("a")
+            assert group is not None
+            assert group.unused_id_count == 1
+            log.release()
+            assert (await committed).errors == (ErrorCode.NONE,)
+            await asyncio.sleep(0.1)
+            assert group.unused_id_count == 0
+            assert h.offset("a") == 42
+            assert len(ids) == 1
+
+    @virtual
+    async def test_ids_that_expire_are_given_back_or_go_with_their_group_count_no_more(
+        self, clock: VirtualClock
+    ) -> None:
+        ids = UnusedIds()
+        async with running(clock, unused_ids=ids) as h:
+            given_back = await new_id(h, "a")
+            await new_id(h, "b")
+            await new_id(h, "c")
+            assert len(ids) == 3
+            await h.groups.leave("a", [LeaveEntry(given_back)])
+            assert len(ids) == 2
+            await h.groups.delete_group("b")
+            assert len(ids) == 1
+            await asyncio.sleep(11)
+            assert len(ids) == 0
+
+    @virtual
+    async def test_ids_of_a_group_that_is_read_from_the_log_again_count_no_more(
+        self, clock: VirtualClock
+    ) -> None:
+        ids = UnusedIds()
+        async with running(clock, unused_ids=ids) as h:
+            await new_id(h, "a")
+
+            def fail(*_: object) -> None:
+                raise RuntimeError("a fault of ours")
+
+            h.groups.host.submit("a", Command(fail))
+            await asyncio.sleep(0.1)
+            group = h.groups.host.group("a")
+            assert group is not None
+            assert group.unused_id_count == len(ids) == 0
 
     @virtual
     async def test_only_so_many_requests_wait_for_an_append(self, clock: VirtualClock) -> None:

@@ -36,6 +36,7 @@ from kohort.broker.core.group.outbox import Outbox
 from kohort.broker.core.group.protocols import CONSUMER, GrownSince, PartitionCount, union_of_topics
 from kohort.broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.protocol.errors import ErrorCode
 
 NewMemberId = Callable[[str], str]
@@ -101,6 +102,7 @@ class GroupData:
         "state",
         "state_timestamp_ms",
         "topics_hash",
+        "unused_ids",
     )
 
     def __init__(
@@ -111,10 +113,11 @@ class GroupData:
         new_member_id: NewMemberId,
         partition_count: PartitionCount | None = None,
         grown_since: GrownSince | None = None,
+        unused_ids: UnusedIds | None = None,
     ) -> None:
         """`partition_count` answers for the topics of this broker; without it there is no check
         whether they changed while a leader was away. `grown_since` tells the history which topics
-        got more partitions.
+        got more partitions. `unused_ids` counts the ids that all groups have handed out.
         """
         self.group_id = group_id
         self.config = config
@@ -130,6 +133,8 @@ class GroupData:
         """The group's protocol type; None if only offsets were committed to it ("simple")."""
         self.protocol_name: str | None = None
         self.roster = Roster()
+        self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
+        """What the pending ids of the roster are counted with."""
         self.pending_sync: dict[str, None] = {}
         """Members that have not synced in this generation, in order."""
         self.initial: InitialDelay | None = None
@@ -298,8 +303,9 @@ class GroupData:
                 self.cancel(SYNC_TIMER)
 
     def forget_pending_id(self, member_id: str) -> None:
-        """Forget a handed-out id that has been used, given back or has expired."""
+        """Forget a handed-out id that has been used or given back, or was dropped."""
         del self.roster.pending[member_id]
+        self.unused_ids.discard(member_id)
         self.cancel(TimerKey("pending", member_id))
 
     # Reads.

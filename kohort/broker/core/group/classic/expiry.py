@@ -31,6 +31,7 @@ def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
         elif key.kind == "pending":
             if group.take_due(key, now.ms):
                 del group.roster.pending[key.member_id]
+                group.unused_ids.discard(key.member_id)
                 group.outbox.note(UnusedIdDropped(key.member_id))
         else:
             phases.append(key)

@@ -50,6 +50,7 @@ from kohort.broker.core.group.requests import (
     TopicPartition,
 )
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.steps import Steps, at_once
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.types import ZERO_UUID
@@ -100,6 +101,7 @@ class ClassicGroup:
         new_member_id: NewMemberId,
         partition_count: PartitionCount | None = None,
         grown_since: GrownSince | None = None,
+        unused_ids: UnusedIds | None = None,
     ) -> None:
         """Takes the arguments of `GroupData`."""
         self.data = data = GroupData(
@@ -108,6 +110,7 @@ class ClassicGroup:
             new_member_id=new_member_id,
             partition_count=partition_count,
             grown_since=grown_since,
+            unused_ids=unused_ids,
         )
         self.group_id = group_id
         self.roster = data.roster
@@ -240,6 +243,21 @@ class ClassicGroup:
     def expire_offsets(self, now: Now) -> None:
         """Drop expired offsets; called by the sweep."""
         removal.expire(self, now)
+
+    def drop_unused_id(self, member_id: str, now: Now) -> None:
+        """Forget a handed-out id, because there are too many in all groups. Remove the group if it
+        has nothing else: that is most of the memory. To be called while no append is in progress.
+        """
+        if self.state is GroupState.DEAD:
+            return
+        join.drop_id(self.data, member_id, now)
+        if not (self.member_count or self.has_unused_ids or self.offsets.count):
+            removal.expire(self, now)
+
+    def forget_unused_ids(self) -> None:
+        """Take the handed-out ids off the broker's account: the group is dropped with them."""
+        for member_id in self.roster.pending:
+            self.data.unused_ids.discard(member_id)
 
     def end(self, now: Now) -> None:
         """Move to DEAD: the group's tombstone is durable."""

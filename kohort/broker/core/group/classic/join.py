@@ -126,8 +126,17 @@ def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: No
     member_id = group.new_member_id(request.client_id)
     deadline_ms = now.ms + request.session_timeout_ms
     roster.pending[member_id] = PendingMember(member_id, request.reason, deadline_ms)
+    group.unused_ids.add(group.group_id, member_id)
     group.schedule(TimerKey("pending", member_id), deadline_ms)
     group.outbox.reply(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+
+
+def drop_id(group: GroupData, member_id: str, now: Now) -> None:
+    """Forget a handed-out id because the broker has too many; its client has to start over."""
+    if member_id in group.roster.pending:
+        group.forget_pending_id(member_id)
+        group.outbox.note(UnusedIdDropped(member_id))
+        rebalance.try_complete(group, now)
 
 
 def _join_with_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: Now) -> None:
