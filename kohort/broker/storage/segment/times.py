@@ -28,6 +28,8 @@ DECODED_BYTES_MAX = 1 << 20
 
 _CHUNK_BYTES = 1 << 16
 
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
 
 def load_max_timestamp(segment: LogSegment) -> int | None:
     """Return the latest timestamp in the segment, NO_TIMESTAMP if there is none; stored in the
@@ -180,6 +182,9 @@ def _timestamps(segment: LogSegment, batch: BatchAt) -> Iterator[TimestampOffset
             # A search often ends at the first records, and needs neither keys nor values.
             for span in iter_spans(inflate(data, header), header.record_count):
                 timestamp = header.base_timestamp + span.timestamp_delta
+                if not _INT64_MIN <= timestamp <= _INT64_MAX:
+                    # A producer may have sent such a delta. Clients add with 64 bits, too.
+                    timestamp = (timestamp - _INT64_MIN) % (1 << 64) + _INT64_MIN
                 yield TimestampOffset(timestamp, header.base_offset + span.offset_delta)
     except DecodeError as error:
         raise CorruptBatchError(f"{segment!r}: batch at {position}: {error}") from None

@@ -19,8 +19,8 @@ from kohort.protocol.records.batch import (
     read_header,
     with_log_append_time,
 )
-from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.record import Record, write_record
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
@@ -80,6 +80,21 @@ def test_records_inside_a_batch_are_told_apart() -> None:
     assert find_timestamp(segment, 101, 0) == (101, 1)
     assert find_timestamp(segment, 101, 2) == (102, 2)
     assert find_timestamp(segment, 103, 0) is None
+
+
+def test_a_delta_that_leads_out_of_the_type_leads_where_clients_see_it() -> None:
+    """Answers with a larger number could not be written: the topic could not be searched."""
+    log, _ = memory_log()
+    block = bytearray()
+    for number, delta in enumerate((0, (1 << 63) - 1, 7)):
+        write_record(block, Record(b"v"), delta, number)
+    header = read_header(batch_of(b"v", b"v", b"v"))._replace(
+        base_timestamp=WALL_MS, max_timestamp=WALL_MS + 7
+    )
+    append(log, assemble(header, block))
+    (segment,) = log.segments
+    assert find_timestamp(segment, WALL_MS + 1, 0) == (WALL_MS + 7, 2)
+    assert timestamp_at(segment, 1) == WALL_MS - (1 << 63) - 1
 
 
 def test_with_log_append_time_every_record_has_the_time_of_the_batch() -> None:
