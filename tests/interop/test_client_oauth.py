@@ -27,7 +27,10 @@ Broker = OAuthKafka | OAuthKohort
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(OAuthKafka, id="kafka"), pytest.param(OAuthKohort, id="kohort")],
+    params=[
+        pytest.param(OAuthKafka, id="kafka"),
+        pytest.param(OAuthKohort, id="kohort", marks=pytest.mark.long),
+    ],
 )
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

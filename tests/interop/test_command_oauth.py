@@ -24,7 +24,10 @@ Broker = OAuthKafka | OAuthKohort
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(OAuthKafka, id="kafka"), pytest.param(OAuthKohort, id="kohort")],
+    params=[
+        pytest.param(OAuthKafka, id="kafka", marks=pytest.mark.long),
+        pytest.param(OAuthKohort, id="kohort"),
+    ],
 )
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
