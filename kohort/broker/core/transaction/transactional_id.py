@@ -27,6 +27,7 @@ from kohort.broker.core.transaction.effects import (
     Stuck,
     Superseded,
 )
+from kohort.broker.core.transaction.markers import SUPERSEDED, MissingMarkers
 from kohort.broker.core.transaction.records import (
     DurableTransaction,
     TransactionRecord,
@@ -64,12 +65,6 @@ from kohort.protocol.records.control import ControlType
 UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """Answer that makes a client try again: the log could not be written."""
 
-_MARKED: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""The partition has its marker, or is gone."""
-_SUPERSEDED: Final = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
-)
-
 
 class _Pending(NamedTuple):
     """A transition that is being written."""
@@ -102,13 +97,12 @@ class TransactionalId:
     """
 
     __slots__ = (
-        "_awaited",
         "_effects",
         "_ending",
+        "_markers",
         "_new_producer_id",
         "_partitions",
         "_pending",
-        "_unmarked",
         "client",
         "last_epoch",
         "log_partition",
@@ -135,10 +129,8 @@ class TransactionalId:
         """Partitions of `record`, for lookups."""
         self._pending: _Pending | None = None
         self._ending = _UNASKED
-        self._unmarked: dict[TopicPartition, None] | None = None
-        """Partitions without a marker, in Prepare*; otherwise None."""
-        self._awaited = 0
-        """Number of requested markers whose outcome is open."""
+        self._markers: MissingMarkers | None = None
+        """The markers that are missing, in Prepare*; otherwise None."""
         self._effects: list[Effect] | None = None
         """Effects to take; None instead of an empty list, to save memory for each of very many
         ids."""
@@ -155,7 +147,7 @@ class TransactionalId:
         self.record = record
         self._partitions = frozenset(record.partitions)
         self.last_epoch = last_epoch_of(record)
-        self._unmarked = dict.fromkeys(record.partitions) if record.state.is_prepared else None
+        self._markers = MissingMarkers(record.partitions) if record.state.is_prepared else None
 
     @property
     def is_pending(self) -> bool:
@@ -165,7 +157,11 @@ class TransactionalId:
     @property
     def is_busy(self) -> bool:
         """Whether a record or markers are being written."""
-        return self._pending is not None or self._awaited > 0
+        return self._pending is not None or self._is_awaiting
+
+    @property
+    def _is_awaiting(self) -> bool:
+        return self._markers is not None and self._markers.is_awaiting
 
     @property
     def is_adding(self) -> bool:
@@ -197,7 +193,7 @@ class TransactionalId:
         """Partitions of the transaction; in Prepare* only those without a marker."""
         if self.record is None:
             return ()
-        return self.record.partitions if self._unmarked is None else tuple(self._unmarked)
+        return self.record.partitions if self._markers is None else self._markers.partitions
 
     @property
     def has_effects(self) -> bool:
@@ -344,7 +340,7 @@ class TransactionalId:
     def retry(self, wall_ms: int) -> None:
         """Retry the markers that were reported as `Stuck`."""
         record = self.record
-        if record is not None and record.state.is_prepared and not (self._pending or self._awaited):
+        if record is not None and record.state.is_prepared and not self.is_busy:
             self._mark(record, wall_ms)
 
     # Outcomes of effects.
@@ -397,20 +393,17 @@ class TransactionalId:
 
     def on_marked(self, partition: TopicPartition, error: ErrorCode, wall_ms: int) -> None:
         """Note that a marker is durable in its partition (NONE), or could not be written."""
-        record = self.record
+        record, markers = self.record, self._markers
         assert record is not None
-        assert record.state.is_prepared
-        self._awaited -= 1
-        if error in _MARKED or error in _SUPERSEDED:
-            if self._unmarked is not None:
-                self._unmarked.pop(partition, None)
-            if error in _SUPERSEDED:
-                self._ask_for(Superseded(record, partition, error))
-        if self._awaited:
+        assert markers is not None
+        markers.note(partition, error)
+        if error in SUPERSEDED:
+            self._ask_for(Superseded(record, partition, error))
+        if markers.is_awaiting:
             return
-        if self._unmarked:
+        if markers.partitions:
             self._release_ending()
-            self._ask_for(Stuck(tuple(self._unmarked)))
+            self._ask_for(Stuck(markers.partitions))
         else:
             self._complete(record, wall_ms)
 
@@ -501,9 +494,10 @@ class TransactionalId:
 
     def _mark(self, record: TransactionRecord, wall_ms: int, *, is_answered: bool = False) -> None:
         """Continue from Prepare*: ask for the markers, or complete it if none is missing."""
-        if self._unmarked:
-            self._awaited = len(self._unmarked)
-            self._ask_for(Mark(record, tuple(self._unmarked), is_answered))
+        assert self._markers is not None
+        asked = self._markers.ask()
+        if asked:
+            self._ask_for(Mark(record, asked, is_answered))
         else:
             self._complete(record, wall_ms)
 
