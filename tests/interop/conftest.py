@@ -195,7 +195,8 @@ def secure_twins(directory: Path, settings: Mapping[str, str] | None = None) -> 
         SecureKafka(directory / "kafka", overrides=overrides) as kafka,
         kind(directory / "kohort", overrides=overrides) as kohort,
     ):
-        wait_ready(kafka)
+        for server in (kafka, kohort):
+            wait_ready(server)
         yield Twins(kafka, kohort)
 
 
