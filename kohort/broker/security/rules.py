@@ -54,6 +54,10 @@ class AccessRules:
 
     async def find(self, wanted: RuleFilter) -> list[Rule]:
         """The rules that a filter finds, oldest first. Takes several turns of the loop if many."""
+        only = wanted.only()
+        if only is not None:
+            # As tools remove one: it is not looked for among a hundred thousand.
+            return [only] if self.authorizer.has(only) else []
         found, piece = [], Slice(self._clock)
         for rule in self.authorizer.rules():
             await piece.pause()

@@ -173,6 +173,19 @@ class RuleFilter(NamedTuple):
             and self._names(rule)
         )
 
+    def only(self) -> Rule | None:
+        """The only rule that it can select, which need not exist; None if there are several."""
+        kind = _TYPE_OF.get(self.resource_type)
+        pattern = _PATTERN_OF.get(self.pattern)
+        done = _OPERATION_OF.get(self.operation)
+        effect = _PERMISSION_OF.get(self.permission)
+        name, principal, host = self.resource_name, self.principal, self.host
+        if kind is None or pattern is None or done is None or effect is None:
+            return None
+        if name is None or principal is None or host is None:
+            return None
+        return Rule(kind, name, pattern, principal, host, done, effect)
+
     def _names(self, rule: Rule) -> bool:
         name = self.resource_name
         if self.pattern not in {ANY, MATCH, rule.pattern}:

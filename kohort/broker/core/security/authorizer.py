@@ -18,7 +18,7 @@ from kohort.broker.core.security.acls import (
     Rule,
     RuleFilter,
 )
-from kohort.broker.core.security.rule_index import DecidingRules, RuleIndex
+from kohort.broker.core.security.rule_index import RuleIndex
 from kohort.broker.core.security.session import Principal, Session
 
 ANSWERS_MAX: Final = 10_000
@@ -109,12 +109,17 @@ class Authorizer:
         return known
 
     def _is_allowed(self, question: _Question) -> bool:
-        decided = self._decision(question)
-        return (
-            decided.permission is Permission.ALLOW
-            if isinstance(decided, DecidingRules)
-            else decided
-        )
+        principal, host, operation, kind, name = question
+        who = str(principal)
+        if who in self.super_users:
+            return True
+        if self._is_suspended:
+            return False
+        allowed = self._index.allows(who, host, operation, kind, name)
+        return self._is_allowed_without_rule(kind, name) if allowed is None else allowed
+
+    def _is_allowed_without_rule(self, kind: ResourceType, name: str) -> bool:
+        return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
 
     def verdict(
         self,
@@ -125,23 +130,13 @@ class Authorizer:
         name: str,
     ) -> Verdict:
         """The same decision with its reason, never from the cache."""
-        decided = self._decision((principal, host, operation, kind, name))
-        if isinstance(decided, DecidingRules):
-            return Verdict(decided.permission is Permission.ALLOW, str(decided.rule(kind)))
-        return Verdict(decided, self._reason(principal, kind, name))
-
-    def _decision(self, question: _Question) -> DecidingRules | bool:
-        """The rules that decide; or, if no rule applies, whether it is allowed."""
-        principal, host, operation, kind, name = question
         who = str(principal)
-        if who in self.super_users:
-            return True
-        if self._is_suspended:
-            return False
-        found = self._index.decide(who, host, operation, kind, name)
-        if found is not None:
-            return found
-        return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
+        if who not in self.super_users and not self._is_suspended:
+            found = self._index.decide(who, host, operation, kind, name)
+            if found is not None:
+                return Verdict(found.permission is Permission.ALLOW, str(found.rule(kind)))
+        allowed = self._is_allowed((principal, host, operation, kind, name))
+        return Verdict(allowed, self._reason(principal, kind, name))
 
     def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:
         """Why it is allowed or not if no rule applies."""

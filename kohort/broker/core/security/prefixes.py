@@ -1,4 +1,4 @@
-"""A set of prefixes that finds which of them a name begins with.
+"""Prefixes with what is known of each, and which of them a name begins with.
 
 If the prefixes have few different lengths, the start of the name of each length is looked up. If
 they have many, the sorted prefixes are searched: the entry right before a name shares with it the
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 FEW: Final = 12
-"""Up to this many lengths, look-ups are faster than a search; up to this many prefixes, trying each
-in turn is faster than both."""
+"""Up to this many prefixes, trying each in turn is faster than everything else."""
+LENGTHS: Final = 32
+"""Up to this many lengths, look-ups are faster than a search."""
 LONG: Final = 300
 """From this length on, a look-up, which reads the whole text, costs more than a search."""
 _STEPS_MAX: Final = 8
@@ -26,27 +27,98 @@ _PLACED_MAX: Final = 64
 
 
 class Prefixes:
-    """A set of prefixes, none of them empty."""
+    """Prefixes, none of them empty, each with a number other than 0: bits, or a count."""
 
-    __slots__ = ("_all", "_counts", "_gone", "_lengths", "_new", "_order")
+    __slots__ = ("_order", "_values")
 
-    def __init__(self, prefixes: Iterable[str] = ()) -> None:
-        self._all: set[str] = set()
+    def __init__(self) -> None:
+        self._values: dict[str, int] = {}
+        self._order: _Order | None = None
+        """Made when there are many: most principals have few, and it takes memory."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._values.items())
+
+    def __getitem__(self, prefix: str) -> int:
+        """Its number; 0 if it is not there."""
+        return self._values.get(prefix, 0)
+
+    def __setitem__(self, prefix: str, value: int) -> None:
+        """Replace its number; 0 removes it."""
+        values, order = self._values, self._order
+        is_new = prefix not in values
+        if value:
+            values[prefix] = value
+        elif not is_new:
+            del values[prefix]
+        if order is None:
+            if len(values) > FEW:
+                self._order = _Order(values)
+        elif not value:
+            if not is_new:
+                order.remove(prefix)
+        elif is_new:
+            order.add(prefix)
+
+    def united(self, name: str, enough: int) -> int:
+        """The numbers of all prefixes of a name, united bit by bit, or of as many as have one of
+        the bits that are `enough`; 0 if it has none.
+        """
+        united, order = 0, self._order
+        if order is None:
+            for prefix, value in self._values.items():
+                if name.startswith(prefix):
+                    united |= value
+            return united
+        get = self._values.get
+        lengths = order.at_hand(name)
+        if lengths is None:
+            for prefix in order.search(name, self._values):
+                united |= get(prefix, 0)
+            return united
+        for length in lengths:
+            # Inlined from `_looked_up`: every decision that is not remembered does this.
+            found = get(name[:length])
+            if found is not None:
+                united |= found
+                if found & enough:
+                    return united
+        return united
+
+    def of(self, name: str) -> list[str]:
+        """The prefixes of a name, in any order, each once."""
+        order = self._order
+        if order is None:
+            return [prefix for prefix in self._values if name.startswith(prefix)]
+        lengths = order.at_hand(name)
+        if lengths is None:
+            return order.search(name, self._values)
+        return _looked_up(name, lengths, self._values)
+
+
+class _Order:
+    """Many prefixes by length, and sorted."""
+
+    __slots__ = ("_counts", "_gone", "_lengths", "_new", "_sorted")
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
         self._counts: Counter[int] = Counter()
         """The number of prefixes of each length."""
         self._lengths: list[int] = []
         """The lengths that occur, ascending."""
         # All in sorted order, without those in `_new` but still with those in `_gone`: removing one
         # of a hundred thousand costs much, and one that stays in does not mislead a search.
-        self._order: list[str] = []
+        self._sorted: list[str] = []
         self._new: set[str] = set()
         self._gone: set[str] = set()
         for prefix in prefixes:
             self.add(prefix)
 
     def add(self, prefix: str) -> None:
-        """Add a prefix that is not in the set."""
-        self._all.add(prefix)
+        """Add a prefix that is not there."""
         if prefix in self._gone:
             self._gone.remove(prefix)
         else:
@@ -57,8 +129,7 @@ class Prefixes:
             insort(self._lengths, length)
 
     def remove(self, prefix: str) -> None:
-        """Remove a prefix that is in the set."""
-        self._all.remove(prefix)
+        """Remove a prefix that is there."""
         if prefix in self._new:
             self._new.remove(prefix)
         else:
@@ -69,29 +140,21 @@ class Prefixes:
             del self._counts[length]
             self._lengths.remove(length)
 
-    def of(self, name: str) -> list[str]:
-        """The prefixes of a name, in any order."""
-        lengths = self._lengths
-        if not lengths:
-            return []
-        if len(lengths) <= FEW and lengths[-1] <= LONG:
-            return self._looked_up(name, lengths)
-        return self._searched(name)
+    def at_hand(self, name: str) -> Sequence[int] | None:
+        """The lengths to look up; None if a search is faster."""
+        lengths, end = self._lengths, len(name)
+        if not lengths or (lengths[-1] <= end and len(lengths) <= LENGTHS and lengths[-1] <= LONG):
+            return lengths
+        if end <= LONG:
+            left = bisect_right(lengths, end)
+            if left <= LENGTHS:
+                return lengths[:left]
+        return None
 
-    def _looked_up(self, name: str, lengths: Sequence[int]) -> list[str]:
-        found = []
-        known, end = self._all, len(name)
-        for length in lengths:
-            if length > end:
-                break
-            prefix = name[:length]
-            if prefix in known:
-                found.append(prefix)
-        return found
-
-    def _searched(self, name: str) -> list[str]:
+    def search(self, name: str, known: Mapping[str, int]) -> list[str]:
+        """The prefixes of a name, among `known`."""
         self._put_in_order()
-        order, lengths = self._order, self._lengths
+        order, lengths = self._sorted, self._lengths
         found = []
         at = bisect_right(order, name)
         steps = 0
@@ -105,13 +168,15 @@ class Prefixes:
             shared = _shared(before, name)
             left = bisect_right(lengths, shared)
             steps += 1
-            if left <= FEW or steps > _STEPS_MAX:
-                return found + self._looked_up(name, lengths[:left])
+            if not left:
+                return found
+            if (left <= LENGTHS and lengths[left - 1] <= LONG) or steps > _STEPS_MAX:
+                return found + _looked_up(name, lengths[:left], known)
             at = bisect_right(order, name[:shared], 0, at)
         return found
 
     def _put_in_order(self) -> None:
-        order = self._order
+        order = self._sorted
         if len(self._new) <= _PLACED_MAX:
             for prefix in self._new:
                 insort(order, prefix)
@@ -121,39 +186,12 @@ class Prefixes:
             order.sort()
         self._new.clear()
         if len(self._gone) > len(order) // 2:
-            self._order = [prefix for prefix in order if prefix not in self._gone]
+            self._sorted = [prefix for prefix in order if prefix not in self._gone]
             self._gone.clear()
 
 
-class CountedPrefixes:
-    """Prefixes that may each be added several times; a few take little memory."""
-
-    __slots__ = ("_counts", "_many")
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self._many: Prefixes | None = None
-
-    def change(self, prefix: str, *, is_there: bool) -> None:
-        """Add a prefix, or remove one that was added."""
-        counts = self._counts
-        before = counts.get(prefix, 0)
-        after = counts[prefix] = before + 1 if is_there else before - 1
-        if not after:
-            del counts[prefix]
-        if self._many is None:
-            if len(counts) > FEW:
-                self._many = Prefixes(counts)
-        elif not before:
-            self._many.add(prefix)
-        elif not after:
-            self._many.remove(prefix)
-
-    def of(self, name: str) -> list[str]:
-        """The prefixes of a name, in any order, each once."""
-        if self._many is not None:
-            return self._many.of(name)
-        return [prefix for prefix in self._counts if name.startswith(prefix)]
+def _looked_up(name: str, lengths: Iterable[int], known: Mapping[str, int]) -> list[str]:
+    return [prefix for length in lengths if (prefix := name[:length]) in known]
 
 
 def _shared(left: str, right: str) -> int:

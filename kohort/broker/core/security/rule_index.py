@@ -1,15 +1,16 @@
 """An index of rules that finds those that apply to a question, however many rules there are.
 
-Kept by principal, because only the rules of the client's principal and those for everybody decide:
-their patterns that match the name are looked up, see `Prefixes`. An entry is not a list of rules
-but the operations that they deny and allow, as bits; so the rules of other principals and the
-number of hosts and operations cost a question nothing.
+Kept by principal and host, because only the rules of the client's and those for everybody and every
+host decide: their patterns that match the name are looked up, see `Prefixes`. An entry is not a
+list of rules but the operations that they deny and allow, as bits; so the rules of other principals
+and the number of hosts and operations cost a question nothing, and a decision is what the entries
+of all matching patterns have in common with the operation.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import (
@@ -21,7 +22,7 @@ from kohort.broker.core.security.acls import (
     ResourceType,
     Rule,
 )
-from kohort.broker.core.security.prefixes import LONG, CountedPrefixes
+from kohort.broker.core.security.prefixes import LONG, Prefixes
 
 _IMPLIED_BY: Final = {
     Operation.DESCRIBE: frozenset(
@@ -31,15 +32,22 @@ _IMPLIED_BY: Final = {
 }
 """Operations that are allowed with another; denying that other does not deny them."""
 
+_ALLOWED: Final = 16
+"""The bits of operations that are allowed stand this far behind those that are denied."""
 _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
 """By operation, the bits of rules that deny it."""
 _ALLOWING: Final = {
     operation: sum(
         {1 << one for one in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
     )
+    << _ALLOWED
     for operation in Operation
 }
 """By operation, the bits of rules that allow it."""
+_BITS: Final = tuple(1 << place for place in range(2 * _ALLOWED))
+"""Each bit once: a hundred thousand numbers of their own would be read from memory that is cold."""
+
+_END: Final = 64
 
 # A look-up of a member in its Enum takes as long as the look-up of a rule.
 _LITERAL: Final = PatternType.LITERAL
@@ -47,128 +55,178 @@ _PREFIXED: Final = PatternType.PREFIXED
 _DENY: Final = Permission.DENY
 _ALLOW: Final = Permission.ALLOW
 
-_NONE: Final = (0, 0)
-
-_Place = tuple[str, str]
-"""The name in a pattern, and the host of a rule."""
-_Bits = tuple[int, int]
-"""The operations that are denied, and those that are allowed."""
-_Matching = tuple[PatternType, _Place, _Bits]
+_Whose = tuple[str, str]
+"""The principal and the host of rules."""
+_Entry = tuple[PatternType, str, int]
+"""A pattern, and the bits of its rules."""
 
 
 class DecidingRules(NamedTuple):
     """Rules that decide a question."""
 
     permission: Permission
-    principal: str
+    whose: _Whose
     pattern: PatternType
-    place: _Place
+    name: str
     bits: int
     """The operations of these rules."""
 
     def rule(self, kind: ResourceType) -> Rule:
         """One of these rules; if there are several, the one with the widest operation."""
-        name, host = self.place
+        principal, host = self.whose
         operation = Operation((self.bits & -self.bits).bit_length() - 1)
-        return Rule(kind, name, self.pattern, self.principal, host, operation, self.permission)
+        return Rule(kind, self.name, self.pattern, principal, host, operation, self.permission)
 
 
 class _Owned:
-    """The rules of one principal for one resource type."""
+    """The rules of one principal and host for one resource type."""
 
-    __slots__ = ("literal", "prefixed", "prefixes")
+    __slots__ = ("denied", "literal", "prefixed")
 
     def __init__(self) -> None:
-        self.literal: dict[_Place, _Bits] = {}
-        self.prefixed: dict[_Place, _Bits] = {}
-        self.prefixes = CountedPrefixes()
-        """The names in `prefixed`, once for each host."""
+        self.denied = 0
+        """The bits of all rules that deny and have been here; they stay while any rule does."""
+        self.literal: dict[str, int] = {}
+        self.prefixed: Prefixes | None = None
+        """Made for the first rule of a prefix: most have none, and there may be many owners."""
 
     def change(self, rule: Rule, *, is_there: bool) -> bool:
-        """Add or remove a rule; return whether it is the first, or was the last, of its place."""
-        is_prefix = rule.pattern is _PREFIXED
-        of_pattern = self.prefixed if is_prefix else self.literal
-        place = rule.resource_name, rule.host
-        bit = 1 << rule.operation
-        before = denied, allowed = of_pattern.get(place, _NONE)
+        """Add or remove a rule; return whether it is the first, or was the last, of its pattern."""
+        name = rule.resource_name
+        bit = _BITS[rule.operation + (_ALLOWED if rule.permission is _ALLOW else 0)]
         if rule.permission is _DENY:
-            denied = denied | bit if is_there else denied & ~bit
+            self.denied |= bit
+        if rule.pattern is _PREFIXED:
+            if self.prefixed is None:
+                self.prefixed = Prefixes()
+            before = self.prefixed[name]
+            after = self.prefixed[name] = _changed(before, bit, is_there=is_there)
         else:
-            allowed = allowed | bit if is_there else allowed & ~bit
-        after = denied, allowed
-        if after == _NONE:
-            del of_pattern[place]
-        else:
-            of_pattern[place] = after
-        if _NONE not in {before, after}:
-            return False
-        if is_prefix:
-            self.prefixes.change(rule.resource_name, is_there=is_there)
-        return True
+            before = self.literal.get(name, 0)
+            after = _changed(before, bit, is_there=is_there)
+            if after:
+                self.literal[name] = after
+            else:
+                del self.literal[name]
+        return not before or not after
 
-    def matching(self, host: str, name: str, *, is_literal: bool) -> Iterable[_Matching]:
-        """The entries that apply to a name and a host; without `is_literal`, the only literal
-        pattern considered is the one for all.
-        """
-        found: list[_Matching] = []
-        literal = self.literal
-        if literal:
-            names = (name, WILDCARD) if is_literal else (WILDCARD,)
-            for place in [(one, where) for one in names for where in (WILDCARD, host)]:
-                bits = literal.get(place)
-                if bits is not None:
-                    found.append((_LITERAL, place, bits))
-        if self.prefixed:
-            for prefix in self.prefixes.of(name):
-                for where in (WILDCARD, host):
-                    bits = self.prefixed.get((prefix, where))
-                    if bits is not None:
-                        found.append((_PREFIXED, (prefix, where), bits))
-        return found
+    def matching(self, name: str, literal: str | None) -> Iterator[_Entry]:
+        """The entries that apply to a name; for `literal`, see `_OfType.literal_of`."""
+        for one in (WILDCARD,) if literal is None else (literal, WILDCARD):
+            bits = self.literal.get(one)
+            if bits is not None:
+                yield _LITERAL, one, bits
+        if self.prefixed is not None:
+            for prefix in self.prefixed.of(name):
+                yield _PREFIXED, prefix, self.prefixed[prefix]
 
     def __bool__(self) -> bool:
         return bool(self.literal or self.prefixed)
+
+    def __iter__(self) -> Iterator[_Entry]:
+        for name, bits in self.literal.items():
+            yield _LITERAL, name, bits
+        for prefix, bits in self.prefixed or ():
+            yield _PREFIXED, prefix, bits
+
+
+class _Alike:
+    """Long literal names that have their length and their ends in common."""
+
+    __slots__ = ("count", "name")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.name = ""
+        """One of them; "" if it is gone, while others may be there."""
 
 
 class _OfType:
     """The rules of one resource type."""
 
-    __slots__ = ("literal", "long_literals", "owned", "prefixes")
+    __slots__ = ("_long", "literal", "owned", "prefixes")
 
     def __init__(self) -> None:
-        self.owned: dict[str, _Owned] = {}
-        """Rules by principal."""
+        self.owned: dict[_Whose, _Owned] = {}
+        """Rules by principal and host."""
         self.literal: Counter[str] = Counter()
         """Literal names, counted once for each principal and host."""
-        self.prefixes = CountedPrefixes()
+        self.prefixes = Prefixes()
         """Prefixes, counted in the same way."""
-        self.long_literals: set[int] = set()
-        """Lengths of all long literal names that there have been."""
+        self._long: dict[tuple[int, str, str], _Alike] = {}
+        """The long ones of `literal`."""
 
     def change(self, rule: Rule, *, is_there: bool) -> None:
         """Add or remove a rule."""
-        owned = self.owned.get(rule.principal)
+        whose = rule.principal, rule.host
+        owned = self.owned.get(whose)
         if owned is None:
-            owned = self.owned[rule.principal] = _Owned()
-        name = rule.resource_name
+            owned = self.owned[whose] = _Owned()
         if owned.change(rule, is_there=is_there):
+            name, difference = rule.resource_name, 1 if is_there else -1
             if rule.pattern is _PREFIXED:
-                self.prefixes.change(name, is_there=is_there)
+                self.prefixes[name] += difference
             else:
-                self._count_literal(name, 1 if is_there else -1)
+                self._count_literal(name, difference)
         if not owned:
-            del self.owned[rule.principal]
+            del self.owned[whose]
 
     def _count_literal(self, name: str, difference: int) -> None:
+        before = self.literal[name]
         self.literal[name] += difference
-        if not self.literal[name]:
+        if not before and len(name) > LONG:
+            alike = self._long.setdefault(_ends(name), _Alike())
+            alike.count += 1
+            alike.name = alike.name or name
+        elif not self.literal[name]:
             del self.literal[name]
-        elif len(name) > LONG:
-            self.long_literals.add(len(name))
+            if len(name) > LONG:
+                alike = self._long[_ends(name)]
+                alike.count -= 1
+                if alike.name == name:
+                    alike.name = ""
+                if not alike.count:
+                    del self._long[_ends(name)]
 
-    def may_be_literal(self, name: str) -> bool:
-        """Whether a name needs a look-up, which for 32 kB takes longer than everything else."""
-        return len(name) <= LONG or len(name) in self.long_literals
+    def literal_of(self, name: str) -> str | None:
+        """The text by which a name is looked up among literal ones; None if it is none of them.
+
+        To hash a name of 32 kB takes longer than everything else. So a long one is compared with
+        the one that has the same ends, whose hash is known.
+        """
+        if len(name) <= LONG:
+            return name
+        alike = self._long.get(_ends(name))
+        if alike is None:
+            return None
+        return alike.name if alike.name == name else name
+
+    def of(self, principal: str, host: str) -> Iterator[tuple[_Whose, _Owned]]:
+        """The rules that apply to a client."""
+        for whose in _applying(principal, host):
+            owned = self.owned.get(whose)
+            if owned is not None:
+                yield whose, owned
+
+
+def _ends(name: str) -> tuple[int, str, str]:
+    return len(name), name[:_END], name[-_END:]
+
+
+def _changed(before: int, bit: int, *, is_there: bool) -> int:
+    if not is_there:
+        return before & ~bit
+    return before | bit if before else bit
+
+
+def _applying(principal: str, host: str) -> tuple[_Whose, ...]:
+    """The principals and hosts whose rules apply to a client."""
+    return (
+        (principal, WILDCARD),
+        (principal, host),
+        (EVERYBODY, WILDCARD),
+        (EVERYBODY, host),
+    )
 
 
 class RuleIndex:
@@ -201,25 +259,56 @@ class RuleIndex:
             del self._rules[rule]
             self._types[rule.resource_type].change(rule, is_there=False)
 
+    def allows(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool | None:
+        """Whether the rules allow it; None if none applies. One that denies decides before all that
+        allow.
+        """
+        of_type = self._types[kind]
+        get = of_type.owned.get
+        found = map(get, _applying(principal, host))
+        applying = [owned for owned in found if owned is not None]
+        denied = 0
+        for owned in applying:
+            denied |= owned.denied
+        denying, allowing = _DENYING[operation], _ALLOWING[operation]
+        # Where nothing is denied, the first rule that allows decides.
+        enough = denying if denied & denying else allowing
+        literal_name = of_type.literal_of(name)
+        bits = 0
+        # Inlined from `matching`: this is most of what a question costs that was not asked before.
+        for owned in applying:
+            literal = owned.literal
+            if literal:
+                bits |= literal.get(WILDCARD, 0)
+                if literal_name is not None:
+                    bits |= literal.get(literal_name, 0)
+            if bits & enough:
+                break
+            if owned.prefixed is not None:
+                bits |= owned.prefixed.united(name, enough)
+                if bits & enough:
+                    break
+        if bits & denying:
+            return False
+        return True if bits & allowing else None
+
     def decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> DecidingRules | None:
-        """The rules that decide, if any applies; one that denies decides before all that allow."""
+        """The rules that decide, if any applies: the reason for what `allows` says."""
         of_type = self._types[kind]
         denying, allowing = _DENYING[operation], _ALLOWING[operation]
-        is_literal = of_type.may_be_literal(name)
+        literal = of_type.literal_of(name)
         found: DecidingRules | None = None
-        for whose in (principal, EVERYBODY):
-            owned = of_type.owned.get(whose)
-            if owned is None:
-                continue
-            for pattern, place, (denied, allowed) in owned.matching(
-                host, name, is_literal=is_literal
-            ):
-                if denied & denying:
-                    return DecidingRules(_DENY, whose, pattern, place, denied & denying)
-                if found is None and allowed & allowing:
-                    found = DecidingRules(_ALLOW, whose, pattern, place, allowed & allowing)
+        for whose, owned in of_type.of(principal, host):
+            for pattern, named, bits in owned.matching(name, literal):
+                if bits & denying:
+                    return DecidingRules(_DENY, whose, pattern, named, bits & denying)
+                if found is None and bits & allowing:
+                    allowed = (bits & allowing) >> _ALLOWED
+                    found = DecidingRules(_ALLOW, whose, pattern, named, allowed)
         return found
 
     def matches(self, kind: ResourceType, name: str) -> bool:
@@ -227,8 +316,8 @@ class RuleIndex:
         of_type = self._types[kind]
         return (
             WILDCARD in of_type.literal
-            or (of_type.may_be_literal(name) and name in of_type.literal)
-            or bool(of_type.prefixes.of(name))
+            or of_type.literal_of(name) in of_type.literal
+            or bool(of_type.prefixes.united(name, enough=-1))
         )
 
     def allows_some(
@@ -237,14 +326,16 @@ class RuleIndex:
         """Whether a rule allows the operation on a pattern that no denial covers, whether such a
         resource exists or not. Denying one name does not affect a wider pattern.
         """
-        asked = _DENYING[operation]
+        denying = _DENYING[operation]
+        # As denied: what an operation implies does not count here.
+        allowing = denying << _ALLOWED
         allowed: list[tuple[PatternType, str]] = []
         denied: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}
-        for pattern, (name, where), (denies, allows) in self._owned_by(principal, kind):
-            if where in {WILDCARD, host}:
-                if denies & asked:
+        for _, owned in self._types[kind].of(principal, host):
+            for pattern, name, bits in owned:
+                if bits & denying:
                     denied[pattern].add(name)
-                if allows & asked:
+                if bits & allowing:
                     allowed.append((pattern, name))
         literal, prefixed = denied[_LITERAL], denied[_PREFIXED]
         if WILDCARD in literal:
@@ -260,12 +351,3 @@ class RuleIndex:
             return any(name[:end] in prefixed for end in lengths if end <= len(name))
 
         return not all(is_covered(*one) for one in allowed)
-
-    def _owned_by(self, principal: str, kind: ResourceType) -> Iterator[_Matching]:
-        for whose in (principal, EVERYBODY):
-            owned = self._types[kind].owned.get(whose)
-            if owned is not None:
-                for place, bits in owned.literal.items():
-                    yield _LITERAL, place, bits
-                for place, bits in owned.prefixed.items():
-                    yield _PREFIXED, place, bits

@@ -3,6 +3,7 @@ import random
 import pytest
 
 from kohort.broker.core.security.acls import (
+    MATCH,
     Operation,
     PatternType,
     Permission,
@@ -149,6 +150,34 @@ def test_one_of_several_rules_of_a_name_is_removed_and_the_denial_stays() -> Non
     assert authorizer.found(RuleFilter(resource_name="t")) == [denied]
 
 
+def test_long_names_that_are_alike_at_their_ends_are_told_apart() -> None:
+    names = [f"{'n' * 400}{one}{'n' * 400}" for one in "abc"]
+    rules = [rule("alice", READ, name) for name in names]
+    authorizer = Authorizer(rules=rules[:2])
+    assert [allows(authorizer, READ, name) for name in names] == [True, True, False]
+    authorizer.change(removed=rules[:1])
+    assert [allows(authorizer, READ, name) for name in names] == [False, True, False]
+    authorizer.change(added=rules[2:], removed=rules[1:2])
+    assert [allows(authorizer, READ, name) for name in names] == [False, False, True]
+    authorizer.change(added=[rule("bob", READ, names[2])], removed=rules[2:])
+    assert not allows(authorizer, READ, names[2])
+    assert allows(authorizer, READ, names[2], who="bob")
+    assert not allows(authorizer, READ, "n" * 801)
+
+
+def test_a_filter_that_can_find_one_rule_says_which() -> None:
+    dealer = RandomRules(5)
+    for _ in range(2_000):
+        one, other = dealer.rule(), dealer.rule()
+        assert RuleFilter(*one).only() == one
+        assert RuleFilter(*one).finds(other) is (one == other)
+        parts: list[int | str | None] = list(one)
+        place = dealer.random.randrange(len(parts))
+        parts[place] = None if isinstance(parts[place], str) else dealer.random.choice((0, 1, 99))
+        assert RuleFilter(*parts).only() is None  # type: ignore[arg-type]  # It is of that type.
+    assert RuleFilter(*dealer.rule())._replace(pattern=MATCH).only() is None
+
+
 def test_a_decision_names_its_rule() -> None:
     authorizer = Authorizer(rules=[rule("alice", READ, "in-", prefixed=True)])
     question = (Principal("User", "alice"), "::1", READ, TOPIC, "in-1")
@@ -216,6 +245,8 @@ def test_decisions_are_those_of_the_plain_list(long_form: bool) -> None:
             question = f"User:{who}", host, operation, kind
             expected = oracle.allows(rules, *question, name, otherwise=otherwise)
             assert authorizer.allows(asked, operation, kind, name) is expected, seed
+            reasoned = authorizer.verdict(asked.principal, host, operation, kind, name)
+            assert reasoned.allowed is expected, seed
             if not otherwise:
                 some = oracle.allows_some(rules, *question) or oracle.allows(
                     rules, *question, "hardcode"
