@@ -19,7 +19,7 @@ FROM python:3.13-slim
 RUN useradd --system --uid 9092 --no-create-home kohort \
     && install --directory --owner kohort --group kohort --mode 0700 /var/lib/kohort
 COPY --from=build /opt/kohort /opt/kohort
-# Inside a container "this machine only" would be nobody: what is published decides who may come in.
+# Inside a container, listening on "this machine only" would admit no client: the published ports decide.
 ENV PATH=/opt/kohort/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     KAFKA_LISTENERS=PLAINTEXT://:9092 \

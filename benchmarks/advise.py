@@ -34,7 +34,7 @@ TITLE: Final = "What-if advice for a recorded week of three groups"
 
 _WEEK: Final = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
 _EVERY: Final = 3
-"""Of the grid, so that a run takes seconds."""
+"""Replay every third setting of the grid, so that a run takes seconds."""
 _GROUP: Final = "search"
 _JARS: Final = ROOT / ".cache" / "jars"
 _PAIRS: Final = re.compile(r"([\d,]+) pairs of a group and a setting")

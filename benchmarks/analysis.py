@@ -28,11 +28,11 @@ from benchmarks.use import Use
 TITLE: Final = "The history of rebalances into tables with Spark"
 
 _GROUPS: Final = (2, 20, 200, 2_000)
-"""Of each history."""
+"""The number of groups in each history."""
 _ONCE: Final = 2_000
 """So many groups are worked out once only: they take minutes."""
 _REBALANCES: Final = 100
-"""Of each group."""
+"""The number of rebalances of each group."""
 _MEMBERS: Final = 8
 _PARTITIONS: Final = 24
 _BEGIN_MS: Final = 1_767_362_400_000

@@ -2,7 +2,7 @@
 
 A page is played by what it does: it hears `/events` and asks for the list as often as the console's
 own does. The other client sends ApiVersions 500 times a second; its slowest hundredth is compared
-with and without the page. The list is timed when it has to be made anew: after as long as an older
+with and without the page. The list is timed when it has to be made again: after as long as an older
 one would serve.
 """
 
@@ -44,7 +44,7 @@ _GROUPS: Final = 10_000
 _PARTITIONS: Final = 6
 _TOPIC: Final = "console"
 _RECORDS: Final = 1_000
-"""Of each partition; groups are at all of them."""
+"""The number of records of each partition; groups have committed all of them."""
 _PAGE_EVERY_S: Final = 5.0
 _REQUESTS_PER_S: Final = 500
 _TURN_S: Final = 6.0
@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterable[Row]:
         progress("  committing for all groups")
         _fill(broker.port, int(bench.scaled(_GROUPS, least=10)))
         figures = bench.measure_ours(lambda: _measure(broker, f"http://127.0.0.1:{port}", bench))
-    yield Row("the list, made anew", "ms", figures["list"], limit=LIST_MS_MAX)
+    yield Row("the list, made again", "ms", figures["list"], limit=LIST_MS_MAX)
     yield Row("the list, soon after", "ms", figures["again"])
     yield Row("another client's requests, p99, no page open", "ms", figures["without"])
     yield Row("another client's requests, p99, a page open", "ms", figures["with"])
@@ -107,7 +107,7 @@ def _fill(port: int, groups: int) -> None:
 
 def _measure(broker: RunningBroker, console: str, bench: Bench) -> Measured:
     time.sleep(bench.scaled(_AFRESH_S, least=0.1))
-    anew_ms = _list_ms(console)
+    again_ms = _list_ms(console)
     again_ms = _list_ms(console)
     turn_s = bench.scaled(_TURN_S, least=0.2)
     without = _p99_ms(broker.port, turn_s)
@@ -115,7 +115,7 @@ def _measure(broker: RunningBroker, console: str, bench: Bench) -> Measured:
         time.sleep(bench.scaled(_OPENED_S, least=0.2))
         beside = _p99_ms(broker.port, turn_s)
     return {
-        "list": anew_ms,
+        "list": again_ms,
         "again": again_ms,
         "without": without,
         "with": beside,
@@ -139,7 +139,7 @@ def _groups(console: str) -> dict[str, Any]:
 
 
 def _p99_ms(port: int, turn_s: float) -> float:
-    """Of requests that are due at fixed times: one that is late makes the next ones late, too."""
+    """Latencies of requests that are due at fixed times: a late one delays the next ones, too."""
     found: list[float] = []
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -209,7 +209,7 @@ def _over(bootstrap: str, first: int) -> dict[int, float]:
 
 
 def _commits(lake: Path) -> list[Path]:
-    """Of the table that is written last."""
+    """The commits of the table that is written last."""
     return sorted((lake / "groups" / "_delta_log").glob("*.json"))
 
 

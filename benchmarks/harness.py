@@ -45,7 +45,7 @@ class Pair:
 
     kohort: Figure
     kafka: Figure | None = None
-    """None where there is no Kafka, or nothing of Kafka's to compare with."""
+    """Kafka's figure; None without a Kafka or without a counterpart in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class Bench:
     contenders: Sequence[Contender]
     """Kohort first, and Kafka if it is there."""
     scale: float = 1.0
-    """Of sizes and durations: less than 1 to see that a measurement works, not what comes out."""
+    """A factor for sizes and durations; below 1 to test a measurement, not to measure."""
 
     only: str = ""
     """Leave out what does not have this in its name, where a subject has parts that stand alone."""
 
     def wanted(self, parts: Iterable[P], name: Callable[[P], str]) -> list[P]:
-        """Those of `parts` that are not left out.
+        """Select the `parts` that are not left out.
 
         Raises:
             ValueError: that is all of them.
@@ -121,7 +121,7 @@ class Bench:
 
     @property
     def is_trial(self) -> bool:
-        """Whether the figures are of no interest, so that nobody has to be warm."""
+        """Whether the figures do not matter, so that nothing has to be warmed up."""
         return self.scale < 1
 
     def scaled(self, amount: float, least: float = 1.0) -> float:

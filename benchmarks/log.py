@@ -110,7 +110,7 @@ def _measure_flush(directory: Path) -> Measured:
 
 
 def _measure_idle(directory: Path) -> Measured:
-    """Logs with something in them that nobody uses after a clean start."""
+    """Logs with content that is not used after a clean start."""
     batch = _batch(1_000)
     for number in range(_IDLE_LOGS):
         log = _open(directory / f"idle-{number}", clean=True)

@@ -3,7 +3,7 @@
 A whole broker runs in a process of its own, without a network: members are driven through the
 coordinator, so that every turn of the loop that is measured is the broker's own work. They join,
 send heartbeats, fall silent all at once, come again, some leave together, and the others are loaded
-by a broker that starts anew, in another process. When they are gone, no group, timer or parked
+by a broker that starts in another process. When they are gone, no group, timer or parked
 request may be left, and no memory but for the history that is kept of them on purpose.
 
 A turn is measured in processor time of the loop's thread: what other processes take from it is not
@@ -63,7 +63,7 @@ _SESSION_MS: Final = 90_000
 """Longer than all of them take to join, on a machine that is busy."""
 
 _LEAVING: Final = 2_000
-"""Of one group, or as many as it has."""
+"""The number of members of one group that leave, at most all."""
 
 _REBALANCE_MS: Final = 300_000
 _SUBSCRIPTION: Final = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -76,7 +76,7 @@ def measure(bench: Bench) -> Iterable[Row]:
     for shape in SHAPES:
         figures = once.measure_ours(partial(_measure_in_process, bench.directory, shape))
         for phase in PHASES:
-            # Nobody is served before the groups are loaded.
+            # No request is served before the groups are loaded.
             limit = None if phase == "load" else TURN_LIMIT_MS
             yield Row(
                 f"{shape}: longest turn, {phase}", "ms", figures[f"turn: {phase}"], limit=limit
@@ -148,7 +148,7 @@ class Members:
         """
         first = self.joined[0][0]
         ids = [joined.member_id for group_id, joined in self.joined if group_id == first]
-        # One stays: a group that nobody is left in would be written down as such.
+        # One stays: an empty group would be written to the log.
         entries = [LeaveEntry(member_id) for member_id in ids[1:][:_LEAVING]]
         return partial(self._groups.leave, first, entries)
 
@@ -259,7 +259,7 @@ class Run:
         await asyncio.sleep(2)
         self.figures["turn: sweep"] = meter.take_longest_ms()
         check_nothing_left(broker)
-        while broker.history.stats()["waiting"]:  # noqa: ASYNC110 - nobody tells.
+        while broker.history.stats()["waiting"]:  # noqa: ASYNC110 - there is no event.
             await asyncio.sleep(0.5)
         await asyncio.sleep(LOOK_EVERY_S * (GIVEN_BACK_AFTER_LOOKS[1] + 1))
         self.figures["turn: give back"] = meter.take_longest_ms()
@@ -287,12 +287,12 @@ class Run:
         await asyncio.sleep(2)
 
     async def _wait_gone(self, broker: Broker) -> None:
-        while broker.services.groups.host.stats()["members"]:  # noqa: ASYNC110 - nobody tells.
+        while broker.services.groups.host.stats()["members"]:  # noqa: ASYNC110 - there is no event.
             await asyncio.sleep(0.5)
 
 
 def check_nothing_left(broker: Broker) -> None:
-    """No group, no timer, nobody who waits."""
+    """No group, no timer, no waiting request."""
     left = {name: count for name, count in broker.services.groups.host.stats().items() if count}
     timers = broker.services.purgatory.stats()
     left |= {name: sum(counts.values()) for name, counts in timers.items() if any(counts.values())}

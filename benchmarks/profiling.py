@@ -52,7 +52,7 @@ def summary(directory: Path) -> Iterator[str]:
 
 
 def times(document: Mapping[str, Any]) -> tuple[Counter[str], Counter[str]]:
-    """Of a speedscope document: seconds by function, without and with those that it called."""
+    """Sum up a speedscope document: seconds by function, without and with callees."""
     names = [_name(frame) for frame in document["shared"]["frames"]]
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()

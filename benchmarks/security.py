@@ -116,7 +116,7 @@ def _costs(bench: Bench) -> Iterable[Row]:
 
 @contextmanager
 def _prepared(bench: Bench, kohort: Contender, kind: str) -> Iterator[RunningBroker]:
-    """A broker with access rules for everybody, or with limits that nobody comes near."""
+    """A broker with access rules for all users, or with limits that no client reaches."""
     directory = bench.directory / f"security-{kind}-{time.monotonic_ns()}"
     # Several run at a time, and a contender has one port for metrics.
     server = kohort.server(directory, {"kohort.metrics.port": "-1"})

@@ -191,4 +191,4 @@ PARTS: Final = (
     _read("nothing aborted", 0),
     _read("every second aborted", 2),
 )
-"""Of the table, in its order."""
+"""The rows of the table, in order."""

@@ -15,7 +15,7 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 class Use:
-    """Of the process `pid` and its descendants, looked at until it is gone."""
+    """Resources used by the process `pid` and its descendants, sampled until it ends."""
 
     def __init__(self, pid: int) -> None:
         self.mib = 0.0
@@ -26,7 +26,7 @@ class Use:
 
     @property
     def processor_s(self) -> float:
-        """As far as was seen: the last half second of each may be missing."""
+        """Processor time in the samples: the last half second of each process may be missing."""
         return sum(self._cpu_s.values())
 
     def _watch(self, pid: int) -> None:

@@ -42,7 +42,7 @@ async def main(bootstrap: str, source: str, out: str, group: str) -> None:
         auto_offset_reset="earliest",
         isolation_level="read_committed",
     )
-    # The id belongs to this place in the deployment: whoever takes it over ends what its
+    # The id belongs to this place in the deployment: the process that takes it over ends what its
     # predecessor has left open.
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{group}-0")
     count = 0

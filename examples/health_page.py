@@ -1,4 +1,4 @@
-"""Is it alive, and does it keep up? A health page and metrics beside a consumer.
+"""A health page and metrics beside a consumer.
 
     python examples/health_page.py localhost:9092 orders audit 8080
 

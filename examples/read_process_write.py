@@ -6,9 +6,9 @@ What was read and what was made of it take effect together or not at all, also w
 or stalls for minutes. The last argument is this copy's place in the deployment, such as the number
 of its pod: started again there it goes on with the partitions it had. Stop it with Ctrl-C.
 
-Each partition has a producer of its own, with a transactional id of its own. Whoever is given the
-partition starts that producer anew, which fences the one that had it before and ends what that left
-open, and only then looks up where to go on. Whatever goes wrong ends the process: the next one
+Each partition has its own producer, with its own transactional id. The member that is assigned the
+partition starts that producer again, which fences the previous one and aborts the transaction that
+it left open; only then does it look up where to continue. Whatever goes wrong ends the process: the next one
 begins behind the last transaction that was committed.
 """
 
@@ -49,7 +49,7 @@ class Copier(RebalanceListener):
             )
             self._producers[partition] = producer
             await producer.start()
-            # Nobody else can commit for this partition any more.
+            # No other member can commit for this partition any more.
             position = await self._consumer.committed(partition)
             if position is not None:
                 self._consumer.seek(partition, position)

@@ -1,4 +1,4 @@
-"""Restarts that nobody notices: a static member, in a group that rebalances cooperatively.
+"""Restarts without a rebalance: a static member, in a group that rebalances cooperatively.
 
     python examples/rolling_restart.py localhost:9092 orders shipping shipping-0
 

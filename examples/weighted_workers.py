@@ -3,7 +3,7 @@
     python examples/weighted_workers.py localhost:9092 jobs workers 1
 
 The last argument is this worker's weight: partitions are shared out in proportion. A new weight on
-standard input (a line with a number) has the group share them out anew.
+standard input (a line with a number) makes the group assign them again.
 """
 
 import asyncio

@@ -59,11 +59,11 @@ _SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {h
 </g>
 </svg>
 """
-"""As rich makes it, but for the window around it and for a typeface from the network."""
+"""The SVG that rich makes, without its window frame and without a typeface from the network."""
 
 
 def main(directory: Path = PICTURES) -> int:
-    """Make the pictures anew; returns the exit code."""
+    """Make the pictures; returns the exit code."""
     found_or_exit()
     # Times in pictures are those of the story, wherever they are made.
     os.environ["TZ"] = "UTC"

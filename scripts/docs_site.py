@@ -59,7 +59,7 @@ NAVIGATION: Final = {
 
 
 def main(directory: Path) -> None:
-    """Make the directory anew."""
+    """Rebuild the directory."""
     shutil.rmtree(directory, ignore_errors=True)
     pages = directory / "pages"
     documents = [ROOT / name for name in FIRST] + sorted((ROOT / "docs").rglob("*.md"))

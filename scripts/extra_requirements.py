@@ -18,7 +18,7 @@ _OWN: Final = re.compile(r"kohort\[([\w,\s-]+)\]")
 
 
 def requirements(names: Iterable[str], extras: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Those of the extras that they name in turn as well. Raises KeyError: there is none such."""
+    """Include the requirements of extras that they name. Raises KeyError for an unknown extra."""
     for name in names:
         for one in extras[name]:
             own = _OWN.fullmatch(one)

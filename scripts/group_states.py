@@ -21,7 +21,7 @@ _UNLOADED: Final = "unloaded"
 REASONS: Final = {
     (_EMPTY, _PREPARING): "a member joins",
     (_PREPARING, _COMPLETING): "all have joined, or time is up",
-    (_PREPARING, _EMPTY): "nobody is left",
+    (_PREPARING, _EMPTY): "no member is left",
     (_COMPLETING, _STABLE): "the leader's assignment is durable",
     (_COMPLETING, _PREPARING): f"{_CHANGE}, or the assignment cannot be stored",
     (_STABLE, _PREPARING): _CHANGE,

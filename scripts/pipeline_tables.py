@@ -47,7 +47,7 @@ def _chapter(table: Table) -> Iterator[str]:
 
 
 def _type(kind: DataType) -> str:
-    """As SQL says it, without the fields of structs, which the meaning tells of."""
+    """The type in SQL, without the fields of structs, which the meaning describes."""
     name = kind.simpleString().split("<")[0]
     if name == "array":
         return f"array of {_type(kind.elementType)}"  # type: ignore[attr-defined]

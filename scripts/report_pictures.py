@@ -27,7 +27,7 @@ _FRAME = (
 
 
 def main() -> int:
-    """Make the pictures anew; returns the exit code."""
+    """Make the pictures; returns the exit code."""
     browser = found_or_exit()
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:

@@ -48,7 +48,7 @@ class _SlowToGiveUp(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
 
 class _Worker:
-    """A process of the service, that can be stopped, started anew, and killed."""
+    """A process of the service, that can be stopped, restarted and killed."""
 
     def __init__(
         self, kafka: VirtualKafka, name: str, *, takes_s: float = 0.2, static_id: str | None = None

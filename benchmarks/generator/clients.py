@@ -41,7 +41,7 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 def produce(port: int, pid: int, topic: str, record_bytes: int, records: int) -> Measured:
-    """As fast as it goes into one new partition, until everything is acknowledged."""
+    """Produce into one new partition, as fast as possible, until everything is acknowledged."""
     create_topics(port, [topic])
     producer = _producer(port, {"batch.size": 1_000_000, "linger.ms": 5})
     values = [_value(number, record_bytes) for number in range(_CHUNK)]

@@ -86,7 +86,7 @@ class Member:
         self.is_gone = False
         self.on_answer: Callable[[bytes], None] = _refuse
         self.received = bytearray()
-        """Of an answer that has come in part."""
+        """The received part of an answer."""
         self.joined = self.synced = b""
         """The last answers."""
         self.join = b""

@@ -69,7 +69,7 @@ class Work(NamedTuple):
     flow: str
     topic: str
     group_id: str = ""
-    """Of the positions that are committed."""
+    """The group whose positions are committed."""
     records: int = 1
     """In a transaction: one batch."""
     record_bytes: int = 100
@@ -129,7 +129,7 @@ class Step:
         self._kind = _KINDS[name]
         self._error_at = self._kind.error_at(topic)
         self._size = 0
-        """Of an answer without an error."""
+        """The size of an answer without an error."""
         self._batch_at = self.frame.index(batch) if batch else -1
         self._batch_end = self._batch_at + len(batch)
         self._producer_at = -1 if batch else self.frame.index(PRODUCER.pack(*_PLACEHOLDER))

@@ -121,7 +121,7 @@ def _advice(base: str, error: Exception) -> str:
     reason = getattr(error, "reason", error)
     reason = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     return (
-        f"nobody answers at {base} ({reason})\n"
+        f"there is no answer from {base} ({reason})\n"
         "This question is answered by a Kohort broker on its HTTP port, kohort.metrics.port "
         "(9308, or one above it where that was taken: its log says which): is the broker running, "
         "and is the port open to here? --http tells where it is."

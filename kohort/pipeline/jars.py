@@ -111,7 +111,7 @@ def _fetch(missing: Sequence[Jar], place: Path) -> None:
                 raise UnavailableError(
                     f"{jar.file_name} is not the file that was expected: it has {_size(path)} "
                     f"bytes and the SHA-256 {_sha256(path)}, not {jar.size} and {jar.sha256}. "
-                    "Whoever served it has another one."
+                    "The server has a different file."
                 )
             path.replace(place / jar.file_name)
     announce("all jars are there")

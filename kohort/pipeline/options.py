@@ -143,7 +143,7 @@ def _group(options: argparse.Namespace, lake: Lake) -> str | None:
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
-    """How long a job bears with brokers that are away."""
+    """How long a job waits for brokers that are unavailable."""
     parser.add_argument(
         "--patience",
         type=_seconds_or_none,

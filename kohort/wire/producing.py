@@ -37,7 +37,7 @@ _SEQUENCES: Final = 1 << 31
 
 
 class _Identity(TypedDict):
-    """What the batches of a producer bear beside their records."""
+    """The fields of a producer's batches beside the records."""
 
     codec: CompressionType
     producer_id: int
@@ -107,7 +107,7 @@ class Producer:
         """Take a record, and send a batch if one is full.
 
         Args:
-            partition: by default the key's, or whichever without a key.
+            partition: by default chosen by the key, or any one without a key.
 
         Raises RefusedError, DisconnectedError.
         """

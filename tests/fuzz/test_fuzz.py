@@ -40,7 +40,7 @@ def seed() -> int:
     return int(os.environ.get("FUZZ_SEED") or time.time_ns() % 1_000_000_007)
 
 
-def test_damaged_requests_harm_nobody(tmp_path: Path, fuzz_frames: int, seed: int) -> None:
+def test_damaged_requests_do_no_harm(tmp_path: Path, fuzz_frames: int, seed: int) -> None:
     """In a process of its own, whose memory is the broker's alone."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         storm = pool.submit(storm_in_this_process, tmp_path, fuzz_frames, seed)
@@ -49,7 +49,7 @@ def test_damaged_requests_harm_nobody(tmp_path: Path, fuzz_frames: int, seed: in
     assert growth_bytes < GROWTH_MAX_BYTES, f"FUZZ_SEED={seed}: more than after a quarter"
 
 
-def test_damaged_traffic_of_client_libraries_harms_nobody(
+def test_damaged_traffic_of_client_libraries_does_no_harm(
     tmp_path: Path, captured_frames: int, seed: int
 ) -> None:
     """Most of it can be understood: batches with a right checksum, fields with extreme values."""
@@ -62,7 +62,7 @@ def test_damaged_traffic_of_client_libraries_harms_nobody(
     )
 
 
-def test_damaged_requests_over_sockets_harm_nobody(
+def test_damaged_requests_over_sockets_do_no_harm(
     tmp_path: Path, fuzz_frames: int, seed: int, alarms: Alarms
 ) -> None:
     fuzzer = FrameFuzzer(seed)

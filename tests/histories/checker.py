@@ -278,7 +278,7 @@ def _positions(history: History, known: Known) -> Iterator[Anomaly]:
             what = f"position {before} in {log} is gone, now {position}"
             yield Anomaly(Kind.RECORDS_WITHOUT_OFFSET, what)
         if position >= 0 and (log, position) not in ends:
-            what = f"position {position} in {log}, which nobody has committed with copies"
+            what = f"position {position} in {log}, which no copy has committed"
             yield Anomaly(Kind.OFFSET_WITHOUT_RECORDS, what)
     for log, end in sorted(ends):
         if end > last.get(log, -1):

@@ -232,7 +232,7 @@ def plant_position_of_an_aborted_copier(history: History) -> None:
     without(history, 14)
 
 
-def plant_position_of_nobody(history: History) -> None:
+def plant_position_of_no_one(history: History) -> None:
     history.observed.insert(2, Observed(0, 5))
 
 
@@ -292,7 +292,7 @@ PLANTED: list[tuple[Callable[[History], None], Kind]] = [
     (plant_reader_that_is_not_given_all, Kind.UNSEEN),
     (plant_reader_that_is_held_back, Kind.UNSEEN),
     (plant_position_of_an_aborted_copier, Kind.OFFSET_WITHOUT_RECORDS),
-    (plant_position_of_nobody, Kind.OFFSET_WITHOUT_RECORDS),
+    (plant_position_of_no_one, Kind.OFFSET_WITHOUT_RECORDS),
     (plant_position_that_was_not_committed, Kind.RECORDS_WITHOUT_OFFSET),
     (plant_position_that_goes_back, Kind.RECORDS_WITHOUT_OFFSET),
     (plant_second_copy, Kind.COPIED_NOT_ONCE),

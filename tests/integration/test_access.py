@@ -49,7 +49,7 @@ from tests.support.waiting import wait_until
 SETTINGS = {
     "authorizer.class.name": "kohort",
     "super.users": "User:root",
-    # Without names for its clients a broker starts only if nobody may do something.
+    # A broker that cannot name its clients starts only if anonymous clients have some permission.
     "allow.everyone.if.no.acl.found": "true",
 }
 ADMIN, NOBODY = "127.0.0.1", "127.0.0.3"
@@ -89,7 +89,7 @@ def close_to_others(authorizer: Authorizer) -> None:
     authorizer.change(added=EVERYTHING)
 
 
-def test_an_authorizer_that_would_let_nobody_in_is_refused(tmp_path: Path) -> None:
+def test_an_authorizer_that_would_let_no_one_in_is_refused(tmp_path: Path) -> None:
     closed = {**SETTINGS, "allow.everyone.if.no.acl.found": "false"}
     with (
         pytest.raises(StartError, match="User:ANONYMOUS"),
@@ -234,7 +234,7 @@ def metadata(client: RawClient) -> tuple[int, int]:
     return topic.error_code, topic.topic_authorized_operations
 
 
-def test_an_answer_that_is_kept_is_for_nobody_else_and_no_longer_than_the_rules(
+def test_an_answer_that_is_kept_is_for_no_one_else_and_no_longer_than_the_rules(
     broker: BrokerThread,
 ) -> None:
     with RawClient(broker.port) as admin, RawClient(broker.port, source=NOBODY) as nobody:
@@ -289,7 +289,7 @@ def test_every_api_denies_who_may_do_nothing(broker: BrokerThread) -> None:
                     assert codes - {0}, (question, version)
 
 
-def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_nobody_else(
+def test_the_rebalance_history_is_shown_to_who_may_read_its_topic_and_to_no_one_else(
     broker: BrokerThread,
 ) -> None:
     member = RawMember(broker.port, "orders")

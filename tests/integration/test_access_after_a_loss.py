@@ -35,7 +35,7 @@ def damage(directory: Path) -> None:
         path.write_bytes(data)
 
 
-def test_nobody_but_super_users_may_do_anything_until_the_loss_is_confirmed(
+def test_only_super_users_may_do_anything_until_the_loss_is_confirmed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with BrokerThread(tmp_path, overrides=SETTINGS) as broker:

@@ -83,5 +83,5 @@ def test_the_unit_starts_what_there_is() -> None:
     asked = [sys.executable, "-m", "kohort.cli", "serve", "--help"]
     told = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
     assert "--config FILE" in told
-    # The directory is made by the service manager, for nobody else to enter.
+    # The service manager creates the directory, and no other user may enter it.
     assert unit["Service"]["StateDirectoryMode"] == "0700"

@@ -46,7 +46,7 @@ async def test_requests_that_follow_each_other_are_answered_in_order(broker: Kaf
     await connection.wait_closed()
 
 
-async def test_whoever_waits_when_the_connection_ends_is_told(broker: Kafka) -> None:
+async def test_waiting_calls_are_told_when_the_connection_ends(broker: Kafka) -> None:
     connection = await open_connection("127.0.0.1", broker.port, CONFIG)
     waiting = connection.send(MetadataRequest(topics=None))
     connection.close()
@@ -74,7 +74,7 @@ async def test_the_cluster_is_learnt_from_any_broker_that_answers(broker: Kafka)
     await cluster.close()
 
 
-async def test_connections_are_shared_by_purpose_and_made_anew_when_they_are_gone(
+async def test_connections_are_shared_by_purpose_and_made_again_when_they_are_gone(
     broker: Kafka,
 ) -> None:
     address = Address("127.0.0.1", broker.port)

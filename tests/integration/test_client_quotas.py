@@ -146,7 +146,7 @@ def test_limits_are_there_after_a_restart(tmp_path: Path) -> None:
         assert described(client) == {tuple(ANONYMOUS): {"producer_byte_rate": 9.0}}
 
 
-def test_a_producer_over_its_limit_is_told_and_held_back_and_nobody_else_is(
+def test_only_a_producer_over_its_limit_is_told_and_held_back(
     broker: BrokerThread,
 ) -> None:
     with RawClient(broker.port) as client, RawClient(broker.port) as other:

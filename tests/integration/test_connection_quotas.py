@@ -176,7 +176,7 @@ def test_who_owes_partitions_and_understands_it_is_refused(
         (outcome,) = outcomes(answer)
         assert outcome.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert 30_000 < answer.throttle_time_ms <= 89_000
-        # The next request of this connection waits, and nobody else's.
+        # The next request of this connection waits; those of others do not.
         client.send(framed(request_body(ApiVersionsRequest(), 0)))
         assert names(other) == {"owed"}
         client.socket.settimeout(0.05)

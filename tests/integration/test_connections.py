@@ -190,7 +190,7 @@ def test_a_client_that_sends_ahead_of_a_parked_request_and_leaves_is_noticed(
     assert running.call(stats)["Fetch"] == {"watched": 0, "delayed": 0}
 
 
-def test_a_client_that_does_not_read_holds_up_nobody_and_no_memory(
+def test_a_client_that_does_not_read_holds_up_no_client_and_no_memory(
     running: BrokerThread,
 ) -> None:
     create_topic(running.port, "t")

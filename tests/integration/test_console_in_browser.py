@@ -259,7 +259,7 @@ def test_it_can_be_used_by_keyboard(broker: BrokerThread, browser: Browser) -> N
     browser.evaluate("document.querySelector('input[type=search]').focus()")
     browser.type("reader")
     browser.wait("document.querySelectorAll('tbody tr').length === 1")
-    # The page was made anew around it.
+    # The page was rendered again around it.
     assert browser.evaluate("document.activeElement.value") == "reader"
     for _ in range(2):
         browser.press("Tab")

@@ -150,7 +150,7 @@ async def test_a_coordinator_that_is_gone_without_a_word_is_asked_last(
             kinds += [one.kind for one in thread.take_findings()]
             if FindingKind.MEMBERSHIP_LOST not in kinds:
                 await told.wait()
-    # Once as the coordinator, and not again by whoever looks for another one.
+    # Once as the coordinator, and not again when another one is looked for.
     assert tried.count(dead) == 1
     assert set(tried[1:]) == {live}
     thread.stop()
@@ -199,7 +199,7 @@ async def test_a_thread_that_is_stopped_asks_no_further_broker(dead: Address) ->
     thread.know_brokers([dead, *others])
     looking = asyncio.create_task(asyncio.to_thread(thread._find_coordinator))
     async with asyncio.timeout(60):
-        while thread._connection is None:  # noqa: ASYNC110 - the thread tells nobody.
+        while thread._connection is None:  # noqa: ASYNC110 - the thread has no event for it.
             await asyncio.sleep(0.01)
     thread.stop()
     with pytest.raises(DisconnectedError, match="stopped"):

@@ -86,7 +86,9 @@ def test_what_an_operator_made_stays_as_he_made_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["metadata.db", "metadata.db-wal"])
-def test_files_with_credentials_are_closed_whoever_opened_them(tmp_path: Path, left: str) -> None:
+def test_files_with_credentials_are_closed_even_if_they_were_opened(
+    tmp_path: Path, left: str
+) -> None:
     after_a_crash = tmp_path / "after a crash"
     with BrokerThread(tmp_path / "data") as broker:
         write_a_record(broker.port, "orders")

@@ -248,7 +248,7 @@ async def test_why_names_the_static_member_whose_session_ended(kohort: Asking) -
     assert said.code == 0
     assert (
         f"generation 1 -> 2, because member {member_id} (static id pod-7, host 127.0.0.1) "
-        "missed its session timeout of 1 s; nobody is left." in said.out.splitlines()[0]
+        "missed its session timeout of 1 s; no member is left." in said.out.splitlines()[0]
     )
 
 
@@ -407,12 +407,12 @@ def test_a_command_line_that_cannot_be_meant_ends_with_2(arguments: list[str]) -
     assert said.err
 
 
-def test_where_nobody_answers_it_ends_with_3_and_says_what_to_look_at() -> None:
+def test_without_an_answer_it_ends_with_3_and_says_what_to_look_at() -> None:
     port = free_port()
     over_http = kohort_groups("why", "g", "--http", f"http://127.0.0.1:{port}")
     over_kafka = kohort_groups("list", "--bootstrap-server", f"127.0.0.1:{port}")
     assert (over_http.code, over_kafka.code) == (3, 3)
-    assert f"nobody answers at http://127.0.0.1:{port}" in over_http.err
+    assert f"there is no answer from http://127.0.0.1:{port}" in over_http.err
     assert "kohort.metrics.port" in over_http.err
     assert f"127.0.0.1:{port} cannot be reached" in over_kafka.err
     assert "--bootstrap-server" in over_kafka.err

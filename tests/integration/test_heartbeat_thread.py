@@ -161,7 +161,7 @@ async def test_it_finds_its_coordinator_again_by_itself(broker: Kafka) -> None:
     assert await thread.wait_stopped(ENDED_WITHIN_S)
 
 
-async def test_an_error_that_nobody_expected_costs_one_heartbeat_and_not_the_membership(
+async def test_an_unexpected_error_costs_one_heartbeat_and_not_the_membership(
     broker: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A thread that ended would take the membership with it, unnoticed."""

@@ -273,7 +273,7 @@ UNIT, ORGANISATION = NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.ORGANIZATION_NAME
         "3 KiB", "above 4 KiB", "NUL in a name", "NUL beside a name",
     ],
 )  # fmt: skip
-def test_odd_subjects_are_nobody_else(
+def test_odd_subjects_are_no_one_else(
     door: Door, subject: x509.Name, principal: str | None, mapped: str | None
 ) -> None:
     pair = issued(door.root, subject)
@@ -281,7 +281,7 @@ def test_odd_subjects_are_nobody_else(
     assert door.shown(pair, listener="MAPPED") == mapped
 
 
-def test_certificates_that_were_changed_on_their_way_let_nobody_in(
+def test_certificates_that_were_changed_on_their_way_let_no_one_in(
     door: Door, long_form: bool
 ) -> None:
     """TLS 1.2 shows a client's certificate before anything is encrypted."""

@@ -200,7 +200,7 @@ def test_cve_2022_34917_sizes_before_authentication_claim_no_memory(
         assert client.is_closed()
 
 
-def test_cve_2026_111073_nobody_sends_compressed_telemetry() -> None:
+def test_cve_2026_111073_compressed_telemetry_is_refused() -> None:
     assert not {"PushTelemetry", "GetTelemetrySubscriptions"} & {
         api.name for api in load_handlers().values()
     }

@@ -262,7 +262,7 @@ def test_what_is_no_message_fails_at_once(broker: BrokerThread, data: bytes) -> 
         assert client.is_closed()
 
 
-def test_nobody_becomes_somebody_else(broker: BrokerThread) -> None:
+def test_no_client_becomes_another_user(broker: BrokerThread) -> None:
     with RawClient(broker.port) as client:
         assert offer(client, token(), "bob").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 

@@ -20,7 +20,7 @@ def words(picture: Path) -> str:
 
 
 @pytest.mark.long
-def test_pictures_are_taken_of_an_hour_that_is_lived_anew(tmp_path: Path) -> None:
+def test_pictures_are_taken_of_an_hour_that_is_lived_again(tmp_path: Path) -> None:
     if shutil.which("chromium") is None and shutil.which("chromium-browser") is None:
         missing("there is no chromium")
     command = [sys.executable, "-m", "scripts.console_pictures", str(tmp_path)]

@@ -279,7 +279,7 @@ def join_with(port: int, group_id: str, data: bytes) -> None:
         assert not client.call(leave, 2, LeaveGroupResponse).error_code
 
 
-async def test_bytes_that_are_no_subscription_and_no_assignment_hurt_nobody(
+async def test_bytes_that_are_no_subscription_and_no_assignment_do_no_harm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path) as broker:
@@ -312,5 +312,5 @@ async def test_each_rebalance_is_one_line_of_the_log(
     assert len(lines) == 2
     assert lines[0].startswith("Group readers rebalanced ")
     assert "generation 0 -> 1, because member aiokafka" in lines[0]
-    assert "left; nobody is left" in lines[1]
+    assert "left; no member is left" in lines[1]
     assert not any(isinstance(one, AvoidedRecord) for one in broker.history.records("readers"))

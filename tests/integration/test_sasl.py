@@ -322,7 +322,7 @@ def test_who_is_in_need_not_and_cannot_come_again(client: RawClient) -> None:
     assert is_served(client)
 
 
-def test_where_nobody_has_to_authenticate_nobody_can(
+def test_where_clients_need_not_authenticate_they_cannot(
     broker: BrokerThread, ports: dict[str, int]
 ) -> None:
     with RawClient(ports["PLAINTEXT"]) as client:

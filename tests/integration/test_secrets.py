@@ -84,7 +84,7 @@ def test_no_planted_secret_is_ever_told(tmp_path: Path, caplog: pytest.LogCaptur
         told += [log_in(ports["sasl"], one, "x") for one in ("u1", "nobody")]
         told += [log_in(ports["sasl"], f"u{number}", one) for number, one in enumerate(given)]
         told += [log_in(ports["sasl"], f"user-{one[::-1]}", one) for one in in_file]
-        # Whoever writes a password where a line should be.
+        # A password is written where a line should be.
         file.write_text("\n".join([*lines, f"mallory:{planted[110]}", planted[111]]))
         broker.call(broker.broker.listeners.reload_soon)
         wait_until(lambda: "line 21" in caplog.text, "the file to be read")

@@ -231,7 +231,7 @@ def transaction_topic(twins: Twins) -> Topic:
     """A topic of three partitions that both have, for transactions. Tests read all of it: those of
     one module are enough."""
     with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
-        # Topics of coordinators are made for whoever is first.
+        # Kafka creates the coordinators' topics on their first use.
         group = Group(pair)
         producer(pair)
         topic = scenes.create_topic(pair, partitions=3)

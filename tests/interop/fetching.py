@@ -81,7 +81,7 @@ class Reader:
         self.refreshes += 1
         try:
             await self.cluster.refresh({one.topic for one in self.positions.assigned})
-        except Exception:  # noqa: BLE001 - nobody answers just now; it will be asked for again.
+        except Exception:  # noqa: BLE001 - no answer just now; it will be asked for again.
             return
         self.fetcher.wake()
 

@@ -189,7 +189,7 @@ async def test_no_tls_with_a_listener_that_wants_it_is_told(
         await ask_brokers("127.0.0.1", kafka.ports["SSL"], SecurityConfig())
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(
+async def test_a_certificate_that_no_one_vouches_for_is_refused(
     kafka: Secure, ask_brokers: AskBrokers
 ) -> None:
     with pytest.raises(CertificateError, match="ssl_context"):

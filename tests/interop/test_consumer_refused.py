@@ -27,7 +27,7 @@ from tests.support.clients.model import Record
 TIMEOUT_S = 60
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Whoever is asked about something that has no rules may do it; this node itself, too.
+    # Everything without a rule is allowed to all, and to this node itself.
     "allow.everyone.if.no.acl.found": "true",
     "group.initial.rebalance.delay.ms": "0",
     # Who asks first waits until all are made.

@@ -112,7 +112,7 @@ def kills(*, long_form: bool) -> int:
     return 20 if long_form else 3
 
 
-def test_a_copy_is_the_original_whoever_is_killed_meanwhile(copy: Copy, kills: int) -> None:
+def test_a_copy_is_the_original_whichever_side_is_killed_meanwhile(copy: Copy, kills: int) -> None:
     copy.write_more()
     for kill in islice(cycle((copy.kill_broker, copy.kill_copier, copy.kill_broker)), kills):
         copy.write_more()

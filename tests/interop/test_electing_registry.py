@@ -95,7 +95,7 @@ def registries(
 
 
 @pytest.mark.long
-def test_one_instance_writes_whoever_is_killed_and_every_schema_is_there(
+def test_one_instance_writes_whichever_is_killed_and_every_schema_is_there(
     registries: Registries,
 ) -> None:
     registries.register()

@@ -113,7 +113,7 @@ def reading(
 
 
 @pytest.mark.long
-def test_every_line_is_read_once_whoever_is_killed_meanwhile(reading: Reading) -> None:
+def test_every_line_is_read_once_whichever_side_is_killed_meanwhile(reading: Reading) -> None:
     for _ in range(KILLS // 2):
         reading.write()
         reading.wait_more()

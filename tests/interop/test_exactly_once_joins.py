@@ -92,7 +92,7 @@ def joining(tmp_path: Path, own_broker_kind: type[KafkaServer | KohortServer]) -
 
 
 @pytest.mark.long
-def test_every_pair_is_told_once_whoever_is_killed_meanwhile(joining: Joining) -> None:
+def test_every_pair_is_told_once_whichever_side_is_killed_meanwhile(joining: Joining) -> None:
     killers = cycle((joining.kill_broker, joining.kill_application))
     for number, kill in enumerate(islice(killers, 2 * KILLS)):
         joining.give("left")

@@ -96,7 +96,7 @@ def counting(
         yield Counting(stage, stack, java_clients)
 
 
-def test_every_word_is_counted_once_whoever_is_killed_meanwhile(
+def test_every_word_is_counted_once_whichever_side_is_killed_meanwhile(
     counting: Counting, *, long_form: bool
 ) -> None:
     kills = 40 if long_form else 2

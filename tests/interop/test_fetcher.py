@@ -284,7 +284,7 @@ async def test_what_was_fetched_before_the_log_was_cut_is_still_returned(
         assert [record.value for record in await reader.read(8)] == numbered(10)[2:]
 
 
-async def test_a_topic_that_was_created_anew_is_read_from_its_own_beginning(
+async def test_a_topic_that_was_created_again_is_read_from_its_own_beginning(
     address: str, its_admin: AdminClient, one: TopicPartition
 ) -> None:
     await produce(address, {one: numbered(5)})

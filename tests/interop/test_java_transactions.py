@@ -194,7 +194,7 @@ def time_out(scene: Scene) -> JavaTransactions:
     other.send(scene.topic, "behind it")
     other.commit()
     other.close()
-    # Until then whoever reads committed is held back.
+    # Until then readers of committed records are held back.
     scene.wait_read(["behind it"])
     return slow
 

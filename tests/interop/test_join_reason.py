@@ -160,7 +160,7 @@ def test_rows_2_and_3_a_first_member_gets_its_id_and_then_a_generation(
     assert record["initial"]
 
 
-def test_row_3_whoever_asks_for_an_id_disturbs_nobody(scene: Scene) -> None:
+def test_row_3_a_request_for_an_id_disturbs_no_member(scene: Scene) -> None:
     scene.settle()
     for reason in ALL:
         answer = scene.member().join(reason).answer()
@@ -201,7 +201,7 @@ def test_row_5_a_new_member_is_news_even_if_it_says_restart(
 
 
 @pytest.mark.parametrize("reason", NO_REBALANCE)
-def test_row_6_a_replacement_begins_a_rebalance_anew_before_it_is_done(
+def test_row_6_a_replacement_begins_a_rebalance_again_before_it_is_done(
     static_scene: Scene, reason: int
 ) -> None:
     static_scene.gather()

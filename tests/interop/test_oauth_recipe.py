@@ -164,7 +164,7 @@ def test_one_of_librdkafka(recipe: Recipe) -> None:
     consumer.close()
 
 
-def test_a_token_of_another_issuer_lets_nobody_in(recipe: Recipe) -> None:
+def test_a_token_of_another_issuer_lets_no_one_in(recipe: Recipe) -> None:
     errors: list[KafkaError] = []
     url = f"{recipe.server.stranger}/token"
     producer = Producer(

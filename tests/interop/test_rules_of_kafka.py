@@ -70,7 +70,7 @@ def test_subjects_become_the_principals_that_kafka_makes_of_them() -> None:
         "=" + base64.b64decode(line[1:]).decode() if line.startswith("=") else line.split()[0]
         for line in done.stdout.splitlines()
     ]
-    # Kafka closes the connection of whoever a replacement cannot be filled for.
+    # Kafka closes the connection of a client for which a replacement cannot be filled in.
     theirs = ["none" if one == "fault" else one for one in theirs]
     found = [ours(*pair) for pair in pairs]
     different = [

@@ -74,7 +74,7 @@ def test_versions_that_do_not_exist(pair: Pair) -> None:
             ]
 
 
-def test_requests_that_nobody_serves_close_the_connection(pair: Pair) -> None:
+def test_requests_that_neither_broker_serves_close_the_connection(pair: Pair) -> None:
     apis = load_handlers().values()
     for key, version in (
         *((api.key, api.versions.high + 1) for api in apis if api.key != API_VERSIONS_KEY),

@@ -166,7 +166,7 @@ def test_sessions(pair: Pair, filled: Topic) -> None:
 @pytest.mark.parametrize(
     ("session_id", "epoch"), [(4711, 1), (4711, 0), (4711, -1), (0, 1), (0, 5), (-1, 1), (-1, -1)]
 )
-def test_sessions_that_nobody_opened(
+def test_sessions_that_were_never_opened(
     pair: Pair, filled: Topic, session_id: int, epoch: int
 ) -> None:
     for version in range(7, 19):

@@ -208,7 +208,7 @@ def test_there_are_no_rules_without_an_authorizer(pair: Pair) -> None:
             pair.ask(CreateAclsRequest(creations=creations), version)
 
 
-def test_nobody_gets_a_delegation_token_who_has_not_said_who_he_is(pair: Pair) -> None:
+def test_a_delegation_token_needs_authentication(pair: Pair) -> None:
     for version in (1, 2, 3):
         pair.ask(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
         pair.ask(DescribeDelegationTokenRequest(owners=None), version)

@@ -95,7 +95,7 @@ ODD_TOPICS: dict[str, dict[str, Value]] = {
     "nothing right": {"partitions": 0, "replicas": 0},
     "assignments and partitions": {"partitions": 1, "replicas": -1, "assignments": {0: [1]}},
     "assignments and replicas": {"partitions": -1, "replicas": 1, "assignments": {0: [1]}},
-    "assigned to nobody": {"partitions": -1, "replicas": -1, "assignments": {0: []}},
+    "assigned to no broker": {"partitions": -1, "replicas": -1, "assignments": {0: []}},
     "assigned to a stranger": {"partitions": -1, "replicas": -1, "assignments": {0: [7]}},
     "assigned twice": {"partitions": -1, "replicas": -1, "assignments": {0: [1, 1]}},
     "assigned to one and a stranger": {

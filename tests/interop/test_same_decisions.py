@@ -112,7 +112,7 @@ class Secured:
         self.ports = ports
         self.topics = [scenes.create_topic(self.pair, name=name) for name in NAMES]
         for kind in (0, 1):
-            # Topics of coordinators are made for whoever is first.
+            # Kafka creates the coordinators' topics on their first use.
             self.pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
         self.rules: list[AclCreation] = []
 

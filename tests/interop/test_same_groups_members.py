@@ -218,7 +218,7 @@ def test_a_deleted_group_begins_at_the_beginning(group: Group) -> None:
     group.show(one, two)
 
 
-def test_whoever_disconnects_is_still_waited_for(group: Group) -> None:
+def test_a_member_that_disconnects_is_still_waited_for(group: Group) -> None:
     one, two = group.member("one"), group.member("two")
     group.settle(one)
     waiting = two.park()
@@ -399,7 +399,7 @@ def test_rebalance_timeouts_of_any_kind(pair: Pair) -> None:
         group.describe()
 
 
-def test_a_lone_member_that_waits_for_nobody(pair: Pair) -> None:
+def test_a_lone_member_that_waits_for_no_other(pair: Pair) -> None:
     """A rebalance timeout of 0 lets no member come late."""
     group = Group(pair)
     one, two = group.member("one", rebalance_ms=0), group.member("two", rebalance_ms=0)
@@ -411,7 +411,7 @@ def test_a_lone_member_that_waits_for_nobody(pair: Pair) -> None:
     group.show(one, two)
 
 
-def test_whoever_gives_no_client_id(pair: Pair) -> None:
+def test_a_member_without_a_client_id(pair: Pair) -> None:
     for version in (3, 9):
         for client_id in ("", "ä b/ü", "x" * 200):
             group = Group(pair, NEWEST._replace(join=version))

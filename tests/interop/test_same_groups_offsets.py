@@ -209,7 +209,7 @@ def test_topics_that_are_read_keep_their_positions(pair: Pair, group_topic: Topi
     fetch_all(group, group_topic, versions=[8])
 
 
-def test_members_that_nobody_understands_read_everything(pair: Pair, group_topic: Topic) -> None:
+def test_members_with_unknown_metadata_read_everything(pair: Pair, group_topic: Topic) -> None:
     for metadata in (b"", b"\x00", b"\x00\x01", b"\x00\x00\x00\x00\x00\x09", b"x" * 40):
         group = Group(pair)
         one = group.member("one", protocols={"range": metadata})

@@ -266,7 +266,7 @@ def wrongs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             runs.append(_Run(one, pair, create_topic(pair, partitions=3), found[name]))
         for run in runs:
             run.go_on()
-        # Sessions begin anew when groups are loaded, and a Kafka on a busy machine takes longer to
+        # Sessions start again when groups are loaded, and a Kafka on a busy machine takes longer to
         # come up than they last.
         twins.kohort.stop()
         twins.kafka.stop()

@@ -117,7 +117,7 @@ def positions_with_times_of_their_own_of_members(pair: Pair) -> None:
 
 
 @scripts
-def positions_of_nobody(pair: Pair) -> None:
+def positions_without_a_member(pair: Pair) -> None:
     group = Group(pair)
     topic = create_topic(pair)
     commit(group, topic, 5)

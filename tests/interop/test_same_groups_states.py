@@ -110,7 +110,7 @@ def test_syncs_wait_for_the_leader(pair: Pair, version: int) -> None:
 
 
 JOINS = (
-    "nobody new",
+    "a new member",
     "the newcomer",
     "the newcomer with an instance",
     "a new instance",
@@ -119,7 +119,7 @@ JOINS = (
     "the follower",
     "the static member",
     "the static member without its instance",
-    "the static member anew",
+    "the static member again",
     "the leader with the static member's instance",
     "the leader with an unknown instance",
     "an unknown id with the static member's instance",
@@ -127,14 +127,14 @@ JOINS = (
 WITH_INSTANCE = frozenset(name for name in JOINS if "instance" in name or "static" in name)
 
 
-NEW = frozenset({"nobody new", "a new instance"})
+NEW = frozenset({"a new member", "a new instance"})
 
 
 def joiner(scene: Scene, name: str) -> tuple[Value, str | None]:
     """Member id and instance id."""
     ours = scene.static.instance
     return {
-        "nobody new": ("", None),
+        "a new member": ("", None),
         "the newcomer": (scene.newcomer.id, None),
         "the newcomer with an instance": (scene.newcomer.id, "another"),
         "a new instance": ("", "another"),
@@ -143,7 +143,7 @@ def joiner(scene: Scene, name: str) -> tuple[Value, str | None]:
         "the follower": (scene.follower.id, None),
         "the static member": (scene.static.id, ours),
         "the static member without its instance": (scene.static.id, None),
-        "the static member anew": ("", ours),
+        "the static member again": ("", ours),
         "the leader with the static member's instance": (scene.leader.id, ours),
         "the leader with an unknown instance": (scene.leader.id, NOBODY),
         "an unknown id with the static member's instance": (NOBODY, ours),

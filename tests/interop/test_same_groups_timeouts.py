@@ -131,7 +131,7 @@ for what, until_s in (
 
 
 @scripts
-def sessions_begin_anew_while_joins_are_collected(pair: Pair) -> None:
+def sessions_start_again_while_joins_are_collected(pair: Pair) -> None:
     group = Group(pair)
     one, two, three = group.member("one"), group.member("two", session_ms=2000), group.member("3")
     group.settle(one, two)
@@ -195,7 +195,7 @@ def a_member_that_waits_is_not_missed(pair: Pair) -> None:
 
 
 @scripts
-def whoever_waits_for_its_assignment_is_not_missed(pair: Pair) -> None:
+def a_member_that_waits_for_its_assignment_is_not_missed(pair: Pair) -> None:
     group = Group(pair)
     one, two = group.member("one"), group.member("two", session_ms=1000)
     group.gather(one, two)
@@ -337,7 +337,7 @@ def an_unused_id_is_waited_for_no_longer_than_members(pair: Pair) -> None:
 
 
 @scripts
-def whoever_is_thrown_out_is_waited_for_no_longer(pair: Pair) -> None:
+def a_member_that_is_removed_is_waited_for_no_longer(pair: Pair) -> None:
     group = Group(pair)
     members = [group.member(name, rebalance_ms=3000) for name in ("one", "two", "three")]
     group.settle(*members)
@@ -363,7 +363,7 @@ def whoever_is_thrown_out_is_waited_for_no_longer(pair: Pair) -> None:
 
 
 @scripts
-def nobody_comes_for_its_assignment(pair: Pair) -> None:
+def no_member_comes_for_its_assignment(pair: Pair) -> None:
     group = Group(pair)
     one, two = (group.member(name, rebalance_ms=2000) for name in ("one", "two"))
     group.gather(one, two)

@@ -101,7 +101,7 @@ def test_what_comes_too_early_is_answered_alike(both: list[Mapping[str, int]], s
     for number, (name, frame) in enumerate(FRAMES.items()):
         told = []
         for ports in both:
-            # Whoever fails often is told later: each comes from elsewhere.
+            # A client that fails often is answered later: each comes from another address.
             with RawClient(ports[listener], source=f"127.0.3.{number + 1}") as client:
                 STATES[state](client)
                 told.append(answer_to(client, frame))

@@ -120,7 +120,9 @@ def test_markers_that_are_written_past_the_coordinator(
             read(pair, topic, isolation_level=isolation_level)
 
 
-def test_markers_for_nobody_and_nowhere(pair: Pair, transaction_topic: Topic) -> None:
+def test_markers_for_an_unknown_producer_and_partition(
+    pair: Pair, transaction_topic: Topic
+) -> None:
     one = producer(pair)
     nowhere, somewhere = {NOWHERE: [0, 1]}, {transaction_topic: [0, 2, 7]}
     for version in (1, 2):

@@ -70,7 +70,7 @@ def test_an_idle_id_is_forgotten_and_one_with_a_transaction_is_not(own_pair: Pai
         ended.add({topic: [0]}, version)
         ended.end(version)
     ended.end(5)
-    # It begins anew, whatever it was.
+    # It starts again, whatever it was.
     ended.init(5, producer_id=ended.pid, producer_epoch=ended.epoch)
     empty.init(5)
     empty.describe()

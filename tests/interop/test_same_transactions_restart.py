@@ -1,6 +1,6 @@
 """What is known of transactions after a restart is what was known before, as at Kafka.
 
-Markers are not looked at: with every restart they bear a higher coordinator epoch at Kafka.
+Markers are not looked at: with every restart of Kafka they have a higher coordinator epoch.
 """
 
 from collections.abc import Iterator

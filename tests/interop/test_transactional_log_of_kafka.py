@@ -160,15 +160,15 @@ def test_the_stable_offset_is_the_kafka_s(copy: Left) -> None:
     assert spans.last_stable_offset(log.log_end_offset, 0) == data.last_stable_offset
 
 
-@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("is_made_again", [False, True])
 def test_every_fetch_gets_the_aborted_transactions_that_the_kafka_lists(
-    copy: Left, is_made_anew: bool
+    copy: Left, is_made_again: bool
 ) -> None:
     """And of these exactly those that have records in it; the Kafka lists some behind as well."""
-    if is_made_anew:
+    if is_made_again:
         for name in copy.files(".txnindex"):
             (copy.directory / name).unlink()
-    log = copy.opened(clean=not is_made_anew)
+    log = copy.opened(clean=not is_made_again)
     more = 0
     for answer in copy.answers:
         stable = answer.data.last_stable_offset
@@ -183,7 +183,7 @@ def test_every_fetch_gets_the_aborted_transactions_that_the_kafka_lists(
     assert more > 0
 
 
-def test_indexes_that_are_made_anew_are_the_kafka_s_byte_for_byte(copy: Left) -> None:
+def test_indexes_that_are_made_again_are_the_kafka_s_byte_for_byte(copy: Left) -> None:
     written = copy.files(".txnindex")
     for name in written:
         (copy.directory / name).unlink()

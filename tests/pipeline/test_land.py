@@ -157,7 +157,7 @@ def test_records_that_were_deleted_are_noted_once_where_that_is_wanted(
     assert reason.startswith("deleted before it was read")
 
 
-def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_it_was(
+def test_a_topic_that_was_created_again_is_not_taken_for_the_one_it_was(
     land: Land, topics: Topics, capfd: pytest.CaptureFixture[str]
 ) -> None:
     topic = topics.create()

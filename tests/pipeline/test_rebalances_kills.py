@@ -39,7 +39,7 @@ def test_a_broker_that_is_killed_under_the_query_costs_and_repeats_no_event(
         churn, topics = Churn(broker, http_port), Topics(broker.bootstrap)
         churn.eager("before")
         wait_until(lambda: len(in_topic(topics)) >= 4, "the history is written")
-        # Clients wait for a minute, three times, before they say that nobody answers.
+        # Clients wait for a minute, three times, before they report that there is no answer.
         hasty = ("--timeout", "3", "--kafka", "default.api.timeout.ms=3000")
         options = ("--interval", "1", *hasty)
         with Driver(spark_jars, broker.bootstrap, lake, log, *options, job="rebalances") as driver:

@@ -168,7 +168,9 @@ def test_every_partition_has_exactly_one_owner(
 
 @every_assignor
 @given(group=groups_with_a_past())
-def test_nobody_gets_what_it_did_not_ask_for(assignor_class: type[Assignor], group: Group) -> None:
+def test_no_member_gets_what_it_did_not_ask_for(
+    assignor_class: type[Assignor], group: Group
+) -> None:
     partition_counts, members = group
     assignment = assignor_class().assign(partition_counts, members)
     assert set(assignment) == {member.member_id for member in members}
@@ -291,7 +293,7 @@ def test_the_claim_of_the_highest_generation_holds(
 
 
 @given(partition_counts=counts, generation=st.integers(0, 3))
-def test_an_old_claim_holds_where_nobody_newer_has_one(
+def test_an_old_claim_holds_where_no_one_newer_has_one(
     partition_counts: Counts, generation: int
 ) -> None:
     members = [
@@ -306,7 +308,7 @@ def test_an_old_claim_holds_where_nobody_newer_has_one(
 
 
 @given(group=groups_with_a_past())
-def test_nobody_is_given_what_another_one_still_holds(group: Group) -> None:
+def test_no_member_is_given_what_another_one_still_holds(group: Group) -> None:
     partition_counts, members = group
     claimed = [
         (partition, member.member_id, member.generation)
@@ -368,7 +370,7 @@ def test_a_thousand_members_share_ten_thousand_partitions(assignor_class: type[A
     everything = wanted(partition_counts, members)
     assert set(owners(first)) == everything
     left = everything - set(owners(second))
-    # A cooperative assignor gives nobody in this round what another one has to let go first.
+    # A cooperative assignor does not assign in this round what another member has to revoke first.
     assert left == set() or assignor_class is CooperativeStickyAssignor
     assert len(left) < 100
 

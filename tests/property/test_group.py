@@ -317,14 +317,14 @@ class GroupMachine(RuleBasedStateMachine):
         }
 
     @invariant()
-    def nobody_waits_without_a_deadline(self) -> None:
+    def no_request_waits_without_a_deadline(self) -> None:
         """And no ticket was answered twice, which the scenario looks at in every step."""
         self.scenario.check()
 
     def check_all(self) -> None:
         self.committed_positions_are_those_in_the_log()
         self.a_restart_would_bring_back_what_members_were_told()
-        self.nobody_waits_without_a_deadline()
+        self.no_request_waits_without_a_deadline()
 
     def teardown(self) -> None:
         if not hasattr(self, "scenario"):

@@ -461,13 +461,13 @@ def test_what_is_compiled_is_what_is_declared_here() -> None:
         (message.__name__, version): (is_read, declared(message, version))
         for message, version, is_read in hot_pairs()
     }
-    assert expected == module.DECLARED, "compile it anew: pip install -e ."
+    assert expected == module.DECLARED, "compile it again: pip install -e ."
     sources = [
         *(ROOT / "kohort/accelerated/codecs").iterdir(),
         *(ROOT / "kohort/protocol/compiler").glob("*.py"),
     ]
     newest = max(one.stat().st_mtime for one in sources if one.is_file())
-    assert COMPILED.stat().st_mtime >= newest, "compile it anew: pip install -e ."
+    assert COMPILED.stat().st_mtime >= newest, "compile it again: pip install -e ."
 
 
 def test_a_class_of_another_declaration_is_not_given_to_what_is_compiled() -> None:

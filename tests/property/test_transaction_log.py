@@ -181,7 +181,7 @@ class TransactionalLife:
             file = self.files.file(self.random.choice(paths))
             size_bytes = file.size()
             if self.random.random() < 0.5:
-                # It may have been cut before, and nobody has looked at it since.
+                # It may have been cut before, and was not read since.
                 file.truncate(max(0, self.random.choice([size_bytes - 1, size_bytes - 33])))
             else:
                 file.pwritev([b"\x80"], self.random.choice([0, 1, 18]))

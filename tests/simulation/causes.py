@@ -193,7 +193,7 @@ def renews_session(
     answer: Any,  # noqa: ANN401 - of any request.
     refusal: ErrorCode | None = None,
 ) -> bool:
-    """Does this answer, given at once, mean that the member was heard of? `refusal` is what a
+    """Whether this answer, given at once, means that the member was heard of. `refusal` is what a
     member is told that was heard of, and whose positions could not be stored.
     """
     match request:

@@ -119,7 +119,9 @@ class ConsumersLife:
                 self.members.remove(member)
                 member.leave()
             case 1:
-                self.members.remove(member)  # A crash: nobody is told; somebody starts it again.
+                self.members.remove(
+                    member
+                )  # A crash: the group is not notified; the process is started again.
                 self._start(member.membership.config.group_instance_id)
             case 2 | 3:
                 member.is_polling = not member.is_polling

@@ -1,4 +1,4 @@
-"""Does what the advisor predicts come true?
+"""Checks that what the advisor predicts comes true.
 
 One life, lived by a whole broker and its clients under one setting; the advisor sees its history
 and predicts another setting; then the same life is lived under that one, several times, for
@@ -42,7 +42,7 @@ class Case:
     lives: tuple[Lived, ...]
     """Under the setting that was predicted. They differ by chance alone."""
     is_told: bool
-    """Does the history say how long every member takes to join?"""
+    """Whether the history says how long every member takes to join."""
 
     @property
     def is_equal(self) -> bool:
@@ -74,7 +74,7 @@ class Case:
 
     @property
     def is_by_chance(self) -> bool:
-        """Does the advice say "give or take" of it?"""
+        """Whether the advice says "give or take" of it."""
         return is_by_chance(self.predicted)
 
     def __str__(self) -> str:

@@ -220,7 +220,7 @@ class GroupLedger(KnownGroup):
         if self._call is None:
             self._time_join_phase(now.ms)
         else:
-            # Whoever has caused it may have to be added first.
+            # The member that caused it may have to be added first.
             self._has_begun = not is_initial
 
     def _take_cause(self, trigger: Trigger, now: Now) -> Cause | None:
@@ -413,7 +413,7 @@ class GroupLedger(KnownGroup):
         is_collecting = self.phase == PREPARING and deadline_ms is not None and self.members
         all_joined = all(entry.is_parked for entry in self.members.values())
         if is_collecting and all_joined and max(self.unused_ids.values(), default=0) < now_ms:
-            self.fail("everybody has joined, and nobody is answered")
+            self.fail("all members have joined, and none is answered")
         is_late = self.phase in {COMPLETING, STABLE} and now_ms > self._sync_deadline_ms
         if is_late and any(not entry.has_synced for entry in self.members.values()):
             self.fail(f"the sync phase should have ended at {self._sync_deadline_ms}")

@@ -32,15 +32,15 @@ class Ledger:
     def __init__(self, fail: Callable[[str], None]) -> None:
         self.fail = fail
         self.rebalances: Counter[TriggerKind] = Counter()
-        """That had a cause, by what it was."""
+        """Rebalances that had a cause, by cause."""
         self.further: Counter[TriggerKind] = Counter()
         """Causes that came while one was under way."""
         self.recorded = 0
-        """That the history told of, complete."""
+        """Rebalances that are complete in the history."""
         self.unfinished = 0
-        """That it told of as cut short by the end of the broker."""
+        """Rebalances that the history has as cut short by the broker's end."""
         self.killed = 0
-        """That a kill of the broker kept from being told."""
+        """Rebalances that are missing because the broker was killed."""
         self.misses = 0
         self.size_max = 2**31 - 1
         """group.max.size of the broker that runs."""

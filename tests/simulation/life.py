@@ -100,7 +100,7 @@ class GroupLife:
             group: (self.chance.random() < 0.4, self.chance.choice((0.0, 0.5, 1.0)))
             for group in self.groups
         }
-        """Is it cooperative, and how many of its members are static?"""
+        """Whether it is cooperative, and how many of its members are static."""
         self._clients = 0
         self._is_over = False
         self._actions: list[tuple[int, Callable[[str], None]]] = [

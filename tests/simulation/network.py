@@ -265,7 +265,7 @@ class Wire(asyncio.Transport):
             del self._unread[:count]
             self._count_delivered(count)
             protocol.buffer_updated(count)
-            # Nobody else's bytes have come in this turn, so the connection's part of it is next.
+            # No other connection has received bytes in this turn, so its part of it is next.
             protocol.execute_due()
             protocol.output.write_out()
             self._network.observer.handled()

@@ -90,7 +90,7 @@ class Call:
     sent_ms: int
     on_answer: Callable[[Any], None]
     generation: int = -1
-    """That the process believed in."""
+    """The generation that the process believed in."""
 
     def read(self, frame: bytes) -> Any:  # noqa: ANN401 - whatever answers the request.
         """The answer in a frame, its size included."""
@@ -108,7 +108,7 @@ class Process:
     number: int
     """Never used for another process."""
     reason: JoinReason = JoinReason.UNKNOWN
-    """That its next join states."""
+    """The reason that its next join states."""
     topics: tuple[str, ...] = (TOPIC,)
     member_id: str = ""
     generation: int = -1

@@ -1,4 +1,4 @@
-"""Why did the group rebalance? The simulation knows, as it did it; the history has to say so."""
+"""Causes of rebalances: the simulation knows them, as it made them; the history must name them."""
 
 import time
 

@@ -128,7 +128,7 @@ class Undisturbed(Life):
         self._go_on()
 
 
-def test_a_commit_that_goes_out_as_whoever_the_member_is_by_then_is_found(
+def test_a_commit_that_goes_out_under_a_later_identity_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fault is put back: an attempt after a rebalance has offsets of the time before it."""

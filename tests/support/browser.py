@@ -117,7 +117,7 @@ class Browser:
     # What a test does.
 
     def open(self, url: str) -> None:
-        """Load a page anew; returns when it and its modules are loaded."""
+        """Load a page again; returns when it and its modules are loaded."""
         self.command("Page.navigate", url="about:blank")
         self.command("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")

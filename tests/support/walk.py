@@ -127,7 +127,7 @@ def walk(
     steps_of_run: int = 100,
     progress: Callable[[int], None] = lambda done: None,
 ) -> int:
-    """Take so many steps, in runs that begin anew; returns how many it were. Raises WalkError."""
+    """Take so many steps, in runs that start again; returns how many it were. Raises WalkError."""
     done = number_of_run = 0
     while done < steps:
         run_seed = f"{seed}.{number_of_run}"

@@ -207,13 +207,13 @@ def _still(facts: GroupFacts) -> Iterator[Finding]:
     if not still:
         return
     worst = max(still, key=lambda one: one.lag)
-    nobody = "" if facts.members else " The group has no members."
+    empty = "" if facts.members else " The group has no members."
     yield Finding(
         "stands-still",
         is_warning=True,
         text=f"{counted(len(still), 'partition')} with unread records and without a commit for "
         f"{duration(STILL_MS)} or longer; {shown(worst.name)} is {worst.lag:,} behind, its last "
-        f"commit was {duration(worst.since_commit_ms)} ago.{nobody}",
+        f"commit was {duration(worst.since_commit_ms)} ago.{empty}",
         advice="Look at the member that has it: a record that cannot be processed, or a consumer "
         "that does not commit.",
     )

@@ -86,7 +86,7 @@ def make_access(
     )
     rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
     _suspend_after_a_loss(authorizer, topics)
-    if not (_has_names(config) or _is_for_nobody(authorizer)):
+    if not (_has_names(config) or _admits_anonymous(authorizer)):
         raise ConfigError([_FOR_NOBODY])
     return Access(rules, clock, api_names, denied)
 
@@ -122,13 +122,13 @@ def _has_names(config: BrokerConfig) -> bool:
     return any(config.protocol_of(listener) != "PLAINTEXT" for listener in listeners)
 
 
-def _is_for_nobody(authorizer: Authorizer) -> bool:
+def _admits_anonymous(authorizer: Authorizer) -> bool:
     """Whether anonymous clients may do something."""
-    nobody = str(ANONYMOUS)
+    anonymous = str(ANONYMOUS)
     return (
         authorizer.allow_everyone_if_no_acl_found
-        or nobody in authorizer.super_users
-        or any(rule.principal in {nobody, EVERYBODY} for rule in authorizer.rules())
+        or anonymous in authorizer.super_users
+        or any(rule.principal in {anonymous, EVERYBODY} for rule in authorizer.rules())
     )
 
 

@@ -142,9 +142,9 @@ class Connection(asyncio.BufferedProtocol):
         self.output = Output(self, host)
         self._throttle = Throttle()
         self._is_due = False
-        """Will requests that are here be executed in this turn or the next?"""
+        """Whether requests that have arrived are executed in this turn or the next."""
         self._is_arriving = listener.new_service is not None
-        """Is its client not authenticated yet?"""
+        """Whether its client is not authenticated yet."""
         self._is_reading = True
         self._state = _OPEN
         self._close_reason = CloseReason.CLIENT

@@ -36,7 +36,7 @@ _RANGES_ALWAYS = 16
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
-"""Modes of what is new: records are nobody's but the broker's. What exists keeps its mode."""
+"""Modes of what is new: only the broker may read records. What exists keeps its mode."""
 _ONLY_CACHED = getattr(os, "RWF_NOWAIT", 0)
 """Used only on Linux, where it is defined."""
 _WRITE_BUFFERS_MAX = 1024

@@ -170,7 +170,7 @@ class TokenSource:
 
 
 class Attempt:
-    """One call of the provider. Whoever runs it tells when it begins and how it ends."""
+    """One call of the provider. Its runner reports when it begins and how it ends."""
 
     def __init__(
         self, timeout_s: float, runner: Runner | None, take: Callable[[object], OAuthToken]

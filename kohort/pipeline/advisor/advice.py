@@ -182,17 +182,17 @@ def _unranked(doubts: Iterable[Uncertainty]) -> list[str]:
 
 
 def _is_taken(one: Prediction, recorded: Prediction, unread_most_ms: int) -> bool:
-    """Would anybody pay this price?"""
+    """Whether the price of a setting is acceptable."""
     is_read = one.unread_ms <= unread_most_ms
     return is_read and one.notice_ms - recorded.notice_ms <= LATER_MOST_MS
 
 
 def _is_off(trace: Trace, recorded: Prediction) -> bool:
-    """Is the replay of the settings of the time another life than that of the history?
+    """Whether the replay under the recorded settings differs too much from the history.
 
-    No allowance is made for small counts or for chance: with three rebalances of which the replay
-    has two, what it says of other settings may be as far off, and a choice of two for three is all
-    that there would be to gain.
+    Small counts and chance are not allowed for: if the replay has two of three rebalances, its
+    predictions for other settings may be just as far off, and one rebalance less is all that could
+    be gained.
     """
     is_off = abs(recorded.rebalances - trace.rebalances) > CHECK_MOST * trace.rebalances
     if trace.stopped_ms is None:

@@ -43,12 +43,12 @@ class Life:
     start_ms: int | None = None
     """Time of its first join; None if it was there before the history began."""
     reason: str | None = None
-    """That its first join stated."""
+    """The reason that its first join stated."""
     end_ms: int | None = None
     """When the group was done with it."""
     fate: str | None = None
     session_timeout_ms: int | None = None
-    """That it missed."""
+    """The timeout that it missed."""
     replaced_by: str | None = None
     told_ms: int | None = None
     """When it was told of a rebalance that it did not join."""

@@ -98,7 +98,7 @@ class SimulatedMember:
 
     @property
     def beats_now(self) -> bool:
-        """Does its thread keep its session alive?"""
+        """Whether its heartbeat thread keeps its session alive."""
         return self.is_alive and not self.is_paused and not self.is_new
 
     # Joining.

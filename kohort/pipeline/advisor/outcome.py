@@ -87,7 +87,7 @@ class Meter:
     """Partitions without an owner in a cooperative group."""
     _unread_since: dict[int, int] = field(default_factory=dict)
     _some_own: bool = False
-    """Is this rebalance a cooperative one?"""
+    """Whether this rebalance is cooperative."""
 
     def __post_init__(self) -> None:
         self.stopped_by_slot = [0] * self.slots

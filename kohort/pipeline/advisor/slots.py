@@ -42,7 +42,7 @@ class FoundSlots:
     of_member: dict[str, int] = field(default_factory=dict)
     """Member id to the place of its slot."""
     silences: int = 0
-    """That ended with the same client id, and nothing says whether it was a pause or a restart."""
+    """Silences that ended with the same client id, where a pause cannot be told from a restart."""
     quick_returns: int = 0
     """Quick returns of static members of which it is not recorded how long they were away."""
     uncertain_ends: int = 0
@@ -174,7 +174,7 @@ def _slot(
 
 
 def _goes_on(before: Life, life: Life) -> bool:
-    """Is it the same process, which had been given up?"""
+    """Whether it is the same process, whose session had expired."""
     if before.fate == "session_expired":
         return life.reason == LOST
     return before.fate in {"rebalance_timeout", "sync_expired", "new_member_expired"}
@@ -222,7 +222,9 @@ def _name(life: Life, names: dict[str, int]) -> str:
 
 
 def _strangers(places: list[_Place]) -> int:
-    """Places that began soon after others had ended for good: a deploy under new names?"""
+    """Count the places that began soon after others had ended for good, as in a deploy under new
+    names.
+    """
     ends = sorted(place.last.end_ms for place in places if place.last.end_ms is not None)
     starts = sorted(life.start_ms for p in places if (life := p.lives[0]).start_ms is not None)
     count = 0

@@ -187,13 +187,13 @@ class Trace:
     revoke_ms: int = 0
     """Cooperative members: from an assignment that takes partitions to the join that says so."""
     rebalances: int = 0
-    """That the history holds."""
+    """The number of rebalances in the history."""
     initial_rebalances: int = 0
     """First ones of an empty group among them."""
     waited_by_slot: tuple[int, ...] = ()
     """How long rebalances waited for each slot when all others were there, in ms."""
     stopped_ms: int | None = None
-    """That the history adds up to; None where it does not tell."""
+    """The total in the history; None if it is not known."""
     unknown: tuple[str, ...] = ()
     """What the history does not say, in words."""
     doubts: tuple[Uncertainty, ...] = ()

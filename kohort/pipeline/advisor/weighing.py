@@ -43,7 +43,7 @@ def score(one: Prediction, other: Prediction, slack_ms: int) -> float:
 def earns_its_parts(
     one: Prediction, recorded: Setting, by_setting: Mapping[Setting, Prediction], slack_ms: int
 ) -> bool:
-    """Is it better with each of its parts than without, as far as that was tried?"""
+    """Whether each of its parts improves it, as far as that was tried."""
     twins = (by_setting.get(setting) for setting in twins_of(one.setting, recorded))
     return all(twin is None or beats(one, twin, slack_ms) for twin in twins)
 
@@ -58,11 +58,11 @@ def twins_of(one: Setting, recorded: Setting) -> Iterator[Setting]:
 
 
 def beats(one: Prediction, twin: Prediction, slack_ms: int) -> bool:
-    """Does it gain something beyond chance on the same seeds, that outweighs what it costs?
+    """Whether its gain, beyond chance on the same seeds, outweighs its cost.
 
-    Fewer rebalances for some more time without a reader, say, is a choice that people may make. The
-    same of everything for another setting is none, nor is a percent less of one thing for half as
-    much again of the others.
+    Fewer rebalances for somewhat more time without a reader, for example, may be a good choice.
+    Equal results with another setting are not, nor is one percent less of one thing for fifty
+    percent more of the others.
     """
     gains = (
         gain_by_pairs(twin.rebalances_by_seed, one.rebalances_by_seed, share=GAIN_LEAST, least=0.5),

@@ -51,7 +51,9 @@ def _unread(recorded: Prediction, one: Prediction) -> list[str]:
 
 
 def is_by_chance(one: Prediction) -> bool:
-    """May one life be so far from what is predicted, by chance alone, that it has to be said?"""
+    """Whether a single run may differ from the prediction, by chance alone, so much that the
+    advice has to say so.
+    """
     return one.stopped_spread_ms > max(SPREAD_TOLD * one.stopped_ms, STEP_MS)
 
 

@@ -65,7 +65,7 @@ class Open:
         return None if at_ms is None else max(at_ms - self.started_at_ms, 0)
 
     def give_way(self, sequence: int, generation: int, at_ms: int) -> bool:
-        """Another one begins, of this generation: is it the next part of the same story?"""
+        """Whether the rebalance of this generation continues the same story."""
         went_on = generation in {self.previous_generation, self.generation}
         if went_on:
             self.outcome, self.superseded_by, self.finished_at_ms = "superseded", sequence, at_ms

@@ -85,7 +85,7 @@ class Notebook:
             for number, after in enumerate(stints[1:], 1):
                 before = stints[:number]
                 read_to = max(one.ends for one in before)
-                assert after.begins <= read_to, f"{partition}: nobody has read {read_to}"
+                assert after.begins <= read_to, f"{partition}: no member has read {read_to}"
                 # Perhaps not by the last owner, who need not have come to read anything.
                 for one in before:
                     committed = one.ends <= after.begins

@@ -130,7 +130,7 @@ async def test_partitions_are_lost_when_polls_came_too_seldom(
     )
     await members.settle(first, partitions=2)
     second = await members.start(topic)
-    # Nobody polls the first one, which leaves by itself; else this would take its session.
+    # The first one is not polled and leaves by itself; otherwise this would take its session.
     async with asyncio.timeout(30):
         await members.settle(second, partitions=2)
     with pytest.raises(errors.CommitFailedError):

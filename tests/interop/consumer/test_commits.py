@@ -70,7 +70,7 @@ async def test_a_commit_that_is_not_waited_for_reports_its_failure_once(
     assert isinstance(heard[0], errors.CommitError)
 
 
-async def test_too_many_commits_that_nobody_waits_for_are_refused(
+async def test_too_many_commits_that_no_one_waits_for_are_refused(
     topics: Topics, members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kohort.client.group.offsets.ASYNC_COMMITS_MAX", 20)
@@ -161,7 +161,7 @@ async def test_a_commit_in_the_middle_of_an_eager_rebalance_says_so(
     second = await members.start(topic, **settings)
     await members.settle(first, second, partitions=2)
     first.enforce_rebalance()
-    # It joins, and the second one, which nobody polls, keeps it waiting.
+    # It joins, and the second one, which is not polled, keeps it waiting.
     await members.poll_until([first], lambda: not first.assignment())
     with pytest.raises(errors.RebalanceInProgressError, match="poll"):
         await first.commit({TopicPartition(topic, 0): 1})

@@ -74,7 +74,7 @@ class Program:
         """Whatever it is at."""
         self.process.kill()
         self.process.wait()
-        # It reads to the end of what was written, and of a file that nobody else has closed.
+        # It reads to the end of what was written, and of a file that only it has open.
         self._reader.join()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None

@@ -157,7 +157,7 @@ async def test_a_dead_letter_that_cannot_be_written_is_tried_until_it_can(
     assert await consumer.committed(TopicPartition(topic, 0)) == 3
 
 
-async def test_a_producer_of_dead_letters_that_failed_for_good_is_made_anew(
+async def test_a_producer_of_dead_letters_that_failed_for_good_is_made_again(
     topics: Topics, members: Members
 ) -> None:
     source, dead_topic = topics.create(), topics.create()
@@ -344,7 +344,7 @@ async def test_a_stop_that_is_cancelled_ends_handlers_that_hang_at_once(
     assert values(await read(again, 1)) == ["0"]
 
 
-async def test_while_it_runs_nobody_else_reads_and_a_commit_is_of_what_is_handled(
+async def test_while_it_runs_no_one_else_reads_and_a_commit_is_of_what_is_handled(
     topics: Topics, members: Members
 ) -> None:
     topic = topics.create()

@@ -89,7 +89,7 @@ async def test_others_follow_a_rebalance_and_give_up_partitions_in_a_second_one(
     ]
 
 
-async def test_whoever_is_asked_to_says_in_the_words_it_was_given(
+async def test_a_member_that_is_asked_to_says_why_in_the_words_it_was_given(
     topics: Topics, members: Members, joins: Joins
 ) -> None:
     consumer = await members.start(topics.create())
@@ -124,7 +124,9 @@ async def test_topics_that_change_are_named(topics: Topics, members: Members, jo
     ]
 
 
-async def test_whoever_was_put_out_says_how(topics: Topics, members: Members, joins: Joins) -> None:
+async def test_a_member_that_was_removed_says_how(
+    topics: Topics, members: Members, joins: Joins
+) -> None:
     topic = topics.create()
     consumer = await members.start(topic, max_poll_interval_ms=400, enable_auto_commit=False)
     await members.settle(consumer, partitions=1)

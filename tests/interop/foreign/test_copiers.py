@@ -32,7 +32,7 @@ COPIERS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(("build", "program"), COPIERS.values(), ids=COPIERS)
-def test_a_copy_is_the_original_whoever_is_killed_meanwhile(
+def test_a_copy_is_the_original_whichever_side_is_killed_meanwhile(
     build: Callable[[str], list[str]],
     program: str,
     tmp_path: Path,

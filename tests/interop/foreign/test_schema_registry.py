@@ -62,7 +62,7 @@ def registries(tmp_path: Path, own_broker: ServerProcess) -> Iterator[Registries
 
 
 @pytest.mark.long
-def test_what_was_registered_is_there_whoever_is_killed(
+def test_what_was_registered_is_there_whichever_side_is_killed(
     registries: Registries, own_broker: ServerProcess
 ) -> None:
     one, other = registries.one, registries.other

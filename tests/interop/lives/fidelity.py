@@ -97,7 +97,7 @@ class Recording:
 
     @property
     def is_kept(self) -> bool:
-        """Is what has the star better when it is lived: nothing more of either, and less of one?"""
+        """Whether the starred setting is better in life: less of one figure, and more of neither."""
         if self.starred is None:
             return True
         after = self.starred.lived_mean

@@ -1,4 +1,4 @@
-"""Does the advice hold? One script of life, lived by other people's clients under each setting."""
+"""Checks the advice: one script of life, lived by other people's clients under each setting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

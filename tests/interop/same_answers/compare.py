@@ -30,7 +30,7 @@ class Correspondence:
         return copied
 
     def holds(self, kafka: Identity, kohort: Identity) -> bool:
-        """Do they stand for each other? If neither was seen before they do from now on."""
+        """Whether they stand for each other. If neither was seen before, they do from now on."""
         known, known_back = self._there.get(kafka), self._back.get(kohort)
         if known is None and known_back is None and kafka.kind == kohort.kind:
             self._there[kafka], self._back[kohort] = kohort, kafka

@@ -87,7 +87,7 @@ class Difference(NamedTuple):
     table."""
 
     def allows(self, path: str, kafka: object, kohort: object) -> bool:
-        """Is this what is meant to differ?"""
+        """Whether this is meant to differ."""
         plain_path = re.sub(r"\[[0-9]+\]", "", path)
         return any(
             plain_path.endswith(field)

@@ -124,7 +124,7 @@ class Pending:
         self.line.awaited -= 1
 
     def is_parked(self, *, for_s: float = 0.1) -> bool:
-        """Do both keep their answer back for that long? Either both do or neither, else this fails.
+        """Whether both keep their answer back for that long. Fails if only one does.
 
         An answer of one broker gives the other some seconds to answer as well.
         """
@@ -353,7 +353,7 @@ class Pair:
             self.fail(request, version, f"  no difference, though {differs.because}")
 
     def must_differ(self, differs: Difference | None) -> bool:
-        """Is a missing difference a mistake?"""
+        """Whether a missing difference is a mistake."""
         return differs is not None and not differs.by_chance and not self.are_both_kafka
 
     def _found(

@@ -38,7 +38,7 @@ EVERYTHING: Final = ((TOPIC, "*"), (GROUP, "*"), (TXN, "*"), (CLUSTER, THE_CLUST
 
 SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Kafka's node asks itself as nobody, before there are rules.
+    # Kafka's node sends itself requests as an anonymous user, before there are rules.
     "allow.everyone.if.no.acl.found": "true",
     "super.users": f"User:{USER}",
 }
@@ -84,7 +84,7 @@ def start_secured(directory: Path) -> Iterator[Twins]:
                 for one in EVERYTHING
             ]
             create_rules(pair, denials)
-            # Topics of coordinators are made for whoever is first.
+            # Kafka creates the coordinators' topics on their first use.
             for kind in (0, 1):
                 pair.ask_until_equal(FindCoordinatorRequest(key="anything", key_type=kind), 3)
             # The id 0 is also what is told of a producer that there is not.

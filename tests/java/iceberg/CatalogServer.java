@@ -17,7 +17,7 @@ import org.apache.iceberg.util.Pair;
  * A REST catalog by Iceberg's own adapter, which is what it tests its REST client with, over the JDK's HTTP server.
  *
  * <p>Arguments: the port, and where tables are. What a catalog keeps itself is in memory; data and manifests are the
- * clients'. In this package, as the adapter's routes are nobody else's.
+ * clients'. In this package, as the adapter's routes are private to it.
  */
 public final class CatalogServer {
     private CatalogServer() {}

@@ -189,7 +189,7 @@ class Node:
         self._moves = 0
         self.address = Address("", 0)
         network = cluster.network
-        # A name in front of the brokers, as Kubernetes has them: it leads to whoever is there.
+        # A name in front of the brokers, as in Kubernetes: it leads to a running broker.
         network.set_host(Address(f"bootstrap{number}", 9092), Host.UP, self)
         self.move()
 

@@ -106,7 +106,7 @@ class Listener(RebalanceListener):
 
     def on_assigned(self, partitions: Partitions) -> Coroutine[Any, Any, None]:
         self._begin("assigned", partitions)
-        self._process.begin_anew(partitions)
+        self._process.start_again(partitions)
         assert self.told.isdisjoint(partitions), f"{partitions} assigned twice: {self.told}"
         self.told |= partitions
         return self._run_assigned(partitions)
@@ -249,7 +249,7 @@ class Process:
 
     def check_ending(self) -> None:
         """What it uses was closed, as it should be."""
-        assert self._is_ending, "closed by nobody"
+        assert self._is_ending, "closed without a call"
 
     async def _until_nothing_is_in_hand(self) -> None:
         while self._processing or self._beside:  # noqa: ASYNC110 - readers do not tell.
@@ -451,7 +451,7 @@ class Process:
 
     # Callbacks.
 
-    def begin_anew(self, partitions: Iterable[TopicPartition]) -> None:
+    def start_again(self, partitions: Iterable[TopicPartition]) -> None:
         """These are assigned, and others may have committed for them meanwhile."""
         for one in partitions:
             self._done.pop(one, None)

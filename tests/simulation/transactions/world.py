@@ -201,7 +201,7 @@ class World:
             if broker is None or broker.is_dead:
                 continue
             try:
-                await broker.run(_make_anew(broker))
+                await broker.run(_make_again(broker))
             except (Died, KafkaError):
                 continue
             self.counts["topics deleted"] += 1
@@ -306,7 +306,7 @@ def lose_power(files: SimulatedFileSystem, random: Random, kind: int) -> None:
         files.lose_ends(random.randrange)
 
 
-async def _make_anew(broker: Broker) -> None:
+async def _make_again(broker: Broker) -> None:
     topics = broker.topics
     topic = topics.get("d")
     if topic is not None:

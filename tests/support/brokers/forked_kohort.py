@@ -89,7 +89,7 @@ class ForkedKohort(KohortServer):
         return self._ask(WAIT)
 
     def _is_alive(self) -> bool:
-        """A zombie is not: nobody has waited for it yet."""
+        """Whether it is running; a zombie is not."""
         try:
             state = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
@@ -106,6 +106,6 @@ class ForkedKohort(KohortServer):
         answer = forking.stdout.readline()
         if not answer:
             tail = self.log_file.read_text(errors="replace")[-4000:]
-            message = f"there is nobody to fork the broker:\n{tail}"
+            message = f"there is no process to fork the broker:\n{tail}"
             raise RuntimeError(message)
         return int(answer)

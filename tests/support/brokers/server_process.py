@@ -24,7 +24,7 @@ _reserved: deque[socket.socket] = deque()
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on, from below the range that outgoing connections use.
+    """A TCP port that is not in use, from below the range that outgoing connections use.
 
     A Kafka binds it seconds later, and is restarted on it. Other test processes of this machine do
     not get it meanwhile: this one holds the UDP port of that number, which no broker wants, until

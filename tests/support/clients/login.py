@@ -15,7 +15,7 @@ class Login:
 
     bootstrap: str
     authority: Path
-    """The certificate of whoever has signed the broker's, as PEM."""
+    """The certificate of the authority that has signed the broker's, as PEM."""
     user: str
     password: str
     mechanism: str = "SCRAM-SHA-512"

@@ -1,4 +1,4 @@
-"""A coordinator of groups over any log, for whoever runs groups without a whole broker."""
+"""A coordinator of groups over any log, for tests that run groups without a whole broker."""
 
 import itertools
 from collections.abc import Sequence

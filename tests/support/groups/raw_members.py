@@ -56,7 +56,7 @@ class PendingJoin:
 
 
 class RawMember:
-    """A consumer with the range assignor. Its sessions are long, as nobody sends heartbeats who
+    """A consumer with the range assignor. Its sessions are long, as no member sends heartbeats that
     does not say otherwise.
     """
 

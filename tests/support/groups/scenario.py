@@ -1,7 +1,7 @@
 """Drives one group through time: a shell without a loop, whose clock moves when a test says so.
 
 Checks on the way what holds for every group at every time: a ticket is answered exactly once, an
-Append comes last, and whoever is parked has a deadline.
+Append comes last, and every parked request has a deadline.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Ended:
 def settled(log: Sequence[DurableRecord | Ended]) -> list[DurableRecord]:
     """The records of a log that still count, in their order: of each key the last whose transaction
     is not aborted, and behind or before it those of open transactions. This is what positions are
-    by definition, worked out from the whole log for every record anew.
+    by definition, computed from the whole log again for every record.
     """
     counting: list[DurableRecord] = []
     taken: set[object] = set()

@@ -18,7 +18,7 @@ from tests.support.network.wire import RawClient
 
 MIB = 1024 * 1024
 STUCK_S = 60
-"""By the clock: whoever waits longer is waiting for something that does not come."""
+"""Real time; what has not come by then does not come."""
 
 
 def warmed_up(server: KohortServer) -> KohortServer:
@@ -46,7 +46,7 @@ def busy_s(server: KohortServer) -> float:
 
 
 def forget_peak(server: KohortServer) -> None:
-    """Have the peak begin anew with the memory of now."""
+    """Reset the peak to the present memory."""
     Path(f"/proc/{server.pid}/clear_refs").write_text("5")
 
 
@@ -84,13 +84,13 @@ class Watch:
 def undisturbed(
     server: KohortServer, *, longest_s: float = 2.0, more_bytes_max: int = 16 * MIB
 ) -> Iterator[Watch]:
-    """Whoever asks meanwhile is answered in time, and afterwards the memory is back."""
+    """Check that requests are answered in time meanwhile, and that the memory is freed after."""
     before = resident_bytes(server)
     with Watch(server) as watch:
         yield watch
         deadline_s = time.monotonic() + STUCK_S
         while watch.answered_count < 10:
-            assert time.monotonic() < deadline_s, "nobody else is answered"
+            assert time.monotonic() < deadline_s, "no other client is answered"
             time.sleep(0.01)
     assert watch.most_busy_s < longest_s
     deadline_s = time.monotonic() + STUCK_S

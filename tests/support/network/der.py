@@ -1,4 +1,4 @@
-"""Certificates as bytes, with any subject; nobody has signed them."""
+"""Unsigned certificates as bytes, with any subject."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

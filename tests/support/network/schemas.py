@@ -32,7 +32,7 @@ class Schemas:
 
 @contextmanager
 def registered() -> Iterator[Schemas]:
-    """A registry that answers as Confluent's does, to whoever says who they are."""
+    """A registry that answers as Confluent's does, to clients that authenticate."""
     found = Schemas()
 
     class Handler(BaseHTTPRequestHandler):

@@ -103,12 +103,12 @@ class RawClient:
         return response_in(self.ask(request, version), response, version)
 
     def is_answered(self) -> bool:
-        """Does this connection still get answers?"""
+        """Whether this connection still gets answers."""
         answer = self.ask(ApiVersionsRequest(), 0)
         return response_in(answer, RESPONSES[API_VERSIONS_KEY], 0) is not None
 
     def is_closed(self) -> bool:
-        """Has the broker closed the connection, having said nothing more?"""
+        """Whether the broker has closed the connection without another answer."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

@@ -18,7 +18,7 @@ _STORE_PASSWORD: Final = "of the tests"
 
 
 class OAuthServer:
-    """Gives whoever asks by client credentials a token whose subject is the client's id.
+    """Gives each client that asks by client credentials a token whose subject is the client's id.
 
     Its page is `issuer`; `stranger` is another issuer, with keys of its own.
     """

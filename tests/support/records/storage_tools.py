@@ -101,7 +101,7 @@ def read_all(log: PartitionLog, *, max_bytes: int = 1000) -> list[bytes]:
 
 
 def memory_store(cluster_id: str = "x") -> MetadataStore:
-    """Metadata in memory, closed at the latest when nobody has it any more."""
+    """Metadata in memory, closed at the latest when it is garbage collected."""
     store = MetadataStore(None, new_cluster_id=cluster_id)
     weakref.finalize(store, store._database.close)
     return store

@@ -30,7 +30,7 @@ class Process(Protocol):
 
 
 class GroupScheduling:
-    """Deals out one group after another, in the order of collection, to whoever has done its last.
+    """Gives one group after another, in the order of collection, to the next free worker.
 
     A process begins a test when it knows the next one, for the fixtures that both take, or that
     there is none.
@@ -42,7 +42,7 @@ class GroupScheduling:
         self._collected: dict[Process, list[str]] = {}
         self._ids: list[str] = []
         self._waiting: deque[deque[int]] = deque()
-        """Groups that nobody has yet."""
+        """Groups that no worker has yet."""
         self._dealt: dict[Process, deque[int]] = {}
         """What each process has; it is at the first."""
 

@@ -1,7 +1,7 @@
 """A test that hangs ends its process in the end, and with it says where every thread was.
 
 pytest-timeout interrupts a test by a signal, once: in vain if the main thread is in C and does not
-come out, or if the interruption ends a task that nobody waits for; and it does not watch the
+come out, or if the interruption ends a task that is not awaited; and it does not watch the
 teardown of a test that has failed. A while later the process is ended from outside of Python. Under
 pytest-xdist the test is then one that its process has not survived, and the others go on.
 """

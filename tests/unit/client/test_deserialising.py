@@ -155,7 +155,7 @@ async def test_what_a_deserialiser_raises_comes_with_the_raw_record() -> None:
     assert one.positions.position(A) == 3
 
 
-async def test_a_record_that_was_refused_is_tried_anew() -> None:
+async def test_a_record_that_was_refused_is_tried_again() -> None:
     registry = Registry()
     registry.may_answer.set()
     registry.refused = {b"0"}

@@ -35,4 +35,4 @@ def test_nothing_is_left_that_was_compiled_once() -> None:
         (path.parent / path.name.removesuffix(SUFFIX)).relative_to(ROOT).with_suffix(".pxd")
         for path in (ROOT / "kohort").rglob(f"*{SUFFIX}")
     }
-    assert compiled <= {*TYPES, HOT_CODECS}, "compile anew: pip install -e ."
+    assert compiled <= {*TYPES, HOT_CODECS}, "compile again: pip install -e ."

@@ -113,7 +113,7 @@ def test_a_setting_or_module_of_ours_that_the_document_names_exists(document: Pa
 
 
 def _is_module(name: str) -> bool:
-    """Is that a module of ours, which is also what its logger is called?"""
+    """Whether it is a module of ours, whose logger has the same name."""
     place = ROOT.joinpath(*name.split("."))
     return (place / "__init__.py").exists() or place.with_suffix(".py").exists()
 

@@ -68,7 +68,7 @@ def _generations(record: RebalanceRecord) -> str:
 def _effects(record: RebalanceRecord) -> Iterator[str]:
     match record.outcome:
         case RebalanceOutcome.EMPTY:
-            yield "nobody is left"
+            yield "no member is left"
         case RebalanceOutcome.SUPERSEDED:
             after = duration(record.timeline.finished_ms or 0)
             yield f"another rebalance took over after {after}"

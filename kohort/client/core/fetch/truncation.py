@@ -21,9 +21,7 @@ LeaderOf: TypeAlias = Callable[[TopicPartition], Leader | None]
 
 
 class EpochQuestion(NamedTuple):
-    """The question for the leader: up to which offset does it have records of `leader_epoch`, or
-    older?
-    """
+    """Asks the leader up to which offset it has records of `leader_epoch` or older."""
 
     fence: int
     offset: int

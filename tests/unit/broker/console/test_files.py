@@ -65,7 +65,7 @@ def test_a_browser_that_can_unpack_gets_a_file_packed_and_is_not_sent_it_again()
 
 
 @pytest.mark.parametrize("unwanted", ["", "identity", "gzip;q=0", "gzip; q=0.0, br", "xgzipped"])
-def test_a_file_is_packed_for_nobody_who_does_not_want_it(unwanted: str) -> None:
+def test_a_file_is_packed_only_for_a_client_that_wants_it(unwanted: str) -> None:
     file = FILES["app.js"]
     answer = file.answer(HttpRequest("GET", "/", "", "", accept_encoding=unwanted))
     assert answer.body == (file.data,)

@@ -80,7 +80,7 @@ async def test_all_streams_are_told_the_same_bytes_of_what_changed() -> None:
     assert await second.wait_chunk() is chunk
 
 
-async def test_nothing_is_watched_while_nobody_listens() -> None:
+async def test_nothing_is_watched_while_no_one_listens() -> None:
     one, groups = hub()
     assert groups.observers == []
     first, second = await opened(one), await opened(one)

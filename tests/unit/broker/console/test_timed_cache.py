@@ -46,7 +46,7 @@ async def test_one_that_took_no_time_is_good_for_a_second() -> None:
     assert await costly.remembered.wait() == 2
 
 
-async def test_it_is_let_go_of_when_nobody_asks_any_more() -> None:
+async def test_it_is_let_go_of_when_no_one_asks_any_more() -> None:
     costly = Costly(0)
     await costly.remembered.wait()
     costly.remembered._forget()

@@ -368,7 +368,7 @@ def submit_fault(h: Harness) -> Later[object]:
 
 class TestFaults:
     @virtual
-    async def test_a_step_that_raises_is_answered_and_the_group_made_anew_from_the_log(
+    async def test_a_step_that_raises_is_answered_and_the_group_made_again_from_the_log(
         self,
         clock: VirtualClock,
     ) -> None:

@@ -187,7 +187,7 @@ class TestRestart:
                 ErrorCode.NONE, "consumer", "range", members["b"].encode()
             )
             assert (h.offset(), h.offset("simple")) == (7, 9)
-            # Sessions began anew.
+            # Sessions started again.
             await asyncio.sleep(10.1)
             assert h.state() == "Empty"
 
@@ -217,7 +217,7 @@ class TestRestart:
 
 class TestStop:
     @virtual
-    async def test_whoever_waits_is_sent_away(self, clock: VirtualClock) -> None:
+    async def test_waiting_requests_are_sent_away(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             future = h.join(instance="a")
             await h.groups.host.close()
@@ -226,7 +226,7 @@ class TestStop:
             assert h.purgatory.next_deadline_ms is None
 
     @virtual
-    async def test_whoever_comes_later_is_sent_away(self, clock: VirtualClock) -> None:
+    async def test_later_requests_are_sent_away(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             await h.groups.host.close()
             with pytest.raises(KafkaError) as raised:

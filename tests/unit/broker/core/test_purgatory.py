@@ -121,7 +121,7 @@ def test_a_key_that_changes_twice_before_its_walk_is_walked_once(
     assert operation.keys_seen == [None, "k"]
 
 
-def test_a_key_nobody_watches_makes_no_work(purgatory: Purgatory) -> None:
+def test_an_unwatched_key_makes_no_work(purgatory: Purgatory) -> None:
     purgatory.check_and_complete("k")
     assert not purgatory.has_work
 
@@ -329,7 +329,7 @@ def test_an_exception_in_an_answer_fails_that_operation_and_the_turn_goes_on(
     assert len(reported) == 1
 
 
-def test_a_client_that_is_gone_loses_what_it_parked_and_nobody_else_does(
+def test_only_a_client_that_is_gone_loses_what_it_parked(
     purgatory: Purgatory, happened: Happened
 ) -> None:
     for name, owner in (("a", "c1"), ("b", "c2"), ("c", "c1")):

@@ -148,7 +148,7 @@ async def test_a_name_beside_an_id_is_not_remembered(tmp_path: Path) -> None:
     )
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-async def test_an_answer_is_always_what_would_be_found_out_anew(
+async def test_an_answer_is_always_what_would_be_found_out_again(
     steps: list[tuple[str, str, str]],
 ) -> None:
     store = memory_store()

@@ -126,7 +126,7 @@ async def parked(g: RunningGroups, count: int, group_id: str = "g") -> None:
     group = g.groups.classic_group(group_id)
     assert group is not None
     async with asyncio.timeout(60):
-        while group.parked_join_count != count:  # noqa: ASYNC110 - a group tells nobody.
+        while group.parked_join_count != count:  # noqa: ASYNC110 - a group has no event for it.
             await asyncio.sleep(0)
 
 
@@ -176,7 +176,7 @@ async def test_generations_and_groups_are_not_taken_for_each_other() -> None:
         for group_id in ("g", "h"):
             leader = (await g.join(group_id=group_id, instance="i")).member_id
             for generation in (2, 3):
-                # What it offers has changed, so everybody has to join anew.
+                # What it offers has changed, so all members have to join again.
                 metadata = SUBSCRIPTION + bytes([generation])
                 offer = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
                 joining = asyncio.ensure_future(

@@ -47,7 +47,7 @@ async def test_from_then_on_each_has_its_own_and_is_named_as_it_was_sent(version
         )
 
 
-async def test_nobody_may_leave() -> None:
+async def test_an_empty_leave_is_allowed() -> None:
     async with running_groups() as g:
         answer = await g.ask(LeaveGroupRequest(group_id="g"), 5)
         assert answer == LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])

@@ -242,7 +242,7 @@ async def test_a_refused_producer_is_told_of_partitions_that_do_not_exist(versio
 
 
 @every_version
-async def test_with_nothing_to_store_nobody_is_asked(version: int) -> None:
+async def test_with_nothing_to_store_no_coordinator_is_asked(version: int) -> None:
     async with running_groups() as g:
         keeper = with_keeper(g)
         assert (await ask(g, version, [])).topics == []

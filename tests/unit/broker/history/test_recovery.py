@@ -176,7 +176,7 @@ def recorded(*entries: tuple[int, int], is_whole: bool) -> RecordedGenerations:
         (recorded(is_whole=True), 1, 10, True),
         (recorded((1, 10), is_whole=True), 1, 10, False),
         (recorded((1, 10), is_whole=True), 2, 20, True),
-        # The group was deleted meanwhile, and counts anew.
+        # The group was deleted meanwhile, and counts from the start.
         (recorded((1, 10), (2, 20), is_whole=True), 1, 30, True),
         # Older than what was read of the history.
         (recorded((7, 10), is_whole=False), 1, 9, False),

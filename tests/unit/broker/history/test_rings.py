@@ -174,7 +174,7 @@ def test_records_stay_as_they_were_when_they_are_moved() -> None:
     assert rings.get(order[3]) is None
 
 
-def test_whoever_is_forgotten_takes_its_memory_along() -> None:
+def test_a_group_that_is_forgotten_frees_its_memory() -> None:
     rings = filled()
     for number in range(300):
         add(rings, f"group-{number}", 1, bytes(BLOCK_BYTES // 100))

@@ -324,7 +324,7 @@ async def test_a_probe_gets_its_answer_beside_more_connections_than_there_may_be
             writer.transport.abort()
 
 
-async def test_a_probe_takes_the_place_of_the_longest_idle_and_disturbs_nobody_else() -> None:
+async def test_a_probe_takes_the_place_of_the_longest_idle_and_disturbs_no_other() -> None:
     async with serving(HttpLimits(connections_max=3)) as server:
         opened = []
         for sent in (b"", b"", b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n"):

@@ -176,7 +176,7 @@ def test_of_the_rest_the_rebalance_that_hangs_longest_is_shown() -> None:
     assert since == {("own",): 1000.0, ("(other)",): 1002.0}
 
 
-def test_a_group_made_anew_from_the_log_does_not_hang() -> None:
+def test_a_group_made_again_from_the_log_does_not_hang() -> None:
     restored = GroupRestored(1, "consumer", None, {})
     metrics = observed((0, started(TriggerKind.MEMBER_LEFT)), (1, restored))
     assert metrics.running == {}

@@ -31,7 +31,7 @@ def test_a_maximum_is_remembered_for_one_period_at_least_and_two_at_most() -> No
     assert maximum.value_at(231) == 2.0
 
 
-def test_a_maximum_of_long_ago_is_forgotten_though_nobody_asked_meanwhile() -> None:
+def test_a_maximum_of_long_ago_is_forgotten_though_no_one_asked_meanwhile() -> None:
     maximum = RecentMaximum(period_s=60)
     maximum.observe(7.0, now_s=100)
     assert maximum.value_at(1000) == 0.0

@@ -151,7 +151,7 @@ async def test_what_was_seen_is_not_kept_until_the_next_scrape() -> None:
     assert values(collector.collect()) == {}
 
 
-async def test_a_partition_that_nobody_has_used_is_opened_to_be_seen() -> None:
+async def test_a_partition_that_no_one_has_used_is_opened_to_be_seen() -> None:
     partitions = Partitions([Partition(0, 7), Partition(1, 8)], unopened=[1])
     _, found = await collected([Topic("orders", partitions)])
     assert found["kafka_topic_partition_current_offset"] == {("orders", "0"): 7, ("orders", "1"): 8}

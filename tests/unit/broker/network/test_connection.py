@@ -34,7 +34,7 @@ async def test_a_request_is_answered_in_the_same_turn_with_one_write(edge: Edge)
     assert peer.write_count == 1
 
 
-async def test_a_session_begins_as_nobody_of_the_address_and_the_listener(edge: Edge) -> None:
+async def test_a_session_begins_anonymous_with_the_address_and_the_listener(edge: Edge) -> None:
     edge.connect("10.0.0.7")
     assert edge.connection.info.session == Session(ANONYMOUS, "10.0.0.7", "PLAINTEXT")
 

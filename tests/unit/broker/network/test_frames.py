@@ -189,7 +189,7 @@ def test_no_connection_sees_bytes_of_another_however_their_reads_interleave(
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3])
-def test_a_read_that_finds_nothing_leaves_the_begin_of_a_size_where_nobody_overwrites_it(
+def test_a_read_that_finds_nothing_leaves_the_begin_of_a_size_where_no_one_overwrites_it(
     kept: int,
 ) -> None:
     side, other = Side(), Side()

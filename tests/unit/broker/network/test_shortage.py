@@ -183,7 +183,7 @@ def test_the_one_that_exceeds_the_budget_ends_when_it_is_slow_and_others_wait() 
     assert edge.memory.overdrawn is not overdrawn
 
 
-def test_nothing_is_kept_when_nobody_waits_any_more() -> None:
+def test_nothing_is_kept_when_no_one_waits_any_more() -> None:
     edge = Uploads()
     edge.add(30, "10.0.0.1", FRAME_MAX, burst_then_drip)
     edge.run(300)

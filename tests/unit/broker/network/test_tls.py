@@ -310,7 +310,9 @@ async def test_one_too_many_closes_the_oldest_of_the_address_that_has_most(
     assert [peer.transport.is_lost for peer in peers] == [True, False, False]
 
 
-async def test_who_says_goodbye_and_does_not_read_stops_nobody(peer: Peer, edge: Edge) -> None:
+async def test_a_client_that_says_goodbye_and_does_not_read_stops_no_other(
+    peer: Peer, edge: Edge
+) -> None:
     await peer.shake_hands()
     peer.transport.takes_all = False
     edge.service.response = bytes(4_000_000)

@@ -188,7 +188,7 @@ async def test_who_is_gone_takes_no_turn_of_those_who_are_not_let_in_yet() -> No
     assert len(service.written_before) <= 2 * ARRIVALS_PER_TURN + 1
 
 
-async def test_a_large_answer_waits_for_nobody() -> None:
+async def test_a_large_answer_waits_for_no_other() -> None:
     service, peers = connected(2)
     ask(peers[0], b"%d" % (SMALL_BYTES + 1))
     ask(peers[1], b"7")

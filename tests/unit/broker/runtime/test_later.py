@@ -54,7 +54,7 @@ async def test_it_is_given_once() -> None:
     assert later.result() == 1
 
 
-async def test_what_nobody_waits_for_is_dropped() -> None:
+async def test_what_is_not_waited_for_is_dropped() -> None:
     for fails in (False, True):
         later: Later[int] = Later()
         later.cancel()
@@ -216,7 +216,7 @@ async def test_a_coroutine_is_a_task_for_as_long_as_somebody_waits() -> None:
     assert not tasks
 
 
-async def test_a_coroutine_that_raises_fails_even_where_nobody_waits_any_more(
+async def test_a_coroutine_that_raises_fails_even_where_no_one_waits_any_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tasks: Tasks = set()

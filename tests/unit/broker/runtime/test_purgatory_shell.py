@@ -154,7 +154,7 @@ def test_a_wake_up_is_worked_off_in_the_same_moment(
         await asyncio.sleep(3)
         operation.is_satisfied = True
         purgatory.check_and_complete("k")
-        assert operation.happened is None, "not from within whoever made the change"
+        assert operation.happened is None, "not within the call that made the change"
         await asyncio.sleep(1)
 
     run(test())
@@ -340,7 +340,7 @@ def test_real_deadlines_are_kept_to_the_millisecond_and_never_early(
         for number, operation in enumerate(operations):
             purgatory.try_complete_else_watch(operation, [], begin_ms + 10 * number)
         async with asyncio.timeout(60):
-            while operations[-1].happened is None:  # noqa: ASYNC110 - an operation tells nobody.
+            while operations[-1].happened is None:  # noqa: ASYNC110 - an operation has no event for it.
                 await asyncio.sleep(0.01)
         late_ms = []
         for number, operation in enumerate(operations):

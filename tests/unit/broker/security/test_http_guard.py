@@ -13,7 +13,7 @@ from kohort.testing.virtual_loop import VirtualClockLoop
 DELAY_MS = 100
 
 
-def test_a_good_token_of_a_disabled_user_lets_nobody_in() -> None:
+def test_a_good_token_of_a_disabled_user_lets_no_one_in() -> None:
     clock = VirtualClock()
     guard = HttpGuard(
         ways=("bearer",),

@@ -142,7 +142,7 @@ def test_a_flood_from_one_network_of_version_6_is_one(world: World) -> None:
     world.run(play)
 
 
-def test_a_crowd_behind_one_address_is_let_in_where_nobody_else_waits(world: World) -> None:
+def test_a_crowd_behind_one_address_is_let_in_where_no_one_else_waits(world: World) -> None:
     async def play() -> None:
         crowd = [world.passwords.check(RIGHT, FLOOD) for _ in range(WAITING_MAX)]
         for one in crowd:

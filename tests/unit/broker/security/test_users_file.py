@@ -106,7 +106,7 @@ def test_bytes_that_are_no_text_and_too_many_are_refused(monkeypatch: pytest.Mon
         read_users(bytes(users_file.BYTES_MAX + 1))
 
 
-def test_whoever_is_stored_has_nothing_of_the_file(users: Users) -> None:
+def test_a_stored_user_has_nothing_of_the_file(users: Users) -> None:
     told: list[str] = []
     users.on_change(told.append)
     given, other, stored = credential("a"), credential("b", OTHER), credential("c")

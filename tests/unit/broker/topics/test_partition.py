@@ -72,7 +72,7 @@ async def test_without_forced_flushes_a_record_is_visible_as_soon_as_it_is_appen
         assert values(partition) == [b"one"]
 
 
-async def test_with_an_interval_of_one_nobody_sees_a_record_before_its_fsync(
+async def test_with_an_interval_of_one_no_one_sees_a_record_before_its_fsync(
     tmp_path: Path,
 ) -> None:
     executor = GatedExecutor()

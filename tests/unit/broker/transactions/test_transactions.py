@@ -364,7 +364,7 @@ async def test_a_timeout_waits_for_what_is_being_written(clock: VirtualClock) ->
 
 
 @virtual
-async def test_ids_that_nobody_uses_are_forgotten(clock: VirtualClock) -> None:
+async def test_ids_that_no_one_uses_are_forgotten(clock: VirtualClock) -> None:
     log = MemoryTransactionLog()
     config = TransactionsConfig(TransactionConfig(id_expiration_ms=100_000), expiry_check_ms=10_000)
     async with running(clock, log, MarkedPartitions(ORDERS), config) as harness:
@@ -500,7 +500,7 @@ async def test_batches_that_add_nothing_need_not_be_checked(clock: VirtualClock)
 
 
 @virtual
-async def test_a_stop_answers_whoever_waits(clock: VirtualClock) -> None:
+async def test_a_stop_answers_waiting_requests(clock: VirtualClock) -> None:
     log = MemoryTransactionLog()
     async with running(clock, log) as harness:
         harness.init()

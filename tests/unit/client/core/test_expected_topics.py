@@ -65,7 +65,7 @@ def test_what_comes_late_is_not_missed_any_more() -> None:
     assert (expected.missing(700_000), expected.is_waiting) == ({}, False)
 
 
-def test_another_wish_begins_its_time_anew_and_the_same_one_does_not() -> None:
+def test_another_wish_begins_its_time_again_and_the_same_one_does_not() -> None:
     expected = expecting("t")
     expected.compare({}, 1_000)
     expected.expect(["t", "u"], (), 2_500)

@@ -87,7 +87,7 @@ def test_what_was_committed_is_not_committed_again(work: Work) -> None:
     assert A in work.uncommitted({A: position(8)})
 
 
-def test_of_a_partition_that_is_gone_nothing_is_committed_until_it_is_owned_anew(
+def test_of_a_partition_that_is_gone_nothing_is_committed_until_it_is_owned_again(
     work: Work,
 ) -> None:
     work.feed(A, [entry(5)])
@@ -162,7 +162,7 @@ def test_a_record_that_was_cut_short_keeps_what_is_behind_it_from_being_committe
     assert work.committable({A: position(2)}) == {A: OffsetAndMetadata(0)}
 
 
-def test_who_seeks_back_begins_anew(work: Work) -> None:
+def test_who_seeks_back_starts_again(work: Work) -> None:
     work.feed(A, [entry(5, 5), entry(6, 6)])
     first, _ = begin_all(work)
     work.feed(A, [entry(2, 2)])

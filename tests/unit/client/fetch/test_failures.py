@@ -21,7 +21,7 @@ async def errors_of(scene: Scene, kind: type[Exception], count: int) -> None:
             count -= 1
 
 
-def test_a_record_that_nobody_can_use_is_told_of_until_somebody_seeks() -> None:
+def test_a_record_that_no_one_can_use_is_told_of_until_somebody_seeks() -> None:
     async def test() -> None:
         scene = Scene(1, 1, deserialisers=Deserialisers(value=_not_bad))
         scene.one.append(0, b"bad", b"good")

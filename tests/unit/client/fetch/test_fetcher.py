@@ -275,7 +275,7 @@ def test_waiting_for_positions_ends_with_its_time() -> None:
     run(test())
 
 
-def test_a_closed_fetcher_asks_nobody_and_can_be_closed_again() -> None:
+def test_a_closed_fetcher_sends_no_request_and_can_be_closed_again() -> None:
     async def test() -> None:
         scene = Scene(1, 2)
         await asyncio.sleep(0.1)

@@ -65,7 +65,7 @@ def test_only_what_was_named_is_read_from_the_follower() -> None:
     run(test())
 
 
-def test_nobody_is_told_of_a_rack_that_is_not_set_or_by_brokers_before_kafka_2_4() -> None:
+def test_no_one_is_told_of_a_rack_that_is_not_set_or_by_brokers_before_kafka_2_4() -> None:
     async def test() -> None:
         for config, versions in ((EARLIEST, (4, 18)), (IN_RACK, (4, 10))):
             scene = Scene(1, config=config)
@@ -108,7 +108,7 @@ def test_the_leader_is_asked_again_when_metadata_is_old() -> None:
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ],
 )
-def test_the_leader_serves_what_a_follower_refuses_and_nobody_is_told(code: ErrorCode) -> None:
+def test_the_leader_serves_what_a_follower_refuses_without_an_error(code: ErrorCode) -> None:
     async def test() -> None:
         scene = followed(1)
         assert await scene.values(2) == [b"a", b"b"]

@@ -64,7 +64,7 @@ def test_another_callback_waits_for_the_one_before_it() -> None:
     play(test)
 
 
-def test_what_a_callback_raises_is_told_although_nobody_waits_for_it() -> None:
+def test_what_a_callback_raises_is_told_although_no_one_waits_for_it() -> None:
     async def test(scene: Scene) -> None:
         async def fails() -> None:
             await asyncio.sleep(1)

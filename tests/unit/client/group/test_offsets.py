@@ -347,7 +347,7 @@ def test_commits_go_beside_a_join_that_is_parked() -> None:
     on_virtual_time(test)
 
 
-def test_a_commit_without_offsets_asks_nobody() -> None:
+def test_a_commit_without_offsets_sends_no_request() -> None:
     async def test(scene: Scene) -> None:
         await scene.offsets.commit({}, 10)
         assert await scene.offsets.fetch([], 10) == {}
@@ -356,7 +356,7 @@ def test_a_commit_without_offsets_asks_nobody() -> None:
     on_virtual_time(test)
 
 
-def test_whoever_commits_from_outside_says_so() -> None:
+def test_a_commit_from_outside_the_group_says_so() -> None:
     async def test(scene: Scene) -> None:
         offsets = GroupOffsets(
             scene.cluster,

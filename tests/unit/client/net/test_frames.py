@@ -33,7 +33,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(sizes: list[int], 
     assert feed(reader, data, step) == bodies
 
 
-def test_a_size_that_nobody_asked_for_is_refused_before_there_is_room_for_it() -> None:
+def test_a_size_that_no_one_asked_for_is_refused_before_there_is_room_for_it() -> None:
     with pytest.raises(ValueError, match="frame"):
         feed(FrameReader(), (FRAME_BYTES_MAX + 1).to_bytes(4, "big"), 4)
     with pytest.raises(ValueError, match="frame"):

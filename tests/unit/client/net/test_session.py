@@ -27,7 +27,7 @@ def test_a_session_is_renewed_shortly_before_its_end(fraction: float, due_s: flo
     assert not session.is_due(1_184.9)
 
 
-def test_nobody_authenticates_twice_within_a_second() -> None:
+def test_no_one_authenticates_twice_within_a_second() -> None:
     session = Session()
     session.begin(300, 10.0)
     assert session.pause_s(10.25) == pytest.approx(0.75)

@@ -104,7 +104,7 @@ def test_the_words_name_the_time_without_a_reader_where_it_differs() -> None:
     assert words(recorded, replace(tried, unread_ms=980_000)).endswith("39 s later")
 
 
-def test_fewer_rebalances_do_not_make_up_for_partitions_that_nobody_reads() -> None:
+def test_fewer_rebalances_do_not_make_up_for_partitions_that_no_one_reads() -> None:
     recorded = prediction(RECORDED, 90, 367, unread_s=922)
     few = replace(RECORDED, static=True, cooperative=False)
     quick = replace(RECORDED, heartbeat_interval_ms=2_000)
@@ -359,7 +359,7 @@ def test_stopped_times_weigh_nothing_where_no_join_is_known() -> None:
     assert advise(trace(like=recorded, doubts=doubts), [recorded, fewer]).best == fewer
 
 
-def test_what_nobody_would_take_is_not_told() -> None:
+def test_what_no_one_would_take_is_not_told() -> None:
     recorded = prediction(RECORDED, 41, 310, unread_s=57)
     unread = prediction(replace(RECORDED, static=True), 1, 2, unread_s=1_596)
     late = prediction(replace(RECORDED, session_timeout_ms=300_000), 1, 2)

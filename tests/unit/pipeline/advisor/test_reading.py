@@ -195,7 +195,7 @@ def test_static_members_are_known_by_their_instance_and_how_long_they_were_away_
     assert any("how quick is not recorded" in text for text in found.unknown)
 
 
-def test_a_change_of_topics_is_whoever_leads_and_answers_to_a_rebalance_are_no_causes() -> None:
+def test_a_change_of_topics_is_the_leaders_and_answers_to_a_rebalance_are_no_causes() -> None:
     topics = cause("leader_rejoined", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
     revoked = cause("protocols_changed", "a-1", reason="PARTITIONS_REVOKED")
     subscribes = cause("protocols_changed", "a-1", reason="SUBSCRIPTION_CHANGE")
@@ -213,7 +213,7 @@ def test_a_change_of_topics_is_whoever_leads_and_answers_to_a_rebalance_are_no_c
     )
 
 
-def test_a_cooperative_leader_that_sees_topics_change_is_whoever_leads_as_well() -> None:
+def test_a_cooperative_leader_that_sees_topics_change_may_be_any_member_as_well() -> None:
     topics = cause("protocols_changed", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
     asked = cause("protocols_changed", "a-1", reason="ENFORCED")
     found = read(

@@ -91,7 +91,7 @@ def test_a_crash_is_noticed_when_the_session_is_over(session_ms: int) -> None:
     assert outcome.rebalances == 2
     assert outcome.deaths == 1
     assert session_ms - 3_200 <= outcome.unnoticed_ms <= session_ms
-    # Its partitions had nobody for at least as long.
+    # Its partitions had no owner for at least as long.
     assert outcome.unread_longest_ms >= outcome.unnoticed_ms
 
 
@@ -133,7 +133,7 @@ def test_cooperative_members_go_on_reading_and_rebalance_once_more_to_hand_over(
     assert cooperative.unread_ms < eager.unread_ms
 
 
-def test_topics_that_change_cost_one_rebalance_whoever_leads() -> None:
+def test_topics_that_change_cost_one_rebalance_whichever_member_leads() -> None:
     change = Rejoin(10 * MINUTE, None, JoinReason.TOPIC_METADATA_CHANGE)
     for setting in (DYNAMIC, STATIC, replace(DYNAMIC, states_reasons=True)):
         assert play(trace(*others(3), rejoins=(change,)), setting).rebalances == 2
@@ -257,7 +257,7 @@ def test_an_eager_replay_of_cooperative_members_has_them_give_up_before_they_joi
     # The two others have joined, and wait.
     eager_ms = play(slow, DYNAMIC).stopped_ms - play(quick, DYNAMIC).stopped_ms
     assert 0.7 * 2 * SLOW_MS < eager_ms < 1.1 * 2 * SLOW_MS
-    # Nobody waits in a cooperative one but who gets what is given up.
+    # In a cooperative one, only members that get revoked partitions wait.
     assert play(slow, COOPERATIVE).stopped_longest_ms < 1.1 * SLOW_MS
 
 

@@ -203,7 +203,7 @@ def test_lines_of_kafka_1_have_no_reason() -> None:
     assert fates(records[0]) == ["session_expired"]
 
 
-def test_a_reason_that_nobody_knows_is_kept_in_words() -> None:
+def test_an_unknown_reason_is_kept_in_words() -> None:
     (record,) = told(
         "Preparing to rebalance group g in state PreparingRebalance with old generation 1 "
         "(__consumer_offsets-2) (reason: the moon is full)"
@@ -228,7 +228,7 @@ def test_a_rebalance_on_top_of_another_one_follows_it() -> None:
         "CompletingRebalance",
     )
     assert first["timeline"]["finished_ms"] == 2_000
-    # Nobody has named the two that are left.
+    # The two that are left were not named.
     assert second["members_dropped"] == 2
 
 

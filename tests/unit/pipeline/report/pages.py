@@ -61,7 +61,7 @@ def advice() -> list[Row]:
             "unread_ms": 5 * stopped_s * 1000,
             "notice_ms": 8_500 + ordinal * 20_000,
             "text": f"check: setting {ordinal}",
-            "unknown": ["what nobody has written down"],
+            "unknown": ["what was not recorded"],
             **more,
         }
 

@@ -102,7 +102,7 @@ def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
         "aiokafka has no cooperative assignor",
     ):
         assert line in said
-    assert "what nobody has written down" in said
+    assert "what was not recorded" in said
 
 
 def test_each_rebalance_is_told_in_the_words_of_why() -> None:

@@ -28,7 +28,7 @@ func Read(index int) *Login {
 	return found
 }
 
-// TLS trusts nobody but the authority.
+// TLS trusts only the authority.
 func (l *Login) TLS() *tls.Config {
 	certificates, err := os.ReadFile(l.Authority)
 	if err != nil {

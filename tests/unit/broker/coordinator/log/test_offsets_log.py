@@ -87,7 +87,7 @@ async def test_what_lies_in_a_log_already_keeps_its_time(kind: str, tmp_path: Pa
 
 
 @both
-async def test_a_partition_nobody_wrote_to_is_empty(kind: str, tmp_path: Path) -> None:
+async def test_a_partition_no_one_wrote_to_is_empty(kind: str, tmp_path: Path) -> None:
     async with a_log(kind, tmp_path) as log:
         assert list(log.read(7)) == []
         await done(log.append(8, [GROUP], wall_ms=99))

@@ -33,7 +33,7 @@ def test_members_that_did_not_sync_exceeded_the_rebalance_timeout() -> None:
     assert (TriggerKind.SYNC_EXPIRED, 7 * SECOND) in kinds
 
 
-def test_an_id_that_nobody_used_is_told_before_the_join_phase_that_waited_for_it_ends() -> None:
+def test_an_id_that_no_one_used_is_told_before_the_join_phase_that_waited_for_it_ends() -> None:
     s = Scenario()
     leader, _ = s.stable(2)
     unused = s.new_id()

@@ -76,7 +76,7 @@ def test_extensions_are_told_with_their_deadline() -> None:
 
 
 @pytest.mark.parametrize("goes", ["member", "pending id", "pending id by leaving"])
-def test_nobody_who_goes_cuts_the_delay_short_or_extends_it(goes: str) -> None:
+def test_a_member_that_goes_neither_shortens_nor_extends_the_delay(goes: str) -> None:
     s = Scenario()
     start_ms = s.ms
     first, ticket = s.join_dynamic()

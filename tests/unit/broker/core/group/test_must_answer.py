@@ -43,7 +43,7 @@ def test_the_join_of_a_static_member_that_an_administrator_removes() -> None:
     assert parked.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def test_a_member_with_a_parked_sync_that_joins_anew() -> None:
+def test_a_member_with_a_parked_sync_that_joins_again() -> None:
     s = Scenario()
     _, follower = s.completing(2)
     parked = s.sync(follower)
@@ -51,7 +51,7 @@ def test_a_member_with_a_parked_sync_that_joins_anew() -> None:
     assert parked.answer == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def test_nobody_waits_longer_than_the_timers_allow() -> None:
+def test_no_one_waits_longer_than_the_timers_allow() -> None:
     s = Scenario()
     first, second, _ = s.stable(3)
     tickets = [s.join(first), s.join(requires_known_id=False), s.join(instance="a")]

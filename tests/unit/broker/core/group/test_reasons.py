@@ -89,5 +89,5 @@ def test_the_values_are_fixed() -> None:
     ]
 
 
-def test_these_force_a_rebalance_whoever_states_them() -> None:
+def test_these_force_a_rebalance_whichever_member_states_them() -> None:
     assert {reason.value for reason in FORCING} == {3, 4, 5, 6, 9}

@@ -321,7 +321,7 @@ FENCING: dict[str, Callable[[Scenario, str, str], ErrorCode]] = {
 @pytest.mark.parametrize("request_name", FENCING)
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 class TestFencingComesFirst:
-    def test_an_instance_nobody_holds_is_unknown(self, state: str, request_name: str) -> None:
+    def test_an_instance_no_one_holds_is_unknown(self, state: str, request_name: str) -> None:
         world = a_world(state)
         assert FENCING[request_name](world.scenario, world.follower, "nobody's") is UNKNOWN
 

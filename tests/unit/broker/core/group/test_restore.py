@@ -102,7 +102,7 @@ class TestRestored:
         expected = SyncResult(ErrorCode.NONE, "consumer", "range", f"of {follower}".encode())
         assert s.sync(follower).answer == expected
 
-    def test_all_sessions_begin_anew_and_end(self) -> None:
+    def test_all_sessions_start_again_and_end(self) -> None:
         s = Scenario()
         s.stable(2)
         s.restart()
@@ -227,7 +227,7 @@ class TestRestored:
 
 
 class TestUnload:
-    def test_whoever_is_parked_is_sent_away_and_the_group_is_dead(self) -> None:
+    def test_parked_requests_are_sent_away_and_the_group_is_dead(self) -> None:
         s = Scenario()
         first, second = s.completing(2)
         parked_sync = s.sync(second)

@@ -188,7 +188,7 @@ class TestParkedMembers:
         assert parked.is_parked
         assert follower in s.group.roster
 
-    def test_its_session_begins_anew_when_it_is_answered(self) -> None:
+    def test_its_session_starts_again_when_it_is_answered(self) -> None:
         s = Scenario()
         first, second = s.preparing(2)
         s.join(first)

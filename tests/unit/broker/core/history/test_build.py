@@ -61,7 +61,7 @@ class TestWaiting:
         assert record.timeline.join_phase_end == "all_joined"
         assert record.waited_for == WaitedFor(phase="join", member_ids=(silent,), ms=10 * SECOND)
 
-    def test_an_id_that_nobody_used_is_waited_for_too(self) -> None:
+    def test_an_id_that_no_one_used_is_waited_for_too(self) -> None:
         s = Chronicle()
         first, leaver = s.eager((0,), (1,))
         unused = s.new_id()
@@ -108,7 +108,7 @@ class TestWaiting:
         assert record.outcome is RebalanceOutcome.RUNNING
         assert record.waited_for == WaitedFor(phase="join", member_ids=(second,), ms=400)
 
-    def test_a_rebalance_of_one_waits_for_nobody(self) -> None:
+    def test_a_rebalance_of_one_member_waits_for_no_other(self) -> None:
         s = Chronicle()
         (only,) = s.eager((0,))
         s.join(only)

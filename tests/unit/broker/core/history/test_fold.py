@@ -270,7 +270,7 @@ class TestOutcomes:
         assert s.last.outcome is RebalanceOutcome.UNFINISHED
         assert (s.last.generation, s.last.timeline.finished_ms) == (None, None)
 
-    def test_a_group_that_is_made_anew_from_the_log_while_it_rebalances(self) -> None:
+    def test_a_group_that_is_made_again_from_the_log_while_it_rebalances(self) -> None:
         s = Chronicle()
         s.preparing(2)
         s.restart()

@@ -44,7 +44,7 @@ def allows(
     return authorizer.allows(session(who, host or "10.0.0.1"), operation, TOPIC, name)
 
 
-def test_without_rules_nobody_may_do_anything_but_super_users() -> None:
+def test_without_rules_only_super_users_may_do_anything() -> None:
     authorizer = Authorizer(super_users=["User:root"])
     assert not allows(authorizer, READ, "t")
     assert allows(authorizer, READ, "t", who="root")

@@ -51,7 +51,7 @@ def test_a_newcomer_is_refused_where_each_has_one() -> None:
     assert taken(queue) == ["a1", "b1", "c1"]
 
 
-def test_what_is_removed_leaves_its_place_and_is_nobodys_turn() -> None:
+def test_what_is_removed_leaves_its_place_and_takes_no_turn() -> None:
     queue = filled("a1", "a2", "b1", "c1", most=4)
     queue.remove("b", "b1")
     queue.remove("b", "b1")

@@ -59,7 +59,7 @@ class Oracle:
         return max(0, round((rate - limit) / limit * window)) if rate > limit else 0
 
 
-def test_throttles_are_those_of_all_uses_counted_anew(long_form: bool) -> None:
+def test_throttles_are_those_of_all_uses_counted_again(long_form: bool) -> None:
     for seed in range(2_000 if long_form else 40):
         chance = random.Random(seed)
         rate, at_once, oracle, now_ms = Rate(), Rate(), Oracle(), 0

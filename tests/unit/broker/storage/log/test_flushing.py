@@ -46,7 +46,7 @@ def test_a_leader_epoch_is_as_durable_as_the_batches_it_wrote() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", "leader-epoch-checkpoint"])
-def test_after_a_failed_fsync_nothing_works_until_the_log_is_opened_anew(suffix: str) -> None:
+def test_after_a_failed_fsync_nothing_works_until_the_log_is_opened_again(suffix: str) -> None:
     log, files = memory_log()
     batch = batch_of(b"v")
     append(log, batch)

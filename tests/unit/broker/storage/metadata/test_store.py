@@ -210,7 +210,7 @@ def test_the_file_that_has_seen_more_changes_wins(tmp_path: Path, store: Metadat
 
 
 @pytest.mark.parametrize("name", [FILE_NAME, MIRROR_FILE_NAME])
-def test_a_missing_file_is_made_anew_from_the_other(
+def test_a_missing_file_is_made_again_from_the_other(
     tmp_path: Path, store: MetadataStore, name: str
 ) -> None:
     store.create_topics([topic("orders")])

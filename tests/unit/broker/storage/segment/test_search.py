@@ -85,7 +85,7 @@ def test_a_damaged_index_costs_time_but_not_truth(
     check_all(segment_of(files))
 
 
-def test_a_missing_index_is_made_anew_once_a_walk_is_long(
+def test_a_missing_index_is_made_again_once_a_walk_is_long(
     files: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kohort.broker.storage.segment.search.UNINDEXED_BYTES_MAX", 5_000)

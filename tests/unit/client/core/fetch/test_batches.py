@@ -260,7 +260,7 @@ def test_a_time_that_the_broker_set_is_that_of_all_records() -> None:
     assert [(one.timestamp, one.timestamp_type) for one in records] == [(77, 1), (77, 1)]
 
 
-def test_markers_are_for_nobody() -> None:
+def test_markers_are_not_returned() -> None:
     chunk = fetched(
         transactional(0, 7, b"a"),
         marker(1, 7, ControlType.COMMIT),

@@ -18,7 +18,7 @@ def test_the_follower_is_read_from_until_its_time_is_over() -> None:
     assert one.find(B, LEADER, 0) is None
 
 
-def test_another_leader_or_epoch_has_to_name_it_anew() -> None:
+def test_another_leader_or_epoch_has_to_name_it_again() -> None:
     one = replicas()
     assert one.find(A, NEXT, 0) is None
     assert one.find(A, LEADER, 0) is None
@@ -26,7 +26,7 @@ def test_another_leader_or_epoch_has_to_name_it_anew() -> None:
     assert one.find(A, NEXT, 0) == 3
 
 
-def test_who_names_nobody_or_itself_is_read_from() -> None:
+def test_a_leader_that_names_no_replica_or_itself_is_read_from() -> None:
     for node_id in (-1, 1):
         one = replicas()
         assert not one.named(A, node_id, LEADER, 0)

@@ -357,7 +357,7 @@ def test_errors_are_told_to_who_reads_the_partition_and_dropped_if_it_moves() ->
     assert scene.error() is None
 
 
-def test_a_topic_that_was_created_again_begins_anew() -> None:
+def test_a_topic_that_was_created_again_starts_again() -> None:
     scene = Scene(1)
     scene.cluster.lead(1, topic_id=b"j" * 16)
     scene.state.notice_new_topics(0, WALL_MS)

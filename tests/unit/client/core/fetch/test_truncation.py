@@ -109,7 +109,7 @@ def test_an_answer_that_is_late_changes_nothing() -> None:
     assert scene.positions.position(A) == 3
 
 
-def test_another_leader_meanwhile_is_asked_anew() -> None:
+def test_another_leader_meanwhile_is_asked_again() -> None:
     scene = Scene()
     scene.look(NEW)
     late = scene.doubt
@@ -149,7 +149,7 @@ def test_a_broker_that_cannot_be_asked_is_believed() -> None:
     assert scene.is_readable()
 
 
-def test_without_a_leader_there_is_nobody_to_ask() -> None:
+def test_without_a_leader_there_is_no_broker_to_ask() -> None:
     scene = Scene()
     assert not scene.look(None)
     scene.look(NEW)

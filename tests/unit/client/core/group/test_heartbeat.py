@@ -44,7 +44,7 @@ def test_the_next_one_is_counted_from_when_the_last_was_sent() -> None:
     assert rules.last_success_ms == 3_700
 
 
-def test_nobody_sends_no_heartbeats() -> None:
+def test_without_a_member_no_heartbeats_are_sent() -> None:
     rules = HeartbeatRules(CONFIG, Backoff(100, 1000, lambda: 0.5))
     assert rules.next_action(100_000) == Wait(None)
 
@@ -179,7 +179,7 @@ def test_a_coordinator_found_after_a_long_outage_gets_a_heartbeat_at_once() -> N
     assert rules.next_action(20_000) == SendHeartbeat(ME)
 
 
-def test_whoever_polls_again_in_time_stays() -> None:
+def test_a_member_that_polls_again_in_time_stays() -> None:
     rules = rules_of()
     rules.polled(59_000)
     _live_until(rules, 59_999)
@@ -187,7 +187,7 @@ def test_whoever_polls_again_in_time_stays() -> None:
     assert rules.take_findings() == []
 
 
-def test_whoever_does_not_poll_leaves_and_learns_of_it() -> None:
+def test_a_member_that_does_not_poll_leaves_and_learns_of_it() -> None:
     rules = rules_of()
     _live_until(rules, 59_999)
     action = rules.next_action(60_000)
@@ -209,7 +209,7 @@ def test_it_wakes_up_for_the_poll_deadline_too() -> None:
     assert rules.next_action(0) == Wait(2_000)
 
 
-def test_findings_do_not_pile_up_while_nobody_looks() -> None:
+def test_findings_do_not_pile_up_while_no_one_looks() -> None:
     rules = rules_of(HeartbeatConfig(10_000, 3_000, 10**9))
     for at_ms in range(0, 10_000_000, 1_000):
         action: Action = rules.next_action(at_ms)

@@ -93,7 +93,7 @@ def test_members_share_what_there_is(strategy: tuple[str, ...]) -> None:
     assert [len(member.owned) for member in members] == [2, 2, 2]
 
 
-def test_eager_members_give_up_everything_and_are_given_everything_anew() -> None:
+def test_eager_members_give_up_everything_and_are_given_everything_again() -> None:
     scenario, (first,) = group_of(1, strategy=EAGER)
     second = DrivenMember(scenario, "t", strategy=EAGER)
     live(scenario, [first, second], 10 * SECOND)
@@ -270,7 +270,7 @@ def test_when_a_member_leaves_the_others_take_over() -> None:
     assert owned(members) == list(partitions(*range(6)))
 
 
-def test_whoever_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
+def test_a_member_that_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
     scenario, members = group_of(2)
     had = tuple(sorted(members[1].owned))
     members[1].is_polling = False
@@ -340,7 +340,7 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first() -> None:
     for _ in range(2):
         with pytest.raises(FencedInstanceError, match="group_instance_id"):
             live(scenario, members, 4 * SECOND)
-    # Whoever subscribes anew means it.
+    # A new subscription is intended.
     members[0].membership.clear_errors()
     live(scenario, members, 4 * SECOND)
     assert members[0].is_settled
@@ -407,7 +407,7 @@ def test_a_member_whose_heartbeat_is_refused_is_told_and_stays_one() -> None:
     assert (scenario.group.generation, members[0].calls) == (before, [])
 
 
-def test_two_assignors_that_nobody_shares_are_an_error_that_says_so() -> None:
+def test_two_assignors_that_are_not_shared_are_an_error_that_says_so() -> None:
     scenario, _ = group_of(1, strategy=EAGER)
     other = DrivenMember(scenario, "t", strategy=("roundrobin",))
     with pytest.raises(InconsistentProtocolError, match="partition_assignment_strategy"):
@@ -430,7 +430,7 @@ def test_a_broker_that_restarts_costs_nothing() -> None:
 
 @pytest.mark.parametrize("strategy", [EAGER, ("sticky",), COOPERATIVE])
 @pytest.mark.parametrize("seed", [*range(12), 360])
-def test_whatever_happens_nobody_reads_what_another_one_reads_and_the_group_settles(
+def test_whatever_happens_no_two_members_read_the_same_and_the_group_settles(
     seed: int, strategy: tuple[str, ...]
 ) -> None:
     """Random lives of up to six members; some are static. Repeat a failure by its seed."""
@@ -475,7 +475,7 @@ def _change(
             member.leave()
             members.remove(member)
         case 1:
-            members.remove(member)  # A crash: nobody is told.
+            members.remove(member)  # A crash: the group is not notified.
         case 2:
             member.is_cut_off = not member.is_cut_off
         case 3:

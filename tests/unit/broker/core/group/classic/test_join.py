@@ -242,7 +242,7 @@ class TestSize:
         assert s.trigger().kind is TriggerKind.OVER_CAPACITY
         tickets = [s.join(first), s.join(second)]
         assert s.join(third).answer == FULL
-        # Nobody is missing any more, so the refusal completes the phase.
+        # No member is missing any more, so the refusal completes the phase.
         assert [ticket.answer.generation for ticket in tickets] == [2, 2]
         assert third not in s.group.roster
         assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.SIZE_REFUSED

@@ -118,7 +118,7 @@ class TestStable:
 
 
 class TestDurability:
-    def test_nobody_is_answered_before_the_assignment_is_durable(self) -> None:
+    def test_no_member_is_answered_before_the_assignment_is_durable(self) -> None:
         s = Scenario()
         leader, second = s.completing(2)
         parked = s.sync(second)
@@ -155,7 +155,7 @@ class TestDurability:
         s.settle([leader, second])
 
     @pytest.mark.parametrize("outcome", ["durable", "failed"])
-    def test_an_assignment_nobody_waits_for_any_more_changes_nothing(self, outcome: str) -> None:
+    def test_an_assignment_no_one_waits_for_any_more_changes_nothing(self, outcome: str) -> None:
         s = Scenario()
         leader, second = s.completing(2)
         ticket, left = s.ticket(), s.ticket()
@@ -186,7 +186,9 @@ class TestDurability:
 
 
 class TestDeadline:
-    def test_whoever_has_not_synced_is_removed_together_and_the_rest_rebalances(self) -> None:
+    def test_members_that_have_not_synced_are_removed_together_and_the_rest_rebalances(
+        self,
+    ) -> None:
         s = Scenario()
         leader, second, third = s.completing(3, session_timeout_ms=1_000 * SECOND)
         s.sync(leader)
@@ -220,7 +222,7 @@ class TestDeadline:
         assert s.group.roster.holder_of("b") is None
         assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
 
-    def test_if_nobody_is_left_the_group_is_empty(self) -> None:
+    def test_if_no_member_is_left_the_group_is_empty(self) -> None:
         s = Scenario()
         s.completing(2, session_timeout_ms=1_000 * SECOND)
         s.advance(60 * SECOND)

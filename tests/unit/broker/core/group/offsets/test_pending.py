@@ -69,7 +69,7 @@ class TestWhoMay:
         _, follower = s.completing(2)
         assert s.commit_error(member_id=follower, generation=1, producer_id=A) is NONE
 
-    def test_the_session_of_the_member_does_not_start_anew(self) -> None:
+    def test_the_session_of_the_member_does_not_start_again(self) -> None:
         s = Scenario()
         (member_id,) = s.stable(1)
         before_ms = s.group.roster.get(member_id).session_deadline_ms  # type: ignore[union-attr]

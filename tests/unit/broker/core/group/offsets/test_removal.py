@@ -174,7 +174,7 @@ class TestExpiry:
         s.sweep()
         assert s.offset() is None
 
-    def test_a_stable_consumer_group_loses_only_what_nobody_subscribes_to(self) -> None:
+    def test_a_stable_consumer_group_loses_only_what_no_one_subscribes_to(self) -> None:
         s, _ = a_consumer_group("t", "u")
         age(s, RETENTION - 1)
         s.sweep()
