@@ -8,7 +8,7 @@ of its pod: started again there it goes on with the partitions it had. Stop it w
 
 Each partition has its own producer, with its own transactional id. The member that is assigned the
 partition starts that producer again, which fences the previous one and aborts the transaction that
-it left open; only then does it look up where to continue. Whatever goes wrong ends the process: the next one
+it left open; only then does it look up where to continue. Any error ends the process: the next one
 begins behind the last transaction that was committed.
 """
 

@@ -201,7 +201,7 @@ def test_mutual_tls(desk: Desk) -> None:
     )
     desk.save("server.properties", "".join(f"{name}={text}\n" for name, text in settings.items()))
     desk.save("orders.properties", of_client)
-    # Nobody else may do anything: what it may do says who it is.
+    # Only it has any rights, so what it may do shows who it is.
     serve = "kohort serve --config server.properties --override super.users=User:orders &"
     where = ("--bootstrap-server", f"{HOST}:9093", "--command-config")
     with desk.typed(blocks(above, "sh")[0], certificate, serve):

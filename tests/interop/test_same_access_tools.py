@@ -238,7 +238,7 @@ KEY_STORE: Final = "listener.name.ssl.ssl.keystore.location"
 
 
 def shows_certificate_of(port: int, authority: Authority) -> bool:
-    """Does this listener show a certificate that the authority has signed?"""
+    """Whether this listener shows a certificate that the authority has signed."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
         try:

@@ -1,4 +1,4 @@
-"""Waiting for what tells nobody when it comes about; never for a fixed time."""
+"""Waits for conditions that have no event, by polling; never for a fixed time."""
 
 import asyncio
 import time

@@ -37,7 +37,7 @@ class _Run(NamedTuple):
 
 
 class LastingTasks:
-    """Starts them, and knows which of them fail. Whoever starts a task cancels it."""
+    """Starts lasting tasks, and knows which of them fail. The caller that starts one cancels it."""
 
     def __init__(self, clock: Monotonic) -> None:
         self.failure_counts: dict[str, int] = {}

@@ -255,7 +255,7 @@ def _after(waited: Later[None], make: Callable[[], Done]) -> Later[Done]:
     def finish(_: Later[None]) -> None:
         try:
             made.give(make())
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told.
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for.
             made.fail(error)
 
     waited.on_done(finish)

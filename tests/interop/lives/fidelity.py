@@ -97,7 +97,7 @@ class Recording:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the starred setting is better in life: less of one figure, and more of neither."""
+        """Whether the starred setting is better in life: less of one figure, more of neither."""
         if self.starred is None:
             return True
         after = self.starred.lived_mean

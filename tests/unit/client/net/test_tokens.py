@@ -192,7 +192,7 @@ def test_while_the_last_token_is_good_no_one_waits_for_one_that_hangs() -> None:
     run(test())
 
 
-async def test_a_coroutine_runs_on_the_loop_any_member_that_wants_the_token() -> None:
+async def test_a_coroutine_runs_on_the_loop_whichever_thread_wants_the_token() -> None:
     issuer = Issuer()
     source = TokenSource(issuer.give_soon, wall_s=issuer.wall_s)
     await token_of(source, LONG_S)

@@ -293,7 +293,7 @@ def test_a_member_that_has_just_joined_takes_as_long_as_such_ones_do() -> None:
         group = replace(trace(slow, *quick), recorded=QUICK_BEATS, default_again_ms=5)
         return play(group, QUICK_BEATS).stopped_ms
 
-    # Soon after the third has come, two others wait for the first; later, nobody has just joined.
+    # Soon after the third has come, two others wait for the first; later, none has just joined.
     soon_ms, later_ms = 10 * MINUTE + 600, 10 * MINUTE + 20_000
     assert stopped_ms(990, soon_ms) > stopped_ms(5, soon_ms) + 2 * 900
     assert stopped_ms(990, later_ms) < stopped_ms(5, later_ms) + 300
