@@ -260,7 +260,7 @@ def test_no_secret_of_the_settings_is_told_while_they_change(
             shown = list(pages(port, "root", root))
             assert "kohort_" in shown[1] or port == ports["console"]
             told += shown
-            # Whoever fails ten times waits the longer.
+            # An address that fails ten times waits longer.
             told += pages(port, "root", wrong, PAGES[:4])
         texts = broker.call(debugging_texts)
         assert any("CurrentConfig" in one or "BrokerConfig" in one for one in texts)

@@ -1,4 +1,4 @@
-"""Tokens of an issuer that gives them to whoever knows a secret (RFC 6749, section 4.4), and tokens
+"""Tokens of an issuer that gives them to a client with a secret (RFC 6749, section 4.4), and tokens
 from a file: what Kafka's own clients have (KIP-768).
 
 Both block, as plain providers may: they are called in a thread, also while the loop is blocked.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
-"""For each step of the exchange, and for all of the answer's body. Whoever waits for the token has
+"""For each step of the exchange, and for all of the answer's body. The one that waits for the token has
 a limit of its own."""
 
 
