@@ -302,7 +302,7 @@ class _Changing:
         self._session = _session("changing")
         self._rule = _rule("changing", _LITERAL, str(self._session.principal))
         self._is_there: bool | None = False
-        """As was acknowledged; None while a change is under way."""
+        """The acknowledged answer; None while a change is under way."""
 
     async def change_for(self, duration_s: float) -> float:
         """How many changes were acknowledged a second."""
