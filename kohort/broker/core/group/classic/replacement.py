@@ -58,6 +58,7 @@ def join(group: GroupData, old: Member, request: JoinRequest, ticket: Ticket, no
     decision, detail = _decide(group, old, new)
     trigger = trigger._replace(row=decision.row, detail=detail)
     if decision.rebalance:
+        _fence_held(group, old)
         _take_over(group, old, new, now)
         rebalance.begin(group, trigger, now)
         rebalance.park(group, new, ticket)
@@ -115,6 +116,19 @@ def _wants_other_topics(group: GroupData, old: Member, new: Member) -> bool:
     return before is not None and after is not None and before != after
 
 
+def _fence_held(group: GroupData, old: Member) -> HeldJoin | None:
+    """Answer the join of `old` if it is held: two processes with the same instance id joined in one
+    step, and the first is fenced before it is answered.
+    """
+    superseded = group.held.pop(old.member_id, None)
+    if superseded is not None:
+        assert superseded.ticket is not None
+        group.outbox.reply(
+            superseded.ticket, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+        )
+    return superseded
+
+
 def _take_over(group: GroupData, old: Member, new: Member, now: Now) -> None:
     """Replace `old` by `new`; requests of the old process are answered that it is fenced."""
     fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -135,14 +149,7 @@ def _replace_quietly(
     now: Now,
 ) -> None:
     leader_before = group.roster.leader_id
-    # Two processes with the same instance id joined in one step: the first is fenced before it is
-    # answered.
-    superseded = group.held.pop(old.member_id, None)
-    if superseded is not None:
-        assert superseded.ticket is not None
-        group.outbox.reply(
-            superseded.ticket, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old.member_id)
-        )
+    superseded = _fence_held(group, old)
     is_first = not group.held and superseded is None
     _take_over(group, old, new, now)
     leads = group.roster.leader_id == new.member_id

@@ -205,6 +205,25 @@ class TestDurability:
         s.join(members["a"], instance="a")
         assert ticket.answer.generation == 2
 
+    def test_if_the_second_of_one_turn_rebalances_the_first_is_fenced_all_the_same(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b", "c", protocols=BOTH)
+        first, second, other = s.ticket(), s.ticket(), s.ticket()
+        offers_both = join_request("b")._replace(protocols=BOTH)
+        s.group.join(offers_both, first, s.now)
+        s.group.join(offers_both._replace(instance_id="c"), other, s.now)
+        s.group.join(offers_both._replace(protocols=BOTH[1:]), second, s.now)
+        s.take_effects()
+        assert first.answer.error is FENCED
+        assert s.state == "PreparingRebalance"
+        assert second.is_parked
+        assert other.is_parked
+        s.join(instance="a", protocols=BOTH)
+        holder = s.group.roster.holder_of("b")
+        assert holder is not None
+        assert holder.member_id == second.answer.member_id
+        assert second.answer.generation == other.answer.generation == 2
+
     def test_removed_in_the_same_turn_it_is_told_so(self) -> None:
         s = Scenario()
         s.stable_static("a", "b")
