@@ -74,7 +74,7 @@ async def test_the_inbox_of_a_group_is_as_long_as_is_allowed(tmp_path: Path) -> 
 async def test_the_oldest_unused_id_of_any_group_is_forgotten_beyond_the_brokers_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = partial(UnusedIds, 3 * (ID_BYTES + GROUP_BYTES))
+    small = partial(UnusedIds, 3 * (ID_BYTES + GROUP_BYTES + 1))
     monkeypatch.setattr(coordinators, "UnusedIds", small)
     async with broker_with(tmp_path).running() as broker:
         groups = broker.services.groups

@@ -15,20 +15,22 @@ ID_BYTES: Final = 1_000
 """Memory of an unused id in a group that exists anyway, with its timer and its place here; 940 to
 955 bytes were measured, with the longest client ids and reasons."""
 GROUP_BYTES: Final = 4_800
-"""Memory of a group that was created for an id, beyond that of the id: 5,720 were measured for
-both."""
+"""Memory of a group that was created for an id, beyond that of the id and of its own name, which a
+client chooses and which may have 32 kB: 5,720 were measured for both with a short name."""
 UNUSED_IDS_BYTES_MAX: Final = 256 * 1024 * 1024
 """Maximum memory of the unused ids of a broker: 268,000 in a few groups (256 MiB / 1,000), 46,000
-in groups of their own (256 MiB / 5,800). Clients that mean to join use an id within milliseconds,
-so that not even a crowd that starts at once comes near. Without this, the bounds on groups
-(200,000) and on the ids of each (100,000) would allow more than any machine has, and 1.1 GB with
-one id in each group."""
+in groups of their own (256 MiB / 5,800), 2,000 if each of these has the longest name. Clients that
+mean to join use an id within milliseconds, so that not even a crowd that starts at once comes near.
+Without this, the bounds on groups (200,000) and on the ids of each (100,000) would allow more than
+any machine has, and 1.1 GB with one id in each group."""
+_WIDE: Final = 4
+"""Bytes that Python uses for each character of a text that is not ASCII, at most."""
 
 
 class UnusedIds:
     """The ids, oldest first, and what they weigh."""
 
-    __slots__ = ("_bytes_max", "_counts", "_groups")
+    __slots__ = ("_bytes_max", "_counts", "_groups", "_names_bytes")
 
     def __init__(self, bytes_max: int = UNUSED_IDS_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -36,6 +38,8 @@ class UnusedIds:
         """The group of each id."""
         self._counts: dict[str, int] = {}
         """How many ids each group has."""
+        self._names_bytes = 0
+        """Memory of the names of these groups."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -43,7 +47,8 @@ class UnusedIds:
     @property
     def size_bytes(self) -> int:
         """Estimated memory of all of them."""
-        return len(self._groups) * ID_BYTES + len(self._counts) * GROUP_BYTES
+        ids_bytes = len(self._groups) * ID_BYTES
+        return ids_bytes + len(self._counts) * GROUP_BYTES + self._names_bytes
 
     @property
     def are_too_many(self) -> bool:
@@ -53,7 +58,10 @@ class UnusedIds:
     def add(self, group_id: str, member_id: str) -> None:
         """Add an id that a group hands out. Member ids are unique."""
         self._groups[member_id] = group_id
-        self._counts[group_id] = self._counts.get(group_id, 0) + 1
+        count = self._counts.get(group_id, 0)
+        self._counts[group_id] = count + 1
+        if not count:
+            self._names_bytes += _memory_of(group_id)
 
     def discard(self, member_id: str) -> None:
         """Remove an id that was used, given back, has expired or was dropped, if it is there."""
@@ -74,3 +82,8 @@ class UnusedIds:
             self._counts[group_id] = left
         else:
             del self._counts[group_id]
+            self._names_bytes -= _memory_of(group_id)
+
+
+def _memory_of(name: str) -> int:
+    return len(name) if name.isascii() else _WIDE * len(name)

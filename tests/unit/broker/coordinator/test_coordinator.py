@@ -496,7 +496,7 @@ class TestBounds:
 
     @virtual
     async def test_the_oldest_unused_ids_of_all_groups_make_room(self, clock: VirtualClock) -> None:
-        ids = UnusedIds(2 * (ID_BYTES + GROUP_BYTES))
+        ids = UnusedIds(2 * (ID_BYTES + GROUP_BYTES + 1))
         async with running(clock, unused_ids=ids) as h:
             first, second, third = [await new_id(h, name) for name in ("a", "b", "c")]
             await asyncio.sleep(0.1)
@@ -523,7 +523,7 @@ class TestBounds:
     async def test_an_id_is_dropped_after_the_append_that_its_group_waits_for(
         self, clock: VirtualClock
     ) -> None:
-        log, ids = MemoryOffsetsLog(), UnusedIds(ID_BYTES + GROUP_BYTES)
+        log, ids = MemoryOffsetsLog(), UnusedIds(ID_BYTES + GROUP_BYTES + 1)
         async with running(clock, log, unused_ids=ids) as h:
             await new_id(h, "a")
             log.hold()
