@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from errno import EADDRINUSE
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -53,7 +54,12 @@ class Addresses:
                     receive_buffer_bytes=self._config.socket_receive_buffer_bytes,
                 )
             except OSError as error:
-                raise AddressError(f"listener {endpoint} cannot be opened: {error}") from error
+                remedy = (
+                    "; another port is chosen by `listeners`" if error.errno == EADDRINUSE else ""
+                )
+                raise AddressError(
+                    f"listener {endpoint} cannot be opened: {error}{remedy}"
+                ) from error
             self.sockets[endpoint.listener] = sockets
             port = sockets[0].getsockname()[1]
             self.bound.append(Endpoint(endpoint.listener, endpoint.host, port))

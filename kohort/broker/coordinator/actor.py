@@ -2,10 +2,10 @@
 
 A batch consists of expired deadlines and waiting commands. The group is stepped with each of them,
 all with the same `now`; then all records are appended at once, the answers are given, and new
-deadlines go to the purgatory. While no append is in progress, a command is stepped by its caller,
-and the group needs no task. A task exists only from an append until the inbox is empty. Commits
-wait until the loop has looked at all sockets, because an append costs more than the rest of a
-commit, and several can share it.
+deadlines go to the group's timers. While no append is in progress, a command is stepped by its
+caller, and the group needs no task. A task exists only while an append, the steps of an exclusive
+command, or commands in the inbox are left. Commits are gathered until the loop has looked at all
+sockets, because an append costs more than the rest of a commit, and several can share it.
 
 If an append fails, each write in it undoes what it has changed in memory, answers its requests with
 an error, and the group goes on. If it failed because something in it cannot be encoded or is too

@@ -1,8 +1,8 @@
 """DeleteRecords (key 21): advance the log start offset of partitions.
 
 v0-2 as in Kafka 4.4. Records before the new start are never served again, even after a crash; whole
-segments before it are deleted. Topics that are compacted but not deleted refuse, and so do internal
-ones.
+segments before it are deleted. Topics whose cleanup.policy is compact alone refuse, and so do
+internal ones.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def _delete(
         partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
-        result.low_watermark = _new_start(ctx, topic.name, asked)
+        result.low_watermark = _delete_before(ctx, topic.name, asked)
     except KafkaError as error:
         result.error_code = error.code
     return result
 
 
-def _new_start(ctx: RequestContext, name: str, asked: DeleteRecordsPartition) -> int:
+def _delete_before(ctx: RequestContext, name: str, asked: DeleteRecordsPartition) -> int:
     if not ctx.may(Operation.DELETE, ResourceType.TOPIC, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = ctx.broker.topics.get(name)

@@ -53,7 +53,7 @@ def ask(options: argparse.Namespace) -> None:
             except RefusedError as error:
                 raise refused(error) from error
             if not options.json:
-                prefix = "could have " if options.dry_run else ""
+                prefix = "would be changed: " if options.dry_run else ""
                 print(f"{shown(name)}: {prefix}{', '.join(map(shown, done))}")
     if options.json:
         print_json({"topics": outcomes, "dry_run": options.dry_run})

@@ -128,7 +128,7 @@ class ScramExchange:
         if found["binding"] != BINDING:
             raise SaslFailure("channel binding is not served")
         if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
-            raise SaslFailure("the nonce is another one")
+            raise SaslFailure("the nonce is another one (librdkafka before 2.6.1 repeats its own)")
         if not is_proved or not is_of_length or credential.is_made_up:
             raise SaslFailure("unknown user" if credential.is_made_up else "wrong password")
         verifier = base64.b64encode(signature(self._hash_name, server_key, said)).decode()
