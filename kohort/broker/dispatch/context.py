@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -116,11 +116,23 @@ class RequestContext:
             self.connection.session, self.header.api_key, operation, kind, name
         )
 
+    def denied(
+        self, operation: Operation, kind: ResourceType, names: Sequence[str]
+    ) -> Collection[str]:
+        """The names for which `may` says no."""
+        access = self.broker.access
+        if access is None:
+            return ()
+        return access.denied(self.connection.session, self.header.api_key, operation, kind, names)
+
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise KafkaError unless the principal may perform an operation. The error is returned for
         the request as a whole, or for each of its items.
         """
-        if not self.may(operation, kind, name):
+        access = self.broker.access
+        if access is not None and not access.may(
+            self.connection.session, self.header.api_key, operation, kind, name
+        ):
             raise KafkaError(DENIED[kind], TEXTS[kind])
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:

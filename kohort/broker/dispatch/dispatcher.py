@@ -188,11 +188,12 @@ class Dispatcher:
             # A handler may determine the throttle time itself.
             throttle_ms = max(throttle_ms, getattr(told, "throttle_time_ms", 0))
             buffers = _buffers(header, route, told)
-            throttle_ms = charge.of_answer(sum(map(len, buffers)), throttle_ms)
-            if throttle_ms:
-                if header.api_key == FETCH_KEY:
+            if header.api_key == FETCH_KEY:
+                throttle_ms = charge.of_answer(sum(map(len, buffers)), throttle_ms)
+                if throttle_ms:
                     # As in Kafka, whichever quota it is.
                     told = FetchResponse(responses=[])
+            if throttle_ms:
                 buffers = _throttled(header, route, told, throttle_ms) or buffers
         if throttle_ms:
             charge.hold_back(throttle_ms)

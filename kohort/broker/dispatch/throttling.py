@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Final
 
-from kohort.broker.core.security.quotas import CONSUMER, PRODUCER, REQUEST
+from kohort.broker.core.security.quotas import Accounts
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.security.client_quotas import ClientQuotas
@@ -24,7 +24,7 @@ class Charge:
     """The charge of one request."""
 
     __slots__ = (
-        "_busy_s", "_client_id", "_clock", "_info", "_key", "_now_ms", "_quotas", "_size", "_user",
+        "_accounts", "_busy_s", "_clock", "_header", "_info", "_now_ms", "_quotas", "_size",
     )  # fmt: skip
 
     def __init__(
@@ -39,11 +39,10 @@ class Charge:
         self._quotas = limits.quotas
         self._clock = clock
         self._info = info
-        self._key = header.api_key
-        self._user = info.session.principal.name
-        self._client_id = header.client_id or ""
+        self._header = header
         self._size = size
         self._busy_s: float | None = None
+        self._accounts: Accounts
 
     def is_parked(self, started_s: float) -> None:
         """Record that the handler waits; meanwhile it uses no time."""
@@ -54,28 +53,33 @@ class Charge:
         milliseconds.
         """
         now_ms = self._now_ms = self._clock.monotonic_ms()
+        header = self._header
+        # Limits may have changed while the handler waited.
+        accounts = self._accounts = self._quotas.accounts(
+            self._info.session.principal.name, header.client_id or ""
+        )
         throttle_ms = 0
-        if is_answered:
-            account = self._quotas.account(REQUEST, self._user, self._client_id)
+        account = accounts.request
+        if account is not None and is_answered:
+            busy_s = perf_counter() - started_s if self._busy_s is None else self._busy_s
+            throttle_ms = account.charge(int(busy_s * 1_000_000), now_ms)
+        if header.api_key == PRODUCE_KEY:
+            account = accounts.producer
             if account is not None:
-                busy_s = perf_counter() - started_s if self._busy_s is None else self._busy_s
-                throttle_ms = account.charge(int(busy_s * 1_000_000), now_ms)
-        if self._key == PRODUCE_KEY:
-            account = self._quotas.account(PRODUCER, self._user, self._client_id)
-            if account is not None:
-                throttle_ms = max(throttle_ms, account.charge(self._size, now_ms))
+                of_bytes_ms = account.charge(self._size, now_ms)
+                if of_bytes_ms > throttle_ms:
+                    return of_bytes_ms
         return throttle_ms
 
     def of_answer(self, byte_count: int, throttle_ms: int) -> int:
         """Charge a Fetch for its answer, after `of_request`, whose throttle time is `throttle_ms`;
         return that of both. Then the answer is not to be given, and is not charged.
         """
-        if self._key != FETCH_KEY:
-            return throttle_ms
-        account = self._quotas.account(CONSUMER, self._user, self._client_id)
+        account = self._accounts.consumer
         if account is not None:
-            throttle_ms = max(throttle_ms, account.charge(byte_count, self._now_ms))
-            if throttle_ms:
+            of_bytes_ms = account.charge(byte_count, self._now_ms)
+            if throttle_ms or of_bytes_ms:
+                throttle_ms = max(throttle_ms, of_bytes_ms)
                 account.charge(-byte_count, self._now_ms)
         return throttle_ms
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.quotas import CONSUMER, Quotas
+from kohort.broker.core.security.quotas import Quotas
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -179,11 +179,12 @@ def _limit_to_quota(ctx: RequestContext, quotas: Quotas, request: FetchRequest) 
     """Limit `max_bytes` to what the client's quota allows at once; and `min_bytes`, or the request
     would wait for data that it cannot get.
     """
-    user, client_id = ctx.session.principal.name, ctx.header.client_id or ""
-    account = quotas.account(CONSUMER, user, client_id)
+    user, client_id = ctx.connection.session.principal.name, ctx.header.client_id or ""
+    account = quotas.accounts(user, client_id).consumer
     if account is not None:
-        request.max_bytes = min(request.max_bytes, account.at_once)
-        request.min_bytes = min(request.min_bytes, account.at_once)
+        at_once = account.at_once
+        request.max_bytes = min(request.max_bytes, at_once)
+        request.min_bytes = min(request.min_bytes, at_once)
 
 
 def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]]:
@@ -194,17 +195,22 @@ def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]
         if ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             return set()
         return {(topic.topic, topic.topic_id) for topic in request.topics}
-    denied = set()
-    for asked in request.topics:
-        name = asked.topic
-        if ctx.api_version >= TOPIC_IDS_SINCE:
-            topic = ctx.broker.topics.get_by_id(asked.topic_id)
-            if topic is None:
-                continue
-            name = topic.name
-        if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
-            denied.add((asked.topic, asked.topic_id))
-    return denied
+    asked_for = request.topics
+    names: list[str] = []
+    if ctx.header.api_version >= TOPIC_IDS_SINCE:
+        found = [(ctx.broker.topics.get_by_id(asked.topic_id), asked) for asked in asked_for]
+        asked_for = [asked for topic, asked in found if topic is not None]
+        names = [topic.name for topic, _ in found if topic is not None]
+    else:
+        names = [asked.topic for asked in asked_for]
+    denied = ctx.denied(Operation.READ, ResourceType.TOPIC, names)
+    if not denied:
+        return set()
+    return {
+        (asked.topic, asked.topic_id)
+        for asked, name in zip(asked_for, names, strict=True)
+        if name in denied
+    }
 
 
 def _refused(asked: FetchPartition) -> PartitionRead:

@@ -59,8 +59,9 @@ TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 
-_ATTRIBUTES: Final = slice(21, 23)
-"""The attributes of a batch in the current format: after offset, length, epoch, magic and CRC."""
+_ATTRIBUTES: Final = 22
+"""The lower byte of the attributes of a batch in the current format: after offset, length, epoch,
+magic and CRC."""
 
 TURN_MS: Final = 5
 """How long a request appends batches before the event loop handles other connections."""
@@ -116,7 +117,7 @@ def produce(
     ctx: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Later[ProduceResponse] | Later[ProduceResponse | None] | None:
     """Append at once; anything that takes long is continued in a task."""
-    if ctx.broker.access is not None and any(map(_is_transactional, request.topic_data)):
+    if ctx.broker.access is not None and _is_transactional(request):
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
@@ -202,20 +203,25 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
 
 
 def _is_denied(ctx: RequestContext, data: TopicProduceData, topic: Topic | None) -> bool:
-    if ctx.api_version < TOPIC_IDS_SINCE:
+    if ctx.header.api_version < TOPIC_IDS_SINCE:
         return not ctx.may(Operation.WRITE, ResourceType.TOPIC, data.name)
     # An unknown id reveals nothing.
     return topic is not None and not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
 
 
-def _is_transactional(data: TopicProduceData) -> bool:
+def _is_transactional(request: ProduceRequest) -> bool:
     """Whether any of its batches is transactional; unreadable ones are not."""
-    return any(
-        one.records is not None
-        and len(one.records) > _ATTRIBUTES.stop
-        and int.from_bytes(one.records[_ATTRIBUTES], "big") & TRANSACTIONAL_BIT
-        for one in data.partition_data
-    )
+    for topic in request.topic_data:
+        for one in topic.partition_data:
+            records = one.records
+            # With loops and without a conversion: with an authorizer every request pays for this.
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES
+                and records[_ATTRIBUTES] & TRANSACTIONAL_BIT
+            ):
+                return True
+    return False
 
 
 def _append(

@@ -29,7 +29,8 @@ _PROBE: Final = "hardcode"
 """The name that Kafka checks first, to see whether rules apply to a principal at all."""
 
 
-_Question = tuple[Principal, str, Operation, ResourceType, str]
+About = tuple[Principal, str, Operation, ResourceType]
+"""A question without the name of the resource."""
 
 
 class Verdict(NamedTuple):
@@ -56,7 +57,9 @@ class Authorizer:
         self._index = RuleIndex()
         for rule in rules:
             self._index.add(rule)
-        self._answers: dict[_Question, bool] = {}
+        self.remembered: dict[About, dict[str, bool]] = {}
+        """What was decided, by the name of the resource. Not to be changed from outside."""
+        self._answer_count = 0
         self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
         self._is_suspended = False
         self.revision = 0
@@ -73,7 +76,7 @@ class Authorizer:
             self._index.remove(rule)
         for rule in added:
             self._index.add(rule)
-        self._answers = {}
+        self._forget()
         self._some = {}
         self.revision += 1
 
@@ -97,19 +100,45 @@ class Authorizer:
 
     def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the principal of a session may do this to a resource, existing or not."""
-        question = (session.principal, session.host, operation, kind, name)
-        if len(name) > NAME_LENGTH_MAX:
-            return self._is_allowed(question)
-        known = self._answers.get(question)
-        if known is None:
-            known = self._is_allowed(question)
-            if len(self._answers) >= ANSWERS_MAX:
-                self._answers = {}
-            self._answers[question] = known
-        return known
+        principal, host = session.principal, session.host
+        if len(name) <= NAME_LENGTH_MAX:
+            by_name = self.remembered.get((principal, host, operation, kind))
+            if by_name is not None:
+                known = by_name.get(name)
+                if known is not None:
+                    return known
+        return self._decide((principal, host, operation, kind), name)
 
-    def _is_allowed(self, question: _Question) -> bool:
-        principal, host, operation, kind, name = question
+    def denied(
+        self, session: Session, operation: Operation, kind: ResourceType, names: Iterable[str]
+    ) -> list[str]:
+        """The names for which `allows` says no, in their order."""
+        about = (session.principal, session.host, operation, kind)
+        known = self.remembered.get(about, {})
+        # What is remembered to be denied is looked up twice.
+        return [name for name in names if not known.get(name) and not self._remembered(about, name)]
+
+    def _remembered(self, about: About, name: str) -> bool:
+        by_name = self.remembered.get(about)
+        known = None if by_name is None else by_name.get(name)
+        return self._decide(about, name) if known is None else known
+
+    def _decide(self, about: About, name: str) -> bool:
+        """Decide, and remember it."""
+        allowed = self._is_allowed(about, name)
+        if len(name) <= NAME_LENGTH_MAX:
+            if self._answer_count >= ANSWERS_MAX:
+                self._forget()
+            self.remembered.setdefault(about, {})[name] = allowed
+            self._answer_count += 1
+        return allowed
+
+    def _forget(self) -> None:
+        self.remembered.clear()
+        self._answer_count = 0
+
+    def _is_allowed(self, about: About, name: str) -> bool:
+        principal, host, operation, kind = about
         who = str(principal)
         if who in self.super_users:
             return True
@@ -135,7 +164,7 @@ class Authorizer:
             found = self._index.decide(who, host, operation, kind, name)
             if found is not None:
                 return Verdict(found.permission is Permission.ALLOW, str(found.rule(kind)))
-        allowed = self._is_allowed((principal, host, operation, kind, name))
+        allowed = self._is_allowed((principal, host, operation, kind), name)
         return Verdict(allowed, self._reason(principal, kind, name))
 
     def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:

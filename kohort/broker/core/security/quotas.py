@@ -25,6 +25,8 @@ PRODUCER: Final = "producer_byte_rate"
 CONSUMER: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
+_OF_REQUESTS: Final = (REQUEST, PRODUCER, CONSUMER)
+"""In the order of `Accounts`."""
 KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
 """Limits of clients: bytes a second, percent of the single thread, partitions created or removed a
 second."""
@@ -149,6 +151,14 @@ class Account:
         return throttle_ms
 
 
+class Accounts(NamedTuple):
+    """What a client is charged on; None where it has no limit."""
+
+    request: Account | None
+    producer: Account | None
+    consumer: Account | None
+
+
 class Quotas:
     """All limits, and what has been used of them."""
 
@@ -171,6 +181,8 @@ class Quotas:
         """Cache of the accounts of clients; dropped after a change of limits, and when a rate is
         added, because another rate may have been dropped for it.
         """
+        self._of_clients: dict[tuple[str, str], Accounts] = {}
+        """The same for all that requests of a client use."""
 
     def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
         """Replace the limits of an entity; an empty mapping removes it."""
@@ -178,7 +190,18 @@ class Quotas:
             self.limits[entity] = dict(limits)
         else:
             self.limits.pop(entity, None)
-        self._accounts = {}
+        self._forget()
+
+    def accounts(self, user: str, client_id: str) -> Accounts:
+        """The accounts of a client for all that its requests use."""
+        try:
+            return self._of_clients[user, client_id]
+        except KeyError:
+            found = Accounts(*(self.account(key, user, client_id) for key in _OF_REQUESTS))
+            if len(self._of_clients) >= HOLDING_MAX:
+                self._of_clients = {}
+            self._of_clients[user, client_id] = found
+            return found
 
     def account(self, key: str, user: str, client_id: str) -> Account | None:
         """The account of a client for bytes or time; None if it has no limit."""
@@ -200,8 +223,12 @@ class Quotas:
         return Account(limit, names, self._rates[key, *names], is_time=key == REQUEST)
 
     def _new_rate(self, windows: int, window_ms: int) -> Rate:
-        self._accounts = {}
+        self._forget()
         return Rate(windows, window_ms)
+
+    def _forget(self) -> None:
+        self._accounts = {}
+        self._of_clients = {}
 
     def _first(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
         """The limit that applies to a client, and the names of its account."""

@@ -105,6 +105,20 @@ def test_a_default_limits_each_user_and_not_all_together() -> None:
     assert book.charge(PRODUCER, "a", "d", 1, 0) > 0
 
 
+def test_a_change_of_limits_holds_for_the_next_request_of_a_client() -> None:
+    limits = Quotas()
+    assert limits.accounts("u", "c") == (None, None, None)
+    limits.set(Entity("u"), {PRODUCER: 100.0})
+    request, producer, consumer = limits.accounts("u", "c")
+    assert (request, consumer) == (None, None)
+    assert producer is limits.account(PRODUCER, "u", "c")
+    limits.set(Entity("u", "c"), {CONSUMER: 7.0, REQUEST: 5.0})
+    accounts = limits.accounts("u", "c")
+    assert [one.limit if one else None for one in accounts] == [5.0, 100.0, 7.0]
+    limits.set(Entity("u"), {})
+    assert limits.accounts("u", "c").producer is None
+
+
 def test_time_is_charged_in_percent_and_held_back_for_a_second_at_most() -> None:
     book = Quotas()
     book.set(Entity("u"), {REQUEST: 1})
