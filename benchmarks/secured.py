@@ -5,6 +5,8 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.server_process import ServerProcess
 
@@ -64,3 +66,22 @@ def _some(client: socket.socket, place: memoryview) -> int:
     if not count:
         raise ConnectionResetError("the broker has closed the connection")
     return count
+
+
+def store_properties(data: Path, properties: Mapping[str, str | None]) -> None:
+    """Put them where a broker finds them that is not started yet."""
+    data.mkdir(parents=True, exist_ok=True)
+    store = MetadataStore(data, new_cluster_id="benchmarks-of-security")
+    store.set_properties(properties)
+    store.close()
+
+
+def produce_request(topic: str, batch: memoryview) -> ProduceRequest:
+    """One batch for the only partition of a topic."""
+    data = PartitionProduceData(index=0, records=batch)
+    return ProduceRequest(
+        transactional_id=None,
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )

@@ -3,51 +3,45 @@
 Processor time is the broker's. Differences of less than a microsecond want a quiet machine.
 """
 
-import json
 import multiprocessing
 import resource
 import ssl
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Final, Self
 
 from benchmarks.brokers import Contender, RunningBroker
 from benchmarks.harness import Bench, Measured, Row, progress
-from benchmarks.secured import add_listeners, ask, connect, receive
+from benchmarks.hooks import KINDS, measure_added, requests
+from benchmarks.in_process import run_apart
+from benchmarks.secured import (
+    add_listeners,
+    ask,
+    connect,
+    produce_request,
+    receive,
+    store_properties,
+)
 from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
-from kohort.broker.core.security.quotas import CONSUMER, DEFAULT, PRODUCER, REQUEST, Entity
 from kohort.broker.core.security.scram import Credential
-from kohort.broker.security.client_quotas import property_of as quota_property
 from kohort.broker.security.rules import property_of as rule_property
 from kohort.broker.security.users import CredentialKey, credential_text
 from kohort.broker.security.users import property_of as user_property
-from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.client.net.sasl import Scram
 from kohort.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kohort.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record
 from kohort.protocol.scram import keys_of, salted_password
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -55,20 +49,18 @@ from tests.support.network.wire import framed, request_body, response_in
 
 TITLE: Final = "Access rules, limits, logins and TLS of many"
 
-_REQUESTS: Final = 1_500
-_TURNS: Final = 5
+_ROUNDS: Final = 300
 _CROWD: Final = 2_000
 _LOGINS: Final = 1_000
 _USERS: Final = 1_000
 _RULES: Final = 10_000
-_TOPICS: Final = tuple(f"t{number}" for number in range(10))
 _FRAME_BYTES: Final = 1_000_000
 _SCRAM: Final = "SCRAM-SHA-256"
 _USER, _PASSWORD = "alice", "a secret"
 _SALT: Final = b"0123456789abcdef"
 _ITERATIONS: Final = 4_096
 _LIMITS: Final = {"rules": (0.6, 1.0, 1.0, 3.0), "limits": (None, None, 1.5, 1.5)}
-"""By what is set, for each of the requests in `_requests`."""
+"""By what is set, for each of the requests of `hooks`."""
 
 
 def measure(bench: Bench) -> Iterable[Row]:
@@ -85,140 +77,20 @@ def measure(bench: Bench) -> Iterable[Row]:
 
 
 def _costs(bench: Bench) -> Iterable[Row]:
-    kohort, count = bench.contenders[0], int(bench.scaled(_REQUESTS, 20))
-    requests = _requests()
-    with ExitStack() as stack:
-        brokers = {
-            kind: stack.enter_context(_prepared(bench, kohort, kind))
-            for kind in ("nothing", "rules", "limits")
-        }
-
-        def measure_once() -> Measured:
-            found = {}
-            for name, frame in requests.items():
-                # In turns, so that whatever else the machine does falls on all of them.
-                turns = [
-                    {kind: _cpu_us(one, frame, count) for kind, one in brokers.items()}
-                    for _ in range(_TURNS)
-                ]
-                for kind in _LIMITS:
-                    more = [each[kind] - each["nothing"] for each in turns]
-                    found[f"{kind} {name}"] = statistics.median(more)
-            return found
-
-        measure_once()
-        figures = bench.measure_ours(measure_once)
-    for kind, limits in _LIMITS.items():
-        for name, limit in zip(requests, limits, strict=True):
-            text = f"{name}, with {kind} more than without: server CPU"
+    rounds = int(bench.scaled(_ROUNDS, 2))
+    runs = iter(range(bench.runs))
+    figures = bench.measure_ours(
+        lambda: run_apart(
+            partial(measure_added, rounds=rounds), bench.directory / f"security-costs-{next(runs)}"
+        )
+    )
+    for name in requests():
+        yield Row(f"{name}: CPU", "us", figures[name])
+    for kind in KINDS:
+        for name, limit in zip(requests(), _LIMITS[kind], strict=True):
+            text = f"{name}, with {kind} more than without: CPU"
             yield Row(text, "us", figures[f"{kind} {name}"], limit=limit)
-
-
-@contextmanager
-def _prepared(bench: Bench, kohort: Contender, kind: str) -> Iterator[RunningBroker]:
-    """A broker with access rules for all users, or with limits that no client reaches."""
-    directory = bench.directory / f"security-{kind}-{time.monotonic_ns()}"
-    # Several run at a time, and a contender has one port for metrics.
-    server = kohort.server(directory, {"kohort.metrics.port": "-1"})
-    overrides: dict[str, str] = server.overrides  # type: ignore[attr-defined]  # It is ours.
-    stored: dict[str, str | None] = {}
-    if kind == "rules":
-        overrides["authorizer.class.name"] = "kohort"
-        stored = {rule_property(rule): "" for rule in _rules_for_everybody()}
-    if kind == "limits":
-        limits = {PRODUCER: 1e12, CONSUMER: 1e12, REQUEST: 1e6}
-        stored = {quota_property(Entity(DEFAULT)): json.dumps(limits)}
-    _store(server.data, stored)
-    with RunningBroker(server) as broker:
-        broker.wait_serving()
-        _create_topics(broker.port)
-        yield broker
-
-
-def _rules_for_everybody() -> list[Rule]:
-    kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
-    names = {ResourceType.CLUSTER: "kafka-cluster"}
-    return [
-        Rule(
-            kind, names.get(kind, "*"), PatternType.LITERAL, "User:ANONYMOUS", "*",
-            Operation.ALL, Permission.ALLOW,
-        )
-        for kind in kinds
-    ]  # fmt: skip
-
-
-def _store(data: Path, properties: Mapping[str, str | None]) -> None:
-    data.mkdir(parents=True, exist_ok=True)
-    store = MetadataStore(data, new_cluster_id="benchmarks-of-security")
-    store.set_properties(properties)
-    store.close()
-
-
-def _create_topics(port: int) -> None:
-    topics = [
-        CreatableTopic(name=one, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        for one in _TOPICS
-    ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=30_000)
-    with closing(connect(port)) as client:
-        ask(client, framed(request_body(request, 5)), memoryview(bytearray(1 << 16)))
-
-
-def _requests() -> dict[str, bytes]:
-    batch = memoryview(encode_batch([Record(bytes(100), None, (), 1_700_000_000_000)]))
-    commit = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=1, committed_metadata=""
-    )
-    committed = [OffsetCommitRequestTopic(name=_TOPICS[0], partitions=[commit])]
-    fetched = [
-        FetchTopic(
-            topic=name,
-            partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)],
-        )
-        for name in _TOPICS
-    ]
-    made: dict[str, tuple[object, int]] = {
-        "Heartbeat": (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
-        "OffsetCommit of one topic": (
-            OffsetCommitRequest(group_id="g", member_id="", topics=committed),
-            7,
-        ),
-        "Produce of one record": (_produce(_TOPICS[0], batch), 9),
-        "Fetch of ten topics": (
-            FetchRequest(
-                max_wait_ms=0, min_bytes=0, max_bytes=1, session_id=0, session_epoch=-1,
-                forgotten_topics_data=[], topics=fetched,
-            ),
-            11,
-        ),
-    }  # fmt: skip
-    return {name: framed(request_body(*request)) for name, request in made.items()}
-
-
-def _produce(topic: str, batch: memoryview) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=batch)
-    return ProduceRequest(
-        transactional_id=None,
-        acks=1,
-        timeout_ms=30_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
-
-
-def _cpu_us(broker: RunningBroker, frame: bytes, count: int) -> float:
-    place = memoryview(bytearray(1 << 16))
-    with closing(connect(broker.port)) as client:
-        ask(client, frame, place)
-        began_ns = _run_ns(broker.pid)
-        for _ in range(count):
-            ask(client, frame, place)
-        return (_run_ns(broker.pid) - began_ns) / count / 1e3
-
-
-def _run_ns(pid: int) -> int:
-    """What all threads have run, by the scheduler: other counters have hundredths of a second."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(one.read_text(encoding="ascii").split()[0]) for one in tasks)
+            yield Row(f"{text}, fastest rounds", "us", figures[f"{kind} {name} least"])
 
 
 # Crowds.
@@ -257,7 +129,7 @@ def _running(
 def _memory(bench: Bench, contender: Contender, count: int) -> Measured:
     found: dict[str, float] = {}
     # To a topic that there is not: the frame is read, and nothing is kept of it.
-    frame = framed(request_body(_produce("missing", memoryview(bytes(_FRAME_BYTES))), 9))
+    frame = framed(request_body(produce_request("missing", memoryview(bytes(_FRAME_BYTES))), 9))
     place = memoryview(bytearray(1 << 16))
     for protocol in ("PLAINTEXT", "SSL"):
         progress(f"  {contender.name}: {count} connections, {protocol}")
@@ -386,7 +258,9 @@ def _starts(bench: Bench) -> Iterable[Row]:
     users, rules = int(bench.scaled(_USERS, 3)), int(bench.scaled(_RULES, 3))
     kohort = bench.contenders[0]
     data = {kind: bench.directory / f"security-start-{kind}" for kind in ("bare", "secure")}
-    _store(kohort.server(data["secure"]).data, {**_many_users(users), **_many_rules(rules)})
+    store_properties(
+        kohort.server(data["secure"]).data, {**_many_users(users), **_many_rules(rules)}
+    )
 
     def start(kind: str) -> tuple[float, float]:
         server = kohort.server(data[kind])
