@@ -35,6 +35,9 @@ MEMBERS = 100
 SESSION_MS = 10_000
 RATE = 2_000
 FLOOD_S = 10
+BUSY_MS = 50
+"""What the loop may compute while another client's question waits, in 999 of 1,000 cases. By the
+processor's time: how late the loop is by the clock says more about what else the machine does."""
 
 pytestmark = pytest.mark.long
 
@@ -171,7 +174,11 @@ def test_a_flood_beside_a_hundred_members_costs_none_its_session(
     with flood(kind, port, rate=RATE):
         time.sleep(1)
     before = server.descriptors()
-    with Group(server) as group, Logins(server) as logins, undisturbed(server, longest_s=0.5):
+    with (
+        Group(server) as group,
+        Logins(server) as logins,
+        undisturbed(server, longest_s=0.5) as watch,
+    ):
         late_before, looks_before = server.late_share("0.05")
         began_s = time.monotonic()
         with flood(kind, port, rate=RATE) as counts:
@@ -185,6 +192,10 @@ def test_a_flood_beside_a_hundred_members_costs_none_its_session(
     print(f"{kind}: {counts[0] / took_s:.0f}/s, heartbeats {_told(group.waits_s)}")
     for mechanism, waits_s in logins.waits_s.items():
         print(f"logins by {mechanism}: {_told(waits_s)}")
+    busy_ms = sorted(1_000 * one for one in watch.busy_s)
+    longest_ms = busy_ms[-1 - len(busy_ms) // 1_000]
+    print(f"{len(busy_ms)} questions: busy p99.9 {longest_ms:.1f} ms, most {busy_ms[-1]:.1f} ms")
+    assert longest_ms < BUSY_MS
     print(f"loop later than 50 ms: {late - late_before} of {looks - looks_before}")
     wait_until(lambda: server.descriptors() <= before, "all descriptors come back")
 
