@@ -7,7 +7,7 @@ outcome; what it should be is said beside it, or read by another client.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tests.pipeline.topics import Row, Topics, in_order
+from tests.pipeline.frames import assert_records, assert_rows
+from tests.pipeline.topics import Row, Topics
 from tests.support.brokers.kafka_server import KafkaServer
 
 T = TypeVar("T")
@@ -59,22 +60,8 @@ def batch(spark: SparkSession, topics: Topics, topic: str, **options: object) ->
     return reader.options(includeHeaders="true", **named, **given).load()
 
 
-def rows(frame: DataFrame) -> list[Row]:
-    picked = frame.select(
-        "partition", "offset", f.unix_millis("timestamp"), "key", "value", "headers"
-    )
-    return in_order(
-        (*row[:3], *(None if one is None else bytes(one) for one in row[3:5]), headers(row[5]))
-        for row in picked.collect()
-    )
-
-
-def headers(given: Iterable[Any] | None) -> tuple[tuple[str, bytes | None], ...]:
-    return tuple((key, None if value is None else bytes(value)) for key, value in given or ())
-
-
-def offsets(frame: DataFrame) -> list[tuple[int, int]]:
-    return sorted((row[0], row[1]) for row in frame.select("partition", "offset").collect())
+def offsets(frame: DataFrame) -> DataFrame:
+    return frame.select("partition", "offset")
 
 
 def by_partition(topic: str, *values: int) -> str:
@@ -86,8 +73,8 @@ def test_a_batch_has_all_records_with_key_value_headers_and_time(
 ) -> None:
     def scene(topics: Topics) -> list[Row]:
         topic = filled(topics)
-        found = rows(batch(spark, topics, topic))
-        assert found == topics.read(topic)
+        found = topics.read(topic)
+        assert_records(batch(spark, topics, topic), found)
         return found
 
     found = both(scene)
@@ -96,29 +83,28 @@ def test_a_batch_has_all_records_with_key_value_headers_and_time(
 
 
 @pytest.mark.long
-def test_a_batch_from_offsets_to_offsets(
-    spark: SparkSession, both: Both[list[tuple[int, int]]]
-) -> None:
-    def scene(topics: Topics) -> list[tuple[int, int]]:
+def test_a_batch_from_offsets_to_offsets(spark: SparkSession, both: Both[None]) -> None:
+    def scene(topics: Topics) -> None:
         topic = filled(topics)
         begin, end = by_partition(topic, 28, -2, 5), by_partition(topic, -1, 1, 7)
-        return offsets(batch(spark, topics, topic, startingOffsets=begin, endingOffsets=end))
+        frame = batch(spark, topics, topic, startingOffsets=begin, endingOffsets=end)
+        assert_rows(offsets(frame), [(0, 28), (0, 29), (1, 0), (2, 5), (2, 6)])
 
-    assert both(scene) == [(0, 28), (0, 29), (1, 0), (2, 5), (2, 6)]
+    both(scene)
 
 
-def test_a_batch_from_time_to_time(spark: SparkSession, both: Both[list[tuple[int, int]]]) -> None:
-    def scene(topics: Topics) -> list[tuple[int, int]]:
+def test_a_batch_from_time_to_time(spark: SparkSession, both: Both[None]) -> None:
+    def scene(topics: Topics) -> None:
         topic = filled(topics)
         begin = by_partition(topic, FIRST_MS + 84, FIRST_MS + 86, FIRST_MS)
         end = by_partition(topic, FIRST_MS + 88, FIRST_MS + 1_000_000, FIRST_MS + 3)
         frame = batch(
             spark, topics, topic, startingOffsetsByTimestamp=begin, endingOffsetsByTimestamp=end
         )
-        return offsets(frame)
+        # Record n is in partition n % 3, at offset n // 3.
+        assert_rows(offsets(frame), [(0, 28), (0, 29), (1, 29), (2, 0)])
 
-    # Record n is in partition n % 3, at offset n // 3.
-    assert both(scene) == [(0, 28), (0, 29), (1, 29), (2, 0)]
+    both(scene)
 
 
 @pytest.mark.long
@@ -144,7 +130,7 @@ def test_more_tasks_than_partitions_read_the_same_records(
     def scene(topics: Topics) -> tuple[int, int]:
         topic = filled(topics)
         frame = batch(spark, topics, topic, minPartitions=9)
-        assert rows(frame) == topics.read(topic)
+        assert_records(frame, topics.read(topic))
         return frame.rdd.getNumPartitions(), frame.count()
 
     assert both(scene) == (9, 90)
@@ -157,25 +143,24 @@ def test_readers_of_committed_records_get_those_of_plain_producers(
     def scene(topics: Topics) -> int:
         topic = filled(topics)
         frame = batch(spark, topics, topic, kafka_isolation_level="read_committed")
-        assert rows(frame) == topics.read(topic)
+        assert_records(frame, topics.read(topic))
         return frame.count()
 
     assert both(scene) == 90
 
 
 @pytest.mark.long
-def test_topics_are_found_by_a_pattern(spark: SparkSession, both: Both[list[str]]) -> None:
-    def scene(topics: Topics) -> list[str]:
+def test_topics_are_found_by_a_pattern(spark: SparkSession, both: Both[None]) -> None:
+    def scene(topics: Topics) -> None:
         names = [topics.create(name=f"pattern-{ending}") for ending in ("a", "b")]
         for name in names:
             topics.produce(name, 5)
         frame = batch(spark, topics, "", subscribePattern="pattern-.*")
-        found = sorted(row["topic"] for row in frame.select("topic").collect())
+        assert_rows(frame.select("topic"), [(name,) for name in names * 5])
         for name in names:
             topics.delete(name)
-        return found
 
-    assert both(scene) == ["pattern-a"] * 5 + ["pattern-b"] * 5
+    both(scene)
 
 
 def test_a_stream_goes_on_where_it_ended_and_finds_new_partitions(
@@ -203,8 +188,8 @@ def test_a_stream_goes_on_where_it_ended_and_finds_new_partitions(
         topics.add_partitions(topic, 4)
         topics.produce(topic, 20, partitions=4, first=90)
         run()
-        found = rows(spark.read.parquet(str(place)))
-        assert found == topics.read(topic)
+        found = topics.read(topic)
+        assert_records(spark.read.parquet(str(place)), found)
         return found
 
     assert len(both(scene)) == 110
@@ -250,16 +235,17 @@ def test_what_is_written_is_what_another_client_reads(
 
 
 def test_records_that_are_gone_are_an_error_unless_that_is_not_wanted(
-    spark: SparkSession, both: Both[tuple[bool, list[tuple[int, int]]]]
+    spark: SparkSession, both: Both[bool]
 ) -> None:
-    def scene(topics: Topics) -> tuple[bool, list[tuple[int, int]]]:
+    def scene(topics: Topics) -> bool:
         topic = topics.create()
         topics.produce(topic, 30)
         topics.delete_records(topic, 0, 27)
         begin = {"startingOffsets": by_partition(topic, 10)}
         with pytest.raises(Py4JJavaError) as error:
             batch(spark, topics, topic, **begin).count()
-        found = offsets(batch(spark, topics, topic, **begin, failOnDataLoss="false"))
-        return "KAFKA_DATA_LOSS" in str(error.value) or "out of range" in str(error.value), found
+        left = batch(spark, topics, topic, **begin, failOnDataLoss="false")
+        assert_rows(offsets(left), [(0, 27), (0, 28), (0, 29)])
+        return "KAFKA_DATA_LOSS" in str(error.value) or "out of range" in str(error.value)
 
-    assert both(scene) == (True, [(0, 27), (0, 28), (0, 29)])
+    assert both(scene)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.testing import assertDataFrameEqual
 
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.errors import ConflictError, PipelineError
@@ -17,6 +18,7 @@ from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import FINDINGS, HISTORY
 from kohort.pipeline.schemas.columns import MOMENT, TEXT, WHOLE, Column, Table
 from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
 
 if TYPE_CHECKING:
@@ -45,10 +47,6 @@ def lake(spark: SparkSession, tmp_path: Path) -> IcebergLake:
 
 def iceberg_lake(spark: SparkSession, root: Path) -> IcebergLake:
     return cast("IcebergLake", lake_of(spark, root, "iceberg"))
-
-
-def rows(lake: Lake, name: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in lake.read(name).collect())
 
 
 def numbers(*given: tuple[str, int]) -> pa.Table:
@@ -86,7 +84,7 @@ def test_two_runs_that_append_one_batch_at_a_time_have_it_once(
     for thread in threads:
         thread.join()
     assert failures == []
-    assert rows(lake, "numbers") == [(1,)] * 3
+    assert_rows(lake.read("numbers"), [(1,)] * 3)
 
 
 def test_what_a_kill_left_of_a_batch_is_not_in_the_table(
@@ -101,21 +99,21 @@ def test_what_a_kill_left_of_a_batch_is_not_in_the_table(
             lake.append_once(frame, "numbers", app_id="a", batch_id=0)
     left = list(Path(lake.root, "numbers").rglob("*.parquet"))
     assert left, "nothing was left half-written, so this shows nothing"
-    assert rows(lake, "numbers") == []
+    assert_rows(lake.read("numbers"), [])
     lake.append_once(frame, "numbers", app_id="a", batch_id=0)
-    assert rows(lake, "numbers") == [(1,), (2,)]
+    assert_rows(lake.read("numbers"), [(1,), (2,)])
 
 
 def test_rows_of_a_group_are_replaced_and_those_of_others_stay(lake: IcebergLake) -> None:
     lake.create(NUMBERS.name, NUMBERS.schema)
     assert replace(lake, ("a", 1), ("b", 1), groups=None)
     assert replace(lake, ("a", 2), ("a", 3), groups=["a"])
-    assert rows(lake, "numbers") == [("c", "a", 2), ("c", "a", 3), ("c", "b", 1)]
+    assert_rows(lake.read("numbers"), [("c", "a", 2), ("c", "a", 3), ("c", "b", 1)])
     before = lake.version("numbers")
     assert not replace(lake, ("a", 3), ("a", 2), groups=["a"])
     assert lake.version("numbers") == before
     assert replace(lake, groups=["a"])
-    assert rows(lake, "numbers") == [("c", "b", 1)]
+    assert_rows(lake.read("numbers"), [("c", "b", 1)])
 
 
 def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLake) -> None:
@@ -128,7 +126,7 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: IcebergLak
         first.append(numbers(("a", 1)), NUMBERS.key)
     with pytest.raises(ConflictError):
         replacement.commit(schema_of(NUMBERS))
-    assert rows(lake, "numbers") == [("c", "b", 1)]
+    assert_rows(lake.read("numbers"), [("c", "b", 1)])
 
 
 def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake) -> None:
@@ -140,8 +138,7 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: IcebergLake)
     replacement.add(numbers(("a", 1)))
     assert replacement.commit(schema_of(NUMBERS))
     assert lake.begin("numbers").fits(NUMBERS)
-    found = lake.read("numbers").select("cluster_id", "group", "number").collect()
-    assert [tuple(row) for row in found] == [("c", "a", 1)]
+    assert_rows(lake.read("numbers").select("cluster_id", "group", "number"), [("c", "a", 1)])
 
 
 def test_old_rows_are_forgotten_by_their_moment(lake: IcebergLake) -> None:
@@ -183,11 +180,8 @@ def test_a_history_is_in_iceberg_as_it_is_in_delta(spark: SparkSession, tmp_path
             Ingest(lake).take(records(part))
             Findings(lake, Thresholds()).renew()
     for table in (*HISTORY, *FINDINGS):
-        one, other = (
-            sorted(repr(row) for row in lake.read(table.name).select(*table.names).collect())
-            for lake in lakes
-        )
-        assert one == other, table.name
+        one, other = (lake.read(table.name).select(*table.names) for lake in lakes)
+        assertDataFrameEqual(one, other, rtol=0, atol=0)
     assert Findings(lakes[0], Thresholds()).renew() == 0
 
 
@@ -202,8 +196,8 @@ def test_topics_are_landed_in_iceberg_and_jobs_read_what_they_wrote(
         arguments = (topic, "--available-now", "--max-offsets-per-trigger", 200)
         assert pipeline("land", *arguments, *broker, *lake) == 0
     landed = iceberg_lake(spark, tmp_path / "lake").read(f"land/{topic}")
-    found = [tuple(row) for row in landed.select("partition", "offset", "value").collect()]
-    assert sorted(found) == [(row[0], row[1], row[4]) for row in topics.read(topic)]
+    expected = [(row[0], row[1], row[4]) for row in topics.read(topic)]
+    assert_rows(landed.select("partition", "offset", "value"), expected)
 
     week = Path(__file__).parents[2] / "examples" / "rebalance-week" / "week.jsonl.gz"
     assert pipeline("rebalances", "--from", week, "--cluster-id", "example", *lake) == 0

@@ -15,6 +15,7 @@ from kohort.pipeline.delta.transaction import Transaction
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from kohort.pipeline.rebalances.ingest import Ingest
 from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.frames import assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,8 +95,8 @@ def test_a_batch_that_breaks_off_between_any_two_writes_is_completed(
         Findings(lake, Thresholds()).renew()
     commits.left = None
     assert Findings(lake, Thresholds()).renew() == 1
-    (group,) = lake.read("groups").collect()
-    assert (group["event_count"], group["rebalance_count"], group["needless_count"]) == (3, 2, 1)
+    counted = lake.read("groups").select("event_count", "rebalance_count", "needless_count")
+    assert_rows(counted, [(3, 2, 1)])
     assert lake.read("partitions").count() == 3
     assert Findings(lake, Thresholds()).renew() == 0
 
@@ -138,8 +139,8 @@ def test_runs_that_find_the_same_events_missing_write_them_once(
     assert not commits.others
     assert "another run renewed them meanwhile; doing it again" in capsys.readouterr().err
     assert Findings(quick, Thresholds()).renew() == 0
-    (known,) = quick.read("causes").where("trigger_kind = 'member_added'").collect()
-    assert known["rebalance_count"] == 5
+    causes = quick.read("causes").where("trigger_kind = 'member_added'")
+    assert_rows(causes.select("rebalance_count"), [(5,)])
 
 
 def test_an_event_is_there_once_and_what_contradicts_it_in_quarantine(
@@ -158,12 +159,11 @@ def test_an_event_is_there_once_and_what_contradicts_it_in_quarantine(
     # In a batch of its own, beside one that is new.
     tally = ingest.take(records([line(other), line(avoided(3, 90)), b"{}"]))
     assert tally.reasons == {"sequence_taken": 1, "missing_field": 1}
-    kept = [tuple(row) for row in lake.read("rebalances").select("sequence", "offset").collect()]
-    assert kept == [(1, 0)]
+    assert_rows(lake.read("rebalances").select("sequence", "offset"), [(1, 0)])
     assert lake.read("running").count() == 1
-    rows = lake.read("quarantine").select("offset", "reason", "key").collect()
-    assert sorted(map(tuple, rows)) == [
+    expected = [
         (0, "sequence_taken", "billing"),
         (2, "missing_field", "billing"),
         (3, "sequence_taken", "billing"),
     ]
+    assert_rows(lake.read("quarantine").select("offset", "reason", "key"), expected)

@@ -18,15 +18,12 @@ from kohort.pipeline.delta.transaction import CHECKPOINT, SMALL_FILES_MAX, Trans
 from kohort.pipeline.errors import ConflictError, PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
+from tests.pipeline.frames import assert_rows
 
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> DeltaLake:
     return DeltaLake(spark, str(tmp_path / "lake"))
-
-
-def rows(lake: DeltaLake, name: str) -> list[tuple[object, ...]]:
-    return sorted(tuple(row) for row in lake.read(name).collect())
 
 
 def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
@@ -49,12 +46,12 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
         assert left, "nothing was left half-written, so this shows nothing"
         write(good, name)
         write(good, name)
-    assert rows(lake, "overwrite") == [(0,), (1,), (2,), (3,)]
-    assert rows(lake, "append") == sorted(2 * [(0,), (1,), (2,), (3,)])
+    assert_rows(lake.read("overwrite"), [(0,), (1,), (2,), (3,)])
+    assert_rows(lake.read("append"), 2 * [(0,), (1,), (2,), (3,)])
     with pytest.raises(PipelineError):
         lake.overwrite(bad, "created")
     lake.create("created", good.schema)
-    assert rows(lake, "created") == []
+    assert_rows(lake.read("created"), [])
 
 
 def test_a_first_write_leaves_alone_what_another_run_writes_first(
@@ -75,7 +72,7 @@ def test_a_first_write_leaves_alone_what_another_run_writes_first(
             return is_there
 
     Slow(spark, lake.root).overwrite(spark.range(4), "numbers")
-    assert rows(lake, "numbers") == [(0,), (1,), (2,), (3,)]
+    assert_rows(lake.read("numbers"), [(0,), (1,), (2,), (3,)])
 
 
 def test_a_first_write_of_another_run_may_end_while_it_is_looked_at(
@@ -93,7 +90,7 @@ def test_a_first_write_of_another_run_may_end_while_it_is_looked_at(
     begun.parent.mkdir(parents=True)
     begun.touch()
     Slow(spark, lake.root).overwrite(spark.range(4), "numbers")
-    assert rows(lake, "numbers") == [(0,), (1,), (2,), (3,)]
+    assert_rows(lake.read("numbers"), [(0,), (1,), (2,), (3,)])
 
 
 def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
@@ -101,7 +98,7 @@ def test_a_table_that_was_not_made_to_its_end_is_made_by_the_next(
 ) -> None:
     Path(lake.path("numbers"), "_delta_log").mkdir(parents=True)
     lake.create("numbers", spark.range(1).schema)
-    assert rows(lake, "numbers") == []
+    assert_rows(lake.read("numbers"), [])
 
 
 NUMBERS = Table(
@@ -150,7 +147,8 @@ def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: Delta
     assert replace(lake, ("b", 5), ("b", 6), groups=["b"])
     now = [("c", "a", 1), ("c", "b", 5), ("c", "b", 6), ("c", "x", 3), ("c", "y", 4)]
     # Python's reading of the table and Spark's.
-    assert read(lake) == rows(lake, "numbers") == now
+    assert read(lake) == now
+    assert_rows(lake.read("numbers"), now)
     assert read(lake, "b", "y") == [now[1], now[2], now[4]]
     assert len(before & files_of(lake, "numbers")) == 1
     # What is the same is not written again.
@@ -159,7 +157,8 @@ def test_rows_of_a_group_are_replaced_and_files_of_others_left_alone(lake: Delta
     assert not replace(lake, groups=["unknown"])
     assert lake.version("numbers") == version
     assert replace(lake, groups=["b", "x"])
-    assert read(lake) == rows(lake, "numbers") == [now[0], now[4]]
+    assert read(lake) == [now[0], now[4]]
+    assert_rows(lake.read("numbers"), [now[0], now[4]])
 
 
 def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake) -> None:
@@ -173,7 +172,7 @@ def test_a_change_fails_if_the_table_has_changed_since_the_look(lake: DeltaLake)
     writer.add(grouped(("a", 3)))
     with conflict, explained("numbers"):
         writer.commit(schema_of(NUMBERS))
-    assert rows(lake, "numbers") == [("c", "a", 1), ("c", "a", 2)]
+    assert_rows(lake.read("numbers"), [("c", "a", 1), ("c", "a", 2)])
 
 
 @pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -193,7 +192,8 @@ def test_tables_with_checkpoints_and_with_more_than_files_are_read_and_changed_a
         append(lake, (f"g{number}", number))
     assert replace(lake, ("g4", 44), groups=["g4", "g1"])
     expected = [("c", f"g{n}", 44 if n == 4 else n) for n in (0, 2, 3, 4, 5)]
-    assert read(lake) == rows(lake, "numbers") == expected
+    assert read(lake) == expected
+    assert_rows(lake.read("numbers"), expected)
     assert read(lake, "g2") == [("c", "g2", 2)]
 
 
@@ -231,7 +231,7 @@ def test_many_small_files_are_put_together_on_the_occasion(lake: DeltaLake) -> N
         append(lake, (name, 0))
     assert len(files_of(lake, "numbers")) == len(names)
     replace(lake, (names[0], 1), groups=[names[0]])
-    assert rows(lake, "numbers") == [("c", name, int(name == names[0])) for name in names]
+    assert_rows(lake.read("numbers"), [("c", name, int(name == names[0])) for name in names])
     assert len(files_of(lake, "numbers")) == 1
 
 
@@ -247,7 +247,9 @@ def test_small_files_that_were_added_are_put_together_and_are_no_news(
         counts.append(len(files_of(lake, "numbers")))
     # Four are put together by the fifth that comes.
     assert counts == [1, 2, 3, 4, 2, 3, 4]
-    assert read(lake) == rows(lake, "numbers") == sorted(("c", *one) for one in added)
+    expected = sorted(("c", *one) for one in added)
+    assert read(lake) == expected
+    assert_rows(lake.read("numbers"), expected)
     assert read(lake, "g6") == [("c", "g6", 1)]
     # Who follows the table sees each row once, and no row that was changed.
     path = lake.path("numbers")
@@ -262,8 +264,7 @@ def test_small_files_that_were_added_are_put_together_and_are_no_news(
         .start()
     )
     query.awaitTermination()
-    followed = spark.sql("SELECT `group`, number FROM numbers_followed").collect()
-    assert sorted(map(tuple, followed)) == sorted(added)
+    assert_rows(spark.sql("SELECT `group`, number FROM numbers_followed"), added)
 
 
 def test_columns_that_are_not_known_here_stay_when_rows_are_added(
@@ -276,7 +277,8 @@ def test_columns_that_are_not_known_here_stay_when_rows_are_added(
     lake.merge_new(theirs, "numbers", on=NUMBERS.key)
     for number in range(2, 5):
         append(lake, ("a", number))
-    assert {row[-1] for row in rows(lake, "numbers")} == {"one", None}
+    expected = [("c", "a", 1, "one"), *(("c", "a", number, None) for number in range(2, 5))]
+    assert_rows(lake.read("numbers"), expected)
 
 
 def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -> None:
@@ -289,7 +291,7 @@ def test_columns_of_another_version_make_way_for_those_of_now(lake: DeltaLake) -
         writer.add(from_columns(other, [["c"], ["b"], [2], ["two"]]))
         writer.commit(schema_of(other))
     assert lake.begin("numbers").fits(other)
-    assert rows(lake, "numbers") == [("c", "b", 2, "two")]
+    assert_rows(lake.read("numbers"), [("c", "b", 2, "two")])
     assert lake.create("numbers", other.schema) == table_id
 
 
@@ -301,13 +303,13 @@ def test_a_table_of_before_gets_the_columns_that_it_lacks(
     lake.overwrite(old, "numbers")
     lake.create("numbers", new.schema)
     lake.append_once(new, "numbers", app_id="a", batch_id=0)
-    assert rows(lake, "numbers") == [(1, None), (2, "two")]
+    assert_rows(lake.read("numbers"), [(1, None), (2, "two")])
 
 
 def test_overwriting_replaces_rows_and_columns(spark: SparkSession, lake: DeltaLake) -> None:
     lake.overwrite(spark.createDataFrame([(1,)], "number int"), "numbers")
     lake.overwrite(spark.createDataFrame([("two",)], "name string"), "numbers")
-    assert rows(lake, "numbers") == [("two",)]
+    assert_rows(lake.read("numbers"), [("two",)])
 
 
 @pytest.mark.long
@@ -336,8 +338,7 @@ def test_old_rows_are_forgotten_by_their_moment(spark: SparkSession, lake: Delta
     frame = spark.createDataFrame([(one,) for one in moments], "at timestamp")
     lake.append_once(frame, "moments", app_id="a", batch_id=0)
     lake.forget("moments", "at", moments[1])
-    seconds = lake.read("moments").select(f.unix_seconds("at")).collect()
-    assert sorted(row[0] for row in seconds) == [2, 3]
+    assert_rows(lake.read("moments").select(f.unix_seconds("at")), [(2,), (3,)])
 
 
 def test_a_table_that_is_missing_is_named(lake: DeltaLake) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
 
 if TYPE_CHECKING:
@@ -22,22 +23,18 @@ def lake(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) ->
     return lake_of(spark, tmp_path / "lake", request.param)
 
 
-def rows(lake: Lake, name: str) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in lake.read(name).collect()), key=repr)
-
-
 def test_a_batch_that_is_appended_twice_is_there_once(spark: SparkSession, lake: Lake) -> None:
     for batch_id, number in [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2)]:
         frame = spark.createDataFrame([(number,)], "number int")
         lake.append_once(frame, "land/numbers", app_id="a", batch_id=batch_id)
-    assert rows(lake, "land/numbers") == [(1,), (2,)]
+    assert_rows(lake.read("land/numbers"), [(1,), (2,)])
 
 
 def test_another_stream_of_batches_counts_for_itself(spark: SparkSession, lake: Lake) -> None:
     frame = spark.createDataFrame([(1,)], "number int")
     lake.append_once(frame, "numbers", app_id="a", batch_id=0)
     lake.append_once(frame, "numbers", app_id="b", batch_id=0)
-    assert rows(lake, "numbers") == [(1,), (1,)]
+    assert_rows(lake.read("numbers"), [(1,), (1,)])
 
 
 def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: Lake) -> None:
@@ -45,7 +42,7 @@ def test_columns_are_added_and_empty_in_older_rows(spark: SparkSession, lake: La
     new = spark.createDataFrame([(2, "two")], "number int, name string")
     lake.append_once(old, "numbers", app_id="a", batch_id=0)
     lake.append_once(new, "numbers", app_id="a", batch_id=1)
-    assert rows(lake, "numbers") == [(1, None), (2, "two")]
+    assert_rows(lake.read("numbers"), [(1, None), (2, "two")])
 
 
 def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: Lake) -> None:
@@ -56,4 +53,4 @@ def test_a_merge_adds_new_keys_only_and_each_once(spark: SparkSession, lake: Lak
     )
     for frame in (first, again, again):
         lake.merge_new(frame, "events", on=["g", "n"])
-    assert rows(lake, "events") == [("a", 1, "old"), ("b", 1, "new"), (None, 2, "old")]
+    assert_rows(lake.read("events"), [("a", 1, "old"), ("b", 1, "new"), (None, 2, "old")])

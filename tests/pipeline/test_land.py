@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from tests.pipeline.conftest import Pipeline
-from tests.pipeline.topics import Row, Topics, in_order
+from tests.pipeline.frames import assert_records, assert_rows, records
+from tests.pipeline.topics import Row, Topics
 from tests.support.brokers.kohort_server import KohortServer
 
 
@@ -26,30 +27,20 @@ class Land:
         given = arguments if "--bootstrap-server" in arguments else (*arguments, *bootstrap)
         return self._pipeline("land", *given, "--lake", self.lake, "--available-now")
 
-    def rows(self, topic: str) -> list[Row]:
-        """The table, as `Topics.read` shows a topic."""
-        table = self._spark.read.format("delta").load(str(self.lake / "land" / topic))
-        milliseconds = f.unix_millis("timestamp").alias("at")
-        picked = table.select("partition", "offset", milliseconds, "key", "value", "headers")
-        return in_order(
-            (
-                row["partition"],
-                row["offset"],
-                row["at"],
-                row["key"] if row["key"] is None else bytes(row["key"]),
-                bytes(row["value"]),
-                tuple(
-                    (key, None if value is None else bytes(value))
-                    for key, value in row["headers"] or ()
-                ),
-            )
-            for row in picked.collect()
-        )
+    def table(self, topic: str) -> DataFrame:
+        return self._read(f"land/{topic}")
 
-    def gaps(self) -> list[Row]:
-        table = self._spark.read.format("delta").load(str(self.lake / "gaps"))
-        picked = table.select("topic", "partition", "from_offset", "to_offset", "reason")
-        return sorted(tuple(row) for row in picked.collect())
+    def rows(self, topic: str) -> list[Row]:
+        """The table as it is now, as `Topics.read` shows a topic."""
+        rows = [tuple(row) for row in records(self.table(topic)).collect()]
+        return [(*row[:5], row[5] or ()) for row in rows]
+
+    def gaps(self) -> DataFrame:
+        gaps = self._read("gaps")
+        return gaps.select("topic", "partition", "from_offset", "to_offset", "reason")
+
+    def _read(self, name: str) -> DataFrame:
+        return self._spark.read.format("delta").load(str(self.lake / name))
 
 
 @pytest.fixture
@@ -65,7 +56,7 @@ def test_a_table_has_each_record_of_its_topic_once_over_several_runs(
     topics.produce(second, 10)
     # More than one batch, and the last of them not full.
     assert land(first, "--max-offsets-per-trigger", 200) == 0
-    assert land.rows(first) == topics.read(first)
+    assert_records(land.table(first), topics.read(first))
     told = capfd.readouterr().err
     assert f"land {first}: batch 2, " in told
     assert "land: 500 rows in all" in told
@@ -74,12 +65,12 @@ def test_a_table_has_each_record_of_its_topic_once_over_several_runs(
     topics.add_partitions(first, 4)
     topics.produce(first, 40, partitions=4, first=600)
     assert land(first, second) == 0
-    assert land.rows(first) == topics.read(first)
-    assert land.rows(second) == topics.read(second)
+    assert_records(land.table(first), topics.read(first))
+    assert_records(land.table(second), topics.read(second))
 
     assert land(first, second) == 0
     assert "land: 0 rows in all" in capfd.readouterr().err
-    assert land.rows(first) == topics.read(first)
+    assert_records(land.table(first), topics.read(first))
 
 
 def test_how_far_the_table_is_can_be_seen_as_the_lag_of_a_group(land: Land, topics: Topics) -> None:
@@ -103,14 +94,14 @@ def test_topics_that_match_are_landed_from_a_time_on_and_what_was_before_later(
     pattern = ("--pattern", f"{name[:-2]}.*")
     # Record 50 has this time.
     assert land(*pattern, "--from", "2023-11-14T22:13:20.050Z") == 0
-    assert land.rows(name) == [row for row in topics.read(name) if row[1] >= 25]
+    assert_records(land.table(name), [row for row in topics.read(name) if row[1] >= 25])
     assert not Path(land.lake, "land", other).exists()
     assert land(*pattern, "--backfill", "2023-11-14T22:13:20.020Z") == 0
     assert "30 earlier offsets landed" in capfd.readouterr().err
-    assert land.rows(name) == [row for row in topics.read(name) if row[1] >= 10]
+    assert_records(land.table(name), [row for row in topics.read(name) if row[1] >= 10])
     for _ in range(2):
         assert land(name, "--backfill", "2000-01-01") == 0
-        assert land.rows(name) == topics.read(name)
+        assert_records(land.table(name), topics.read(name))
     assert "0 earlier offsets landed" in capfd.readouterr().err
 
 
@@ -133,7 +124,7 @@ def test_records_that_were_deleted_before_they_were_landed_end_the_job_by_name(
     assert f"records of {topic} are gone" in told
     assert "partition 1 offsets 50 to 69" in told
     assert "--on-data-loss=record" in told
-    assert land.rows(topic) == before
+    assert_records(land.table(topic), before)
 
 
 @pytest.mark.long
@@ -151,10 +142,9 @@ def test_records_that_were_deleted_are_noted_once_where_that_is_wanted(
     there = topics.read(topic)
     places = {row[:2] for row in there}
     gone = [row for row in landed if row[:2] not in places]
-    assert land.rows(topic) == in_order(gone + there)
-    ((name, partition, first, behind, reason),) = land.gaps()
-    assert (name, partition, first, behind) == (topic, 1, 50, 70)
-    assert reason.startswith("deleted before it was read")
+    assert_records(land.table(topic), gone + there)
+    gaps = land.gaps().withColumn("reason", f.substring("reason", 1, 26))
+    assert_rows(gaps, [(topic, 1, 50, 70, "deleted before it was read")])
 
 
 def test_a_topic_that_was_created_again_is_not_taken_for_the_one_it_was(
@@ -173,13 +163,12 @@ def test_a_topic_that_was_created_again_is_not_taken_for_the_one_it_was(
     told = capfd.readouterr().err
     assert f"{topic} was deleted and recreated" in told
     assert "up to 0: 100" in told
-    assert land.rows(topic) == former
+    assert_records(land.table(topic), former)
 
     assert land(topic, "--on-data-loss", "record") == 0
-    assert land.rows(topic) == in_order(former + topics.read(topic))
-    ((name, partition, first, behind, reason),) = land.gaps()
-    assert (name, partition, first, behind) == (topic, 0, 100, None)
-    assert "recreated" in reason
+    assert_records(land.table(topic), former + topics.read(topic))
+    gaps = land.gaps().withColumn("reason", f.regexp_extract("reason", "recreated", 0))
+    assert_rows(gaps, [(topic, 0, 100, None, "recreated")])
     # From now on it is the topic that is landed.
     assert land(topic) == 0
 
@@ -194,7 +183,7 @@ def test_a_table_whose_checkpoint_was_lost_goes_on_where_it_ends(
     shutil.rmtree(land.lake / "_checkpoints")
     topics.produce(topic, 30, partitions=2)
     assert land(topic) == 0
-    assert land.rows(topic) == topics.read(topic)
+    assert_records(land.table(topic), topics.read(topic))
 
 
 @pytest.mark.long
@@ -210,7 +199,7 @@ def test_a_checkpoint_of_another_table_is_refused(
     told = capfd.readouterr().err
     assert "is a checkpoint for the table with id" in told
     assert "--checkpoints" in told
-    assert land.rows(topic) == []
+    assert_records(land.table(topic), [])
 
 
 @pytest.mark.long
@@ -242,7 +231,7 @@ def test_a_topic_that_is_missing_is_named_and_not_created(
     assert f"there is no topic nobody-made-this at {topics.bootstrap}" in told
     assert "nobody-made-this" not in topics.admin.list_topics(timeout=10).topics
     # The other one is none the worse for it.
-    assert land.rows(there) == topics.read(there)
+    assert_records(land.table(there), topics.read(there))
 
 
 def test_a_broker_that_is_not_there_is_named_at_once(
@@ -283,4 +272,4 @@ def test_a_group_with_members_is_no_reason_to_stop(
     finally:
         member.close()
     assert "it has members, name another with --group" in capfd.readouterr().err
-    assert land.rows(topic) == topics.read(topic)
+    assert_records(land.table(topic), topics.read(topic))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import fastavro
 import pytest
 
+from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
 from tests.pipeline.test_land_shape import BEGIN_MS, DAY_MS, decoded, produce
 from tests.pipeline.topics import Topics
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
-
-Place: TypeAlias = tuple[int, int]
 
 
 class PowerCut(Exception):  # noqa: N818 - it is no error of anybody's.
@@ -54,10 +53,9 @@ class BreakingLake:
         self._lake.append_once(frame, name, app_id=app_id, batch_id=batch_id)
 
 
-def put_aside(lake: Lake, topic: str) -> list[tuple[int, bytes, str]]:
+def put_aside(lake: Lake, topic: str) -> DataFrame:
     """Offset, value and reason."""
-    rows = lake.read(f"quarantined/{topic}").orderBy("offset").collect()
-    return [(row["offset"], bytes(row["value"]), row["undecodable"]) for row in rows]
+    return lake.read(f"quarantined/{topic}").select("offset", "value", "undecodable")
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -84,10 +82,10 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
     job = (*job, "--lake", tmp_path / "lake", "--metrics-file", metrics)
     assert pipeline(*job, "--value", "json") == 0
     landed = lake.read(f"land/{topic}")
-    assert decoded(landed) == {0: '{"a": 1}', 2: None, 4: "3"}
+    assert_rows(decoded(landed), [(0, '{"a": 1}'), (2, None), (4, "3")])
     assert landed.where("landed_at > timestamp").count() == 3
     bad = [(1, b"{", "not JSON"), (3, b"\xff", "not UTF-8")]
-    assert put_aside(lake, topic) == bad
+    assert_rows(put_aside(lake, topic), bad)
     told = capfd.readouterr().err
     assert f"2 values cannot be decoded; the table quarantined/{topic} has them" in told
     assert "land: 5 rows in all, of them 2 in quarantine" in told
@@ -96,14 +94,14 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
     # Decoding is a matter of each run; the bytes are always there.
     produce(topics, topic, b"[")
     assert pipeline(*job) == 0
-    assert decoded(lake.read(f"land/{topic}"))[5] is None
-    assert put_aside(lake, topic) == bad
+    assert_rows(decoded(lake.read(f"land/{topic}")).where("offset = 5"), [(5, None)])
+    assert_rows(put_aside(lake, topic), bad)
     # What is in quarantine is landed: a lost checkpoint brings nothing of it again.
     shutil.rmtree(tmp_path / "lake" / "_checkpoints")
     produce(topics, topic, b"{")
     assert pipeline(*job, "--value", "json") == 0
-    assert decoded(lake.read(f"land/{topic}")).keys() == {0, 2, 4, 5}
-    assert put_aside(lake, topic) == [*bad, (6, b"{", "not JSON")]
+    assert_rows(lake.read(f"land/{topic}").select("offset"), [(n,) for n in (0, 2, 4, 5)])
+    assert_rows(put_aside(lake, topic), [*bad, (6, b"{", "not JSON")])
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -168,8 +166,8 @@ def avro(number: int) -> bytes:
     return (5 + number % 2).to_bytes(5) + body.getvalue()
 
 
-def places(lake: Lake, name: str) -> list[Place]:
-    return sorted((row["partition"], row["offset"]) for row in lake.read(name).collect())
+def places(lake: Lake, name: str) -> DataFrame:
+    return lake.read(name).select("partition", "offset")
 
 
 def test_a_schema_that_comes_amid_a_batch_leaves_its_records_where_they_were_put(
@@ -179,16 +177,19 @@ def test_a_schema_that_comes_amid_a_batch_leaves_its_records_where_they_were_put
     produce(topics, topic, *map(avro, range(24)))
     # The first batch is whole; of the second one, the quarantine lacks its part.
     assert isinstance(land(lander(BreakingLake(lake, at=2), topic, "earliest")), Exception)
-    assert places(lake, f"land/{topic}") == [(0, n) for n in range(0, 16, 2)]
-    assert places(lake, f"quarantined/{topic}") == [(0, n) for n in range(1, 8, 2)]
+    assert_rows(places(lake, f"land/{topic}"), [(0, n) for n in range(0, 16, 2)])
+    assert_rows(places(lake, f"quarantined/{topic}"), [(0, n) for n in range(1, 8, 2)])
     schemas.answers["/schemas/ids/6"] = {"schema": json.dumps(RECORD)}
     assert land(lander(lake, topic, "earliest")) is None
     landed = [*range(0, 16, 2), *range(16, 24)]
-    assert places(lake, f"land/{topic}") == [(0, n) for n in landed]
-    assert places(lake, f"quarantined/{topic}") == [(0, n) for n in range(1, 16, 2)]
-    told = {offset: reason for offset, _, reason in put_aside(lake, topic)}
-    assert told[7] == "the registry has no schema 6"
-    assert told[9] == "it could not be decoded when its batch was landed"
+    assert_rows(places(lake, f"land/{topic}"), [(0, n) for n in landed])
+    assert_rows(places(lake, f"quarantined/{topic}"), [(0, n) for n in range(1, 16, 2)])
+    reasons = put_aside(lake, topic).select("offset", "undecodable").where("offset IN (7, 9)")
+    unknown, later = (
+        "the registry has no schema 6",
+        "it could not be decoded when its batch was landed",
+    )
+    assert_rows(reasons, [(7, unknown), (9, later)])
 
 
 def test_a_backfill_that_was_killed_between_its_tables_is_made_whole(
@@ -197,12 +198,12 @@ def test_a_backfill_that_was_killed_between_its_tables_is_made_whole(
     topic = topics.create()
     produce(topics, topic, *map(avro, range(12)))
     assert land(lander(lake, topic, BEGIN_MS + 9 * DAY_MS)) is None
-    assert places(lake, f"land/{topic}") == [(0, 10)]
+    assert_rows(places(lake, f"land/{topic}"), [(0, 10)])
     with pytest.raises(PowerCut):
         lander(BreakingLake(lake, at=1), topic, "earliest").backfill(BEGIN_MS + 4 * DAY_MS)
-    assert places(lake, f"land/{topic}") == [(0, n) for n in (4, 6, 8, 10)]
+    assert_rows(places(lake, f"land/{topic}"), [(0, n) for n in (4, 6, 8, 10)])
     schemas.answers["/schemas/ids/6"] = {"schema": json.dumps(RECORD)}
     for since in (4, 4, 2, 2):
         lander(lake, topic, "earliest").backfill(BEGIN_MS + since * DAY_MS)
-    assert places(lake, f"land/{topic}") == [(0, n) for n in (2, 3, 4, 6, 8, 10)]
-    assert places(lake, f"quarantined/{topic}") == [(0, n) for n in (5, 7, 9, 11)]
+    assert_rows(places(lake, f"land/{topic}"), [(0, n) for n in (2, 3, 4, 6, 8, 10)])
+    assert_rows(places(lake, f"quarantined/{topic}"), [(0, n) for n in (5, 7, 9, 11)])

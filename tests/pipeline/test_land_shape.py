@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fastavro
 import pytest
 
+from tests.pipeline.frames import assert_rows
 from tests.pipeline.topics import Topics
 from tests.support.brokers.secure_kafka import PASSWORD, USER
 from tests.support.brokers.secure_kohort import SecureKohort
@@ -48,9 +50,9 @@ def table(spark: SparkSession, lake: Path, topic: str) -> DataFrame:
     return spark.read.format("delta").load(str(lake / "land" / topic))
 
 
-def decoded(frame: DataFrame) -> dict[int, str | None]:
-    """By offset."""
-    return {row["offset"]: row["decoded"] for row in frame.collect()}
+def decoded(frame: DataFrame) -> DataFrame:
+    """Which value is where."""
+    return frame.select("offset", "decoded")
 
 
 def test_avro_is_decoded_by_the_schemas_of_a_registry(
@@ -81,9 +83,10 @@ def test_avro_is_decoded_by_the_schemas_of_a_registry(
     with registered() as schemas:
         schemas.answers["/schemas/ids/5"] = {"schema": json.dumps(schema)}
         assert pipeline(*job, "--registry", schemas.registry.url) == 0
-    assert decoded(table(spark, tmp_path / "lake", topic)) == {0: '{"n": 7}', 2: '{"n": 7}'}
-    (bad,) = spark.read.format("delta").load(str(tmp_path / "lake/quarantined" / topic)).collect()
-    assert bad["undecodable"] == "it does not begin with the id of a schema"
+    landed = table(spark, tmp_path / "lake", topic)
+    assert_rows(decoded(landed), [(0, '{"n": 7}'), (2, '{"n": 7}')])
+    bad = spark.read.format("delta").load(str(tmp_path / "lake/quarantined" / topic))
+    assert_rows(bad.select("undecodable"), [("it does not begin with the id of a schema",)])
     # Without a registry nothing can be said of a value, and nothing is landed.
     produce(topics, topic, b"\x00\x00\x00\x00\x06x")
     assert pipeline(*job, "--registry", "http://127.0.0.1:1") == 1
@@ -118,12 +121,8 @@ def test_a_table_is_cut_by_the_days_of_its_records(
         from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra.
 
         landed = IcebergLake(spark, str(lake)).read(f"land/{topic}")
-    rows = landed.groupBy("day").count().orderBy("day").collect()
-    assert [(str(row["day"]), row["count"]) for row in rows] == [
-        ("2026-01-01", 3),
-        ("2026-01-02", 2),
-        ("2026-01-03", 2),
-    ]
+    counts = [(date(2026, 1, 1), 3), (date(2026, 1, 2), 2), (date(2026, 1, 3), 2)]
+    assert_rows(landed.groupBy("day").count(), counts)
 
 
 @pytest.fixture
@@ -159,5 +158,4 @@ def test_a_topic_is_landed_through_sasl_and_tls(
     )
     job: tuple[object, ...] = ("land", "orders", "--available-now", "--bootstrap-server", bootstrap)
     assert pipeline(*job, "--lake", tmp_path / "lake", "--kafka-config", config) == 0
-    (row,) = table(spark, tmp_path / "lake", "orders").collect()
-    assert bytes(row["value"]) == b"secret"
+    assert_rows(table(spark, tmp_path / "lake", "orders").select("value"), [(b"secret",)])

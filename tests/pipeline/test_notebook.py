@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.testing import assertDataFrameEqual
 
 from kohort.pipeline import advise, findings, history
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.rebalances.ingest import Ingest
 from tests.pipeline.events import CLUSTER, avoided, line, member, rebalance, records
+from tests.pipeline.frames import assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +41,10 @@ def test_a_history_is_the_same_out_of_files_and_out_of_a_lake(
 
     of_file = history(spark, str(file), cluster_id=CLUSTER)
     of_lake = history(spark, lake=str(tmp_path / "lake"))
-    assert sorted(map(tuple, of_file.collect())) == sorted(map(tuple, of_lake.collect()))
+    assertDataFrameEqual(of_file, of_lake)
     found = findings(spark, of_file)
-    (group,) = found["groups"].collect()
-    assert (group["event_count"], group["rebalance_count"], group["needless_count"]) == (3, 2, 1)
+    counts = found["groups"].select("event_count", "rebalance_count", "needless_count")
+    assert_rows(counts, [(3, 2, 1)])
     assert found["partitions"].count() == 3
     with pytest.raises(PipelineError, match="in files or in a lake"):
         history(spark)

@@ -15,6 +15,7 @@ from kohort.broker.core.history.model import HistoryRecord
 from tests.pipeline.churn import Churn, Record
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import avoided, line, member, rebalance
+from tests.pipeline.frames import assert_rows
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
@@ -216,19 +217,18 @@ def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
     for _ in range(2):
         assert job("--from", path, "--cluster-id", "exported") == 0
     assert [event[:2] for event in job.events()] == [("billing", 1), ("billing", 2), ("billing", 5)]
-    quarantine = sorted(
-        (row["offset"], row["reason"], row["topic"], row["partition"], bytes(row["value"])[:20])
-        for row in job.table("quarantine").collect()
-    )
-    assert [row[:4] for row in quarantine] == [
+    quarantine = job.table("quarantine")
+    expected = [
         (1, "not_json", "exported.jsonl", 0),
         (5, "schema_version", "exported.jsonl", 0),
         (8, "sequence_taken", "exported.jsonl", 0),
     ]
-    assert quarantine[0][4] == b'{"schema": 1, "kind"'
-    (gap,) = job.table("sequence_gaps").collect()
-    assert (gap["from_sequence"], gap["to_sequence"], gap["running_count"]) == (3, 4, 1)
-    assert {row["cluster_id"] for row in job.table("groups").collect()} == {"exported"}
+    assert_rows(quarantine.select("offset", "reason", "topic", "partition"), expected)
+    broken = b'{"schema": 1, "kind": "reb'
+    assert_rows(quarantine.where("offset = 1").select("value"), [(broken,)])
+    gaps = job.table("sequence_gaps").select("from_sequence", "to_sequence", "running_count")
+    assert_rows(gaps, [(3, 4, 1)])
+    assert_rows(job.table("groups").select("cluster_id"), [("exported",)])
     assert "3 in quarantine" in capsys.readouterr().err
 
 
@@ -236,17 +236,17 @@ def test_files_are_taken_once_and_what_is_odd_is_kept_apart(
 @pytest.mark.long
 def test_the_log_of_a_kafka_broker_fills_the_same_tables(job: Job) -> None:
     assert job("--from", LOG, "--cluster-id", "stock") == 0
-    groups = {row["group"]: row for row in job.table("groups").collect()}
-    counts = {name: (row["rebalance_count"], row["avoided_count"]) for name, row in groups.items()}
-    assert counts == {"shop dynamic group": (8, 0), "shop static": (4, 1), "shop slow": (5, 0)}
-    assert not any(row["missing_count"] for row in groups.values())
-    (storm,) = job.table("storms").where("`group` = 'shop dynamic group'").collect()
-    assert storm["rebalance_count"] == 8
+    counts = job.table("groups").select(
+        "group", "rebalance_count", "avoided_count", "missing_count"
+    )
+    expected = [("shop dynamic group", 8, 0, 0), ("shop static", 4, 1, 0), ("shop slow", 5, 0, 0)]
+    assert_rows(counts, expected)
+    storms = job.table("storms").where("`group` = 'shop dynamic group'")
+    assert_rows(storms.select("rebalance_count"), [(8,)])
     # A log does not say who had what, and so nothing is said of it.
     assert not job.table("partitions").count()
     assert not job.table("quarantine").count()
-    (slow,) = job.table("slow_members").collect()
-    assert (slow["group"], slow["missed_count"]) == ("shop slow", 1)
+    assert_rows(job.table("slow_members").select("group", "missed_count"), [("shop slow", 1)])
 
 
 @pytest.mark.long
