@@ -147,6 +147,22 @@ class Lake(Protocol):
         """Removes the rows whose `column` has an earlier moment."""
         ...
 
+    def compact(self, name: str) -> None:
+        """Puts small files together; the rows stay the same."""
+        ...
+
+    def vacuum(self, name: str, hours: int) -> None:
+        """Removes files that have not belonged to the table for so many hours, 168 at least."""
+        ...
+
+    def file_count(self, name: str) -> int:
+        """How many files the table's rows are in."""
+        ...
+
+    def names(self) -> list[str]:
+        """The lake's tables, in the order of the alphabet."""
+        ...
+
     def called(self, name: str) -> str:
         """The table, in a sentence."""
         ...

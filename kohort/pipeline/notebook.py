@@ -24,9 +24,10 @@ from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.analysis.finder import Thresholds
 from kohort.pipeline.analysis.in_arrow import tables_of
 from kohort.pipeline.analysis.rows import histories_of
-from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.catalog import Namespace
+from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.events.reading import Read, read, typed
+from kohort.pipeline.lake_formats import DELTA, open_lake
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
@@ -49,6 +50,8 @@ def history(
     spark: SparkSession,
     *paths: str,
     lake: str | None = None,
+    format: str = DELTA,  # noqa: A002 - as `--format`, and as Spark's readers have it.
+    catalog: str | None = None,
     cluster_id: str = "file",
     timezone: tzinfo = UTC,
 ) -> DataFrame:
@@ -57,19 +60,25 @@ def history(
     Args:
         paths: histories as JSON lines, or logs of Kafka brokers, oldest first; .gz is unpacked.
         lake: the root of a lake in which `kohort pipeline rebalances` keeps them, instead.
+        format: what the tables of the lake are, `delta` or `iceberg`.
+        catalog: the CATALOG.NAMESPACE that has Iceberg's tables, as PyIceberg is configured; then
+            `lake` may be left out.
         cluster_id: of the cluster that files come from.
         timezone: of the broker's clock, for logs that do not say.
 
     Raises:
-        PipelineError: neither is given, or there is no such history.
-        UsageError: a file cannot be read.
+        PipelineError: neither is given, or both, or there is no such history.
+        UsageError: a file cannot be read; format or catalog are none.
     """
-    if lake is not None:
-        kept = DeltaLake(spark, lake)
+    is_kept = lake is not None or catalog is not None
+    if is_kept == bool(paths):
+        raise PipelineError("a history is in files or in a lake: name one of both")
+    if is_kept:
+        if lake is None and format == DELTA:
+            raise UsageError("Delta's tables are read where they lie: which lake=?")
+        kept = open_lake(spark, lake or "", format, _namespace(catalog))
         rebalances = kept.read(REBALANCES.name).select(*EVENTS.names)
         return rebalances.unionByName(kept.read(AVOIDED.name).select(*EVENTS.names))
-    if not paths:
-        raise PipelineError("a history is in files or in a lake: name one of both")
     said = [
         one
         for piece in files.pieces(paths, timezone)
@@ -123,6 +132,13 @@ def advise(
         by_group.setdefault((row["cluster_id"], row["group"]), []).append(row["event"])
     rows = Advising(spark, days=days, known=known or {}).rows(by_group)
     return spark.createDataFrame(rows, ADVICE.schema)
+
+
+def _namespace(catalog: str | None) -> Namespace | None:
+    try:
+        return None if catalog is None else Namespace.parse(catalog)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _collected(events: DataFrame) -> Iterator[tuple[str, str]]:

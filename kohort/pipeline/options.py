@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from kohort.pipeline import session
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.errors import UnavailableError, UsageError
+from kohort.pipeline.errors import UsageError
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake_formats import DELTA, ICEBERG, absolute, open_lake
 from kohort.pipeline.metrics import Metrics
 from kohort.pipeline.streaming.query import StreamSettings
 
@@ -91,8 +91,6 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
 
 
 _S3: Final = "s3a://"
-_DELTA: Final = "delta"
-_ICEBERG: Final = "iceberg"
 
 
 def add_stream(parser: argparse.ArgumentParser, *, group: str, interval_s: float) -> None:
@@ -191,8 +189,8 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        default=_environment("FORMAT", _DELTA),
-        choices=(_DELTA, _ICEBERG),
+        default=_environment("FORMAT", DELTA),
+        choices=(DELTA, ICEBERG),
         help="what the tables are (%(default)s; KOHORT_FORMAT)",
     )
     parser.add_argument(
@@ -235,21 +233,7 @@ def kafka_of(options: argparse.Namespace) -> Kafka:
 
 def lake_of(options: argparse.Namespace, spark: SparkSession) -> Lake:
     """The lake that was asked for. Raises PipelineError."""
-    root = absolute(options.lake)
-    if options.format == _DELTA:
-        return DeltaLake(spark, root, options.catalog)
-    try:
-        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra of its own.
-    except ImportError as error:
-        raise UnavailableError(
-            f"--format iceberg needs PyIceberg, pip install 'kohort[iceberg]': {error}"
-        ) from error
-    return IcebergLake(spark, root, options.catalog)
-
-
-def absolute(place: str) -> str:
-    """A path that means the same to every process; URLs stay as they are."""
-    return place if "://" in place else str(Path(place).absolute())
+    return open_lake(spark, options.lake, options.format, options.catalog)
 
 
 def _read_settings(path: Path) -> dict[str, str]:

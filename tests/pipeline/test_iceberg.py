@@ -186,7 +186,11 @@ def test_a_history_is_in_iceberg_as_it_is_in_delta(spark: SparkSession, tmp_path
 
 
 def test_topics_are_landed_in_iceberg_and_jobs_read_what_they_wrote(
-    pipeline: Pipeline, spark: SparkSession, topics: Topics, tmp_path: Path
+    pipeline: Pipeline,
+    spark: SparkSession,
+    topics: Topics,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     lake = ("--lake", tmp_path / "lake", "--format", "iceberg")
     topic = topics.create(3)
@@ -204,4 +208,10 @@ def test_topics_are_landed_in_iceberg_and_jobs_read_what_they_wrote(
     assert pipeline("advise", "--topic", "", "--group", "search", *lake) == 0
     assert pipeline("report", "--output", tmp_path / "report.html", *lake) == 0
     assert "billing" in (tmp_path / "report.html").read_text()
+    capsys.readouterr()
+    iceberg = iceberg_lake(spark, tmp_path / "lake")
+    assert iceberg.file_count(f"land/{topic}") > 1
     assert pipeline("tidy", "--keep-days", 1, *lake) == 0
+    assert f"tidy: {len(iceberg.names())} tables, " in capsys.readouterr().err
+    assert iceberg.file_count(f"land/{topic}") == 1
+    assert_rows(iceberg.read(f"land/{topic}").select("partition", "offset", "value"), expected)

@@ -10,8 +10,10 @@ import pytest
 from pyspark.testing import assertDataFrameEqual
 
 from kohort.pipeline import advise, findings, history
-from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.catalog import Namespace
+from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.rebalances.ingest import Ingest
+from tests.pipeline.catalogs import as_environment
 from tests.pipeline.events import CLUSTER, avoided, line, member, rebalance, records
 from tests.pipeline.frames import assert_rows
 
@@ -46,8 +48,52 @@ def test_a_history_is_the_same_out_of_files_and_out_of_a_lake(
     counts = found["groups"].select("event_count", "rebalance_count", "needless_count")
     assert_rows(counts, [(3, 2, 1)])
     assert found["partitions"].count() == 3
+
+
+@pytest.mark.long
+def test_a_history_is_read_out_of_iceberg_in_a_lake_and_in_a_catalog(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyiceberg")
+    from pyiceberg.utils.config import Config  # noqa: PLC0415 - an extra.
+
+    from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415
+
+    file, lines = tmp_path / "history.jsonl", [line(record) for record in EVENTS]
+    file.write_bytes(b"\n".join(lines))
+    expected = history(spark, str(file), cluster_id=CLUSTER)
+    settings = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}",
+    }
+    for name, value in as_environment("prod", settings).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    lake, place = str(tmp_path / "lake"), "prod.kafka"
+    for one in (IcebergLake(spark, lake), IcebergLake(spark, lake, Namespace.parse(place))):
+        Ingest(one).take(records(lines))
+    for found in (
+        history(spark, lake=lake, format="iceberg"),
+        history(spark, format="iceberg", catalog=place),
+    ):
+        assertDataFrameEqual(found, expected)
+
+
+def test_where_a_history_is_has_to_be_said_without_contradiction(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = str(tmp_path)
     with pytest.raises(PipelineError, match="in files or in a lake"):
         history(spark)
+    with pytest.raises(PipelineError, match="in files or in a lake"):
+        history(spark, "week.jsonl", lake=lake)
+    with pytest.raises(UsageError, match="delta or iceberg, not parquet"):
+        history(spark, lake=lake, format="parquet")
+    with pytest.raises(UsageError, match=r"is not CATALOG\.NAMESPACE"):
+        history(spark, format="iceberg", catalog="prod")
+    with pytest.raises(UsageError, match="where they lie"):
+        history(spark, catalog="prod.kafka")
 
 
 @pytest.mark.long

@@ -129,17 +129,17 @@ class DeltaLake:
             DeltaTable.forPath(self.spark, self.path(name)).delete(f.col(column) < f.lit(before))
 
     def compact(self, name: str) -> None:
-        """Puts small files together; the rows stay the same."""
         with explained(self.called(name)):
             DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
 
     def vacuum(self, name: str, hours: int) -> None:
-        """Removes files that have not belonged to the table for so many hours, 168 at least."""
+        # A query for each that has nothing to be done would be most of the time.
+        if not self._has_stale_files(name, hours):
+            return
         with explained(self.called(name)):
             DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
 
     def file_count(self, name: str) -> int:
-        """How many files the table's rows are in."""
         with explained(self.called(name)):
             change = self.begin(name)
             if isinstance(change, Transaction):
@@ -147,7 +147,7 @@ class DeltaLake:
             log = jvm.delta_log(self.spark, self.path(name))
             return int(log.unsafeVolatileSnapshot().numOfFiles())
 
-    def has_stale_files(self, name: str, hours: int) -> bool:
+    def _has_stale_files(self, name: str, hours: int) -> bool:
         """Whether files may be there that have not belonged to the table for so many hours."""
         with explained(self.called(name)):
             change = self.begin(name)
@@ -164,7 +164,7 @@ class DeltaLake:
             )
 
     def names(self) -> list[str]:
-        """The tables of the root and of the directories in it, in the order of the alphabet."""
+        # In the root and in the directories in it.
         with explained(f"the lake {self.root}"):
             return sorted(
                 table

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -70,6 +71,16 @@ class Tables:
                 f"the lake {self.place} has no table {name}; has the job run that makes it?"
             )
         return table
+
+    def names(self) -> list[str]:
+        """The lake's own names for its tables, in the order of the alphabet."""
+        catalog = self._opened()
+        try:
+            listed = catalog.list_tables(self._home.levels)
+        except NoSuchNamespaceError:
+            return []
+        found = (catalog.load_table(one).properties.get(TABLE) for one in listed)
+        return sorted(name for name in found if name is not None)
 
     def make(self, name: str, schema: pa.Schema, cut_by: Sequence[str]) -> Table:
         """An empty one, or that which another run has just made."""

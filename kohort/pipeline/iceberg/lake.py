@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from kohort.pipeline import jvm
 from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained as explained_of_spark
+from kohort.pipeline.iceberg import upkeep
 from kohort.pipeline.iceberg.catalogs import Tables, explained
 from kohort.pipeline.iceberg.change import IcebergChange, with_columns_of
 
@@ -144,6 +145,22 @@ class IcebergLake:
             warnings.catch_warnings(action="ignore", category=UserWarning),
         ):
             self._tables.get(name).delete(LessThan(column, before.isoformat()))
+
+    def compact(self, name: str) -> None:
+        with explained(self.called(name)):
+            upkeep.compact(lambda: self._tables.get(name))
+
+    def vacuum(self, name: str, hours: int) -> None:
+        with explained(self.called(name)):
+            upkeep.expire(lambda: self._tables.get(name), hours)
+
+    def file_count(self, name: str) -> int:
+        with explained(self.called(name)):
+            return sum(1 for _ in self._tables.get(name).scan().plan_files())
+
+    def names(self) -> list[str]:
+        with explained(f"the lake {self._tables.place}"):
+            return self._tables.names()
 
     def called(self, name: str) -> str:
         return f"the table {name} of {self._tables.place}"

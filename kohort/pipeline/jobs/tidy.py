@@ -1,8 +1,8 @@
 """Small files put together, old ones removed, old events forgotten: `kohort pipeline tidy`.
 
 For a lake that jobs write into day by day; once a night is enough, also while they run. Tables of
-findings need nothing of it but the removal of files: their files are put together as they are
-written.
+findings in Delta need nothing of it but the removal of files: their files are put together as they
+are written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kohort.pipeline.schemas import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNN
 
 NAME: Final = "kohort-tidy"
 HOURS_MIN: Final = 168
-"""Delta's own: a reader that is a week behind finds its files."""
+"""Delta's own, and so Iceberg's too: a reader that is a week behind finds its files."""
 
 MOMENTS: Final = {
     MEMBERS.name: "started_at",
@@ -60,21 +60,16 @@ def run(options: argparse.Namespace) -> int:
     with pulse(spark) as progress:
         if options.keep_days is not None:
             forget(lake, options.keep_days)
-        if not isinstance(lake, DeltaLake):
-            announce("tidy: what maintains Iceberg's catalog puts files together and removes them")
-            return 0
         names = lake.names()
-        found = {table.name for table in FINDINGS}
+        # Delta's are put together as they are written.
+        whole = {table.name for table in FINDINGS} if isinstance(lake, DeltaLake) else set()
         before = after = 0
         for number, name in enumerate(names, 1):
             progress.report(f"{name}, table {number} of {len(names)}")
             count = lake.file_count(name)
-            # A query for each that has nothing to be done would be most of the time.
-            if name not in found and count > 1:
+            if name not in whole and count > 1:
                 lake.compact(name)
-            hours = max(options.keep_files_hours, HOURS_MIN)
-            if lake.has_stale_files(name, hours):
-                lake.vacuum(name, hours)
+            lake.vacuum(name, max(options.keep_files_hours, HOURS_MIN))
             before, after = before + count, after + lake.file_count(name)
     announce(f"tidy: {len(names)} tables, {after:,} files instead of {before:,}")
     return 0

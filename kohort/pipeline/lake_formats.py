@@ -1,0 +1,45 @@
+"""A lake of the format that was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kohort.pipeline.delta.lake import DeltaLake
+from kohort.pipeline.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.pipeline.catalog import Namespace
+    from kohort.pipeline.lake import Lake
+
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+
+
+def open_lake(
+    spark: SparkSession, root: str, kind: str = DELTA, namespace: Namespace | None = None
+) -> Lake:
+    """The lake at this root, or in this namespace of a catalog; nothing is looked at yet.
+
+    Raises:
+        UsageError: there is no such format.
+        UnavailableError: what the format needs is not installed.
+    """
+    if kind == DELTA:
+        return DeltaLake(spark, absolute(root), namespace)
+    if kind != ICEBERG:
+        raise UsageError(f"the format of a lake is {DELTA} or {ICEBERG}, not {kind}")
+    try:
+        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra of its own.
+    except ImportError as error:
+        raise UnavailableError(
+            f"--format iceberg needs PyIceberg, pip install 'kohort[iceberg]': {error}"
+        ) from error
+    return IcebergLake(spark, absolute(root), namespace)
+
+
+def absolute(place: str) -> str:
+    """A path that means the same to every process; URLs stay as they are."""
+    return place if "://" in place else str(Path(place).absolute())
