@@ -43,7 +43,7 @@ class SecureKafka(KafkaServer):
         secure = secure_properties(self.ports, self.authority)
         secure["listeners"] += f",CONTROLLER://{controller}"
         secure["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
-        self.properties |= secure
+        self.properties |= secure | dict(overrides or {})
         self.format_arguments = [
             word
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -18,6 +18,6 @@ class SecureKohort(KohortServer):
         super().__init__(directory, overrides=overrides)
         self.authority = Authority(directory / "certificates")
         self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
-        self.overrides |= secure_properties(self.ports, self.authority)
+        self.overrides |= secure_properties(self.ports, self.authority) | dict(overrides or {})
         with stopped_broker(str(self.data)) as place:
             place.set_password(USER, hashed(PASSWORD, ["SCRAM-SHA-256", "SCRAM-SHA-512"], 4_096))

@@ -1,0 +1,242 @@
+"""Own tests of other people's libraries, as a user through TLS and SCRAM, on a broker that asks
+what he may do: what passes on a Kafka passes on ours.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.interop.foreign.programs import HERE
+from tests.interop.foreign.suites import franz_go_tests, kafka_python_tests, librdkafka_tests
+from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
+from tests.support.brokers.secure_kohort import SecureKohort
+from tests.support.processes import java_env
+
+MODULES: Final = ("test_sasl_integration", "test_ssl_integration", "test_admin_integration")
+"""The modules of kafka-python's tests that are about who comes and what he may do."""
+
+LIBRDKAFKA: Final = [
+    # They have kafka-acls.sh deny them what they then try, which they do without names only.
+    *((name, "PLAINTEXT", "", "") for name in ("0109", "0115", "0119")),
+    *(("0081", "SASL_SSL", "SCRAM-SHA-512", part) for part in ("Acls", "UserScramCredentials")),
+    *((name, "SASL_SSL", "SCRAM-SHA-512", "") for name in ("0128", "0135")),
+]
+"""The numbers of librdkafka's tests, with the listener and the mechanism for them, and what is in
+the name of their parts, if it is not all of them.
+"""
+
+SESSIONS: Final = {"connections.max.reauth.ms": "4000"}
+RECORDS: Final = 100_000
+SETTINGS: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    # The suites' users have no rules, and Kafka's node talks to itself without a name.
+    "allow.everyone.if.no.acl.found": "true",
+    "transaction.state.log.num.partitions": "5",
+    "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=["kohort", "kafka"])
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureKohort | SecureKafka]:
+    """Each of the two in turn."""
+    kind = SecureKohort if request.param == "kohort" else SecureKafka
+    with kind(tmp_path_factory.mktemp("secured"), overrides=SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kgo() -> Path:
+    return franz_go_tests()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    "name",
+    ["TestSCRAMAuth", "TestSCRAMAuthBadCredentials", "TestTxnEtl", "TestGroupETL"],
+)
+def test_franz_go(name: str, kgo: Path, secured: SecureKohort | SecureKafka) -> None:
+    own = {
+        "KGO_SEEDS": f"127.0.0.1:{secured.ports['SASL_SSL']}",
+        "KGO_TEST_SCRAM_SEEDS": f"127.0.0.1:{secured.ports['SASL_PLAINTEXT']}",
+        "KGO_TEST_SCRAM": f"{USER}:{PASSWORD}:256",
+        "KGO_TEST_TLS": f"ca:{secured.authority.certificate}",
+        "KGO_TEST_RF": "1",
+        "KGO_TEST_RECORDS": f"{RECORDS}",
+    }
+    found = subprocess.run(
+        [kgo, "-test.v", "-test.timeout=15m", f"-test.run=^{name}$"],
+        env=os.environ | own,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    print(found.stdout[-4_000:])
+    assert found.returncode == 0, found.stdout[-20_000:] + found.stderr[-4_000:]
+    assert f"--- PASS: {name}" in found.stdout
+    assert "--- SKIP: TestSCRAM" not in found.stdout
+
+
+@pytest.fixture(scope="module")
+def librdkafka() -> Path:
+    return librdkafka_tests()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("name", "listener", "mechanism", "part"), LIBRDKAFKA)
+def test_librdkafka(
+    name: str,
+    listener: str,
+    mechanism: str,
+    part: str,
+    librdkafka: Path,
+    secured: SecureKohort | SecureKafka,
+    tmp_path: Path,
+) -> None:
+    _run_librdkafka(librdkafka, secured, tmp_path, name, listener, mechanism, part)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("kind", "settings", "name", "mechanisms", "part"),
+    [
+        (SecureKohort, SESSIONS, "0142", ["SCRAM-SHA-256", "PLAIN"], ""),
+        (SecureKafka, SESSIONS, "0142", ["SCRAM-SHA-256", "PLAIN"], ""),
+        # A Kafka passes at times only: that a rule is answered does not mean that it counts yet.
+        (SecureKohort, {}, "0081", ["SCRAM-SHA-512"], "authorized operations"),
+    ],
+)
+def test_librdkafka_with_other_settings(
+    kind: type[SecureKohort | SecureKafka],
+    settings: dict[str, str],
+    name: str,
+    mechanisms: list[str],
+    part: str,
+    librdkafka: Path,
+    tmp_path: Path,
+) -> None:
+    with kind(tmp_path / "broker", overrides=SETTINGS | settings) as broker:
+        for mechanism in mechanisms:
+            directory = tmp_path / mechanism
+            directory.mkdir()
+            _run_librdkafka(librdkafka, broker, directory, name, "SASL_SSL", mechanism, part)
+
+
+def _run_librdkafka(
+    tests: Path,
+    broker: SecureKohort | SecureKafka,
+    directory: Path,
+    name: str,
+    listener: str,
+    mechanism: str,
+    part: str = "",
+) -> None:
+    # What some of them call, where they look for it.
+    command = directory / "bin" / "kafka-acls.sh"
+    command.parent.mkdir()
+    words = [*java_env.quick_jvm("tools"), "org.apache.kafka.tools.AclCommand"]
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    command.chmod(0o755)
+    settings = {
+        "metadata.broker.list": f"127.0.0.1:{broker.ports[listener]}",
+        "security.protocol": listener,
+        "test.timeout.multiplier": "4",
+    }
+    if mechanism:
+        settings |= {
+            "ssl.ca.location": str(broker.authority.certificate),
+            "sasl.mechanisms": mechanism,
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+    (directory / "test.conf").write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+    own = {
+        "RDKAFKA_TEST_CONF": str(directory / "test.conf"),
+        "KAFKA_PATH": str(directory),
+        "TEST_KAFKA_VERSION": "4.0.0",
+        "TESTS": name,
+        **({"SUBTESTS": part} if part else {}),
+    }
+    found = subprocess.run(
+        [tests / "test-runner", "-p1"],
+        cwd=tests,
+        env=os.environ | own,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    said = re.sub(r"\x1b\[[0-9;]*m", "", found.stdout + found.stderr)
+    assert found.returncode == 0, said[-20_000:]
+    # It ends as well for a test, or parts of it, that it has left out.
+    assert re.search(rf"\| {name}_\w+ +\| +PASSED", said), said[-20_000:]
+    assert not part or re.search(rf"{part}.*: PASS", said), said[-20_000:]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_kafka_python(tmp_path: Path) -> None:
+    place = kafka_python_tests()
+    with SecureKafka(tmp_path / "kafka", overrides=SETTINGS) as kafka:
+        theirs = passed(place, kafka, tmp_path)
+    with SecureKohort(tmp_path / "kohort", overrides=SETTINGS) as kohort:
+        ours = passed(place, kohort, tmp_path)
+    print(len(theirs), "passed on Kafka,", len(ours), "on ours")
+    assert theirs <= ours, sorted(theirs - ours)
+    assert sum(name.startswith("test_sasl_integration") for name in theirs) == 9
+    assert sum(name.startswith("test_ssl_integration") for name in theirs) == 2
+    assert "test_admin_integration::test_create_describe_delete_acls" in theirs
+
+
+def passed(place: Path, broker: SecureKohort | SecureKafka, directory: Path) -> set[str]:
+    """Names of kafka-python's tests that pass on that broker."""
+    authority = shutil.copyfile(broker.authority.certificate, directory / "ca-cert")
+    given = {
+        "ports": broker.ports,
+        "user": USER,
+        "password": PASSWORD,
+        "authority": str(authority),
+    }
+    own = {
+        "GIVEN_BROKER": json.dumps(given),
+        # The newest that they know.
+        "KAFKA_VERSION": "4.2.0",
+        "PYTHONPATH": f"{place}:{HERE / 'python'}",
+    }
+    report = directory / f"{type(broker).__name__}.xml"
+    found = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-p", "given_broker", "-p", "no:cacheprovider"),
+            *("-v", "-n", "0", "--timeout=120", "-c", os.devnull, "--rootdir", place),
+            f"--junit-xml={report}",
+            *(place / "test" / "integration" / f"{module}.py" for module in MODULES),
+        ],
+        cwd=place,
+        env=os.environ | own,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    print(found.stdout[-8_000:])
+    assert report.exists(), found.stdout + found.stderr
+    return {
+        f"{case.get('classname', '').removeprefix('test.integration.')}::{case.get('name')}"
+        for case in ET.parse(report).iter("testcase")
+        if not len(case)
+    }
