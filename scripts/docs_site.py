@@ -52,7 +52,13 @@ NAVIGATION: Final = {
         "docs/kubernetes.md",
         "docs/outgrowing-one-machine.md",
     ],
-    "Reference": ["docs/apis.md", "docs/differences.md", "docs/benchmarks.md", "CHANGELOG.md"],
+    "Reference": [
+        "docs/apis.md",
+        "docs/differences.md",
+        "docs/benchmarks.md",
+        "docs/benchmarks/history.md",
+        "CHANGELOG.md",
+    ],
     "How it is made": ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"],
 }
 """The order of what is read first; everything else follows by its name."""
