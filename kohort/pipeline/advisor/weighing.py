@@ -16,7 +16,7 @@ from kohort.pipeline.advisor.setting import Setting
 STEP_MS: Final = 1_000
 """Differences in stopped time below it are chance."""
 GAIN_LEAST: Final = 0.05
-"""Share of the rebalances: fewer of them are no gain."""
+"""Share of the rebalances: sparing a smaller one is no gain."""
 UNREAD_TOLD: Final = 0.1
 """Share of the time without a reader: a smaller difference is not told of."""
 UNREAD_WEIGHT: Final = 0.75
