@@ -9,8 +9,8 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias, Unpack
 
 from kohort.cli.command_config import in_file_words
@@ -64,30 +64,41 @@ def consume(options: argparse.Namespace) -> None:
         "max_poll_records": RECORDS_AT_ONCE,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
-    # Each poll makes and drops thousands of objects at once. Python would look for cycles among
-    # them every 700, which takes half of the time of reading.
-    gc.set_threshold(TRACKED_OBJECTS)
     security = security_of(options)
     given: Any = {
         one.name: getattr(security, one.name) for one in dataclasses.fields(security) if one.init
     }
     settings |= given
     try:
-        if options.group is None:
-            reader = _reader(form, plan.ends if options.exit else {}, **settings)
-            asyncio.run(_until_told_to_end(_read(options, plan, reader)))
-        else:
-            settings |= {
-                "group_id": options.group,
-                "enable_auto_commit": False,
-                "auto_offset_reset": "earliest",
-            }
-            reader = _reader(form, {}, options.topic, **settings)
-            asyncio.run(_until_told_to_end(_share(options, reader)))
+        with _few_collections():
+            if options.group is None:
+                reader = _reader(form, plan.ends if options.exit else {}, **settings)
+                asyncio.run(_until_told_to_end(_read(options, plan, reader)))
+            else:
+                settings |= {
+                    "group_id": options.group,
+                    "enable_auto_commit": False,
+                    "auto_offset_reset": "earliest",
+                }
+                reader = _reader(form, {}, options.topic, **settings)
+                asyncio.run(_until_told_to_end(_share(options, reader)))
     except ConsumerError as error:
         raise UnavailableError(in_file_words(str(error))) from error
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let Python look for cycles seldom: each poll makes and drops thousands of objects at once,
+    and a look among them every 700 takes half of the time of reading.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(TRACKED_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 async def _until_told_to_end(reading: Coroutine[Any, Any, None]) -> None:

@@ -1,5 +1,6 @@
 """`kohort produce` and `kohort consume` as users run them, beside either broker and kcat."""
 
+import gc
 import json
 import os
 import random
@@ -163,7 +164,10 @@ def test_what_consume_prints_as_json_produce_takes(scene: Scene, topics: Topics)
             first, value, key, headers=headers, partition=partition, timestamp=timestamp
         )
     producer.flush(60)
+    thresholds = gc.get_threshold()
     dumped = scene.run("consume", first, "--from-beginning", "-e", "--json")
+    # The command may run in the process of a caller.
+    assert gc.get_threshold() == thresholds
     assert len(dumped.lines) == len(wanted)
     assert scene.produce(second, "--json", given=dumped.out).code == 0
 
