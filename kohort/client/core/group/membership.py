@@ -21,6 +21,7 @@ from kohort.client.core.group.assignors.assignor import Assignment, Assignor, Re
 from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
 from kohort.client.core.group.identity import NO_MEMBER, Identity
+from kohort.client.core.group.poll_errors import PollErrors
 from kohort.client.core.group.rebalance_mode import common_mode
 from kohort.client.core.group.rejoin import Rejoin, combined
 from kohort.client.core.group.requests import (
@@ -41,6 +42,7 @@ from kohort.client.core.group.steps import (
     Sync,
 )
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
+from kohort.client.core.group.watched_topics import WatchedTopics
 from kohort.client.core.group.wire_forms import decode_member, decode_share
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
@@ -86,10 +88,7 @@ class Membership:
         self._backoff = backoff
         self._is_coordinator_known = False
         self._wait_until_ms = 0
-        self._fenced: ConsumerError | None = None
-        """The error that every poll raises until the application subscribes again."""
-        self._refusal: ConsumerError | None = None
-        """The error that the next poll raises; the poll after it retries."""
+        self._errors = PollErrors(config.group_id)
         self.trouble = ""
         """The error in the coordinator's last response; empty after a successful one."""
         self._has_joined = False
@@ -100,10 +99,7 @@ class Membership:
         """The topics in the last JoinGroup."""
         self._known_topics: frozenset[str] | None = None
         """The subscription that the group still has for a static member that has since left."""
-        self._watched: Mapping[str, int] | None = None
-        """Partition counts on which a leader's assignment is based."""
-        self._counts_meanwhile: Mapping[str, int] | None = None
-        """The latest partition counts that arrived while that assignment was in flight."""
+        self._watched = WatchedTopics()
         self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
         """The step that follows a response."""
@@ -118,11 +114,8 @@ class Membership:
             ConsumerError: the group rejects this member, for example with an AuthorizationError.
                 Raised once; the next call retries, because the request may be allowed by then.
         """
-        if self._fenced is not None:
-            raise self._fenced
-        if self._refusal is not None:
-            refusal, self._refusal = self._refusal, None
-            raise refusal
+        if self._errors.is_due:
+            self._errors.raise_next()
         if isinstance(self._next, Apply):
             return self._next
         if not self._subscription.is_by_group:
@@ -177,7 +170,8 @@ class Membership:
         """Process a failed FindCoordinator; NETWORK_EXCEPTION if there was no response."""
         self.trouble = f"FindCoordinator: {code.name}"
         if is_refusal(code):
-            self._refusal = error_for(code, f"finding the coordinator of {self.config.group_id}")
+            error = error_for(code, f"finding the coordinator of {self.config.group_id}")
+            self._errors.refuse_for(error)
         else:
             self._wait_until_ms = now_ms + self._backoff.fail()
 
@@ -221,7 +215,7 @@ class Membership:
     def assigned(self, assignment: Assignment, partition_counts: Mapping[str, int]) -> None:
         """Record the leader's assignment; empty if no assignor was to be run."""
         if isinstance(self._next, Assign):
-            self._watched = dict(partition_counts)
+            self._watched.assigned(partition_counts)
             if self._next.assignor is not None:
                 self._handover.assigned(held_back(self._next.members, assignment, partition_counts))
             self._next = self._sync(assignment)
@@ -235,7 +229,7 @@ class Membership:
         if code is not ErrorCode.NONE:
             self._failed("SyncGroup", sent, code, now_ms)
         elif response.protocol_name not in {None, self.identity.protocol_name}:
-            self._refusal = _wrong_protocol(response.protocol_name)
+            self._errors.refuse_protocol(response.protocol_name)
         else:
             self._handover.synced(now_ms)
             self._synced(response.assignment)
@@ -256,11 +250,11 @@ class Membership:
 
     def _joined(self, response: JoinGroupResponse) -> None:
         if response.protocol_type not in {None, PROTOCOL_TYPE}:
-            self._refusal = _wrong_protocol(response.protocol_type)
+            self._errors.refuse_protocol(response.protocol_type)
             return
         chosen = self._assignors.get(response.protocol_name or "")
         if chosen is None:
-            self._refusal = _wrong_protocol(response.protocol_name)
+            self._errors.refuse_protocol(response.protocol_name)
             return
         self._backoff.succeed()
         self.trouble = ""
@@ -268,7 +262,7 @@ class Membership:
         self.identity = Identity(response.generation_id, response.member_id, chosen.name)
         self.state = MemberState.COMPLETING_REBALANCE
         self.is_leader = response.leader == response.member_id
-        self._watched = self._counts_meanwhile = None
+        self._watched.clear()
         self._handover.joined(response.generation_id, is_leader=self.is_leader)
         if not self.is_leader:
             self._next = self._sync({})
@@ -284,15 +278,14 @@ class Membership:
         try:
             assigned = frozenset(decode_share(share))
         except InconsistentProtocolError as error:
-            self._refusal = error
+            self._errors.refuse_for(error)
             return
         self.state = MemberState.STABLE
         self.trouble = ""
         self._rejoin = None
         self._is_prepared = False
         self._are_topics_fresh = False
-        if self._counts_meanwhile is not None:
-            self.metadata_updated(self._counts_meanwhile)
+        self._want_if_changed(self._watched.changed_meanwhile())
         unwanted = {one.topic for one in assigned if not self._subscription.wants(one.topic)}
         if unwanted:
             self._want(
@@ -326,10 +319,10 @@ class Membership:
             elif kind is FindingKind.FENCED:
                 self._fence("heartbeat", code)
             elif kind is FindingKind.REFUSED:
-                self._refusal = self._error_for("heartbeat", code)
+                self._errors.refuse("heartbeat", code)
             elif kind is FindingKind.LOCKED_OUT:
                 self._lose(identity.without_generation(), code.name)
-                self._refusal = self._error_for("heartbeat", code)
+                self._errors.refuse("heartbeat", code)
             elif kind is FindingKind.GENERATION_LOST:
                 self._lose(identity.without_generation(), code.name)
             else:
@@ -339,25 +332,17 @@ class Membership:
         """Compare with new metadata; `partition_counts` has the topics that exist. Only leaders
         react.
         """
-        if not self.is_leader or self._watched is None:
+        if not self.is_leader:
             return
-        if self.state is not MemberState.STABLE:
-            # It may be minutes until the next metadata refresh, so this response must not be lost.
-            self._counts_meanwhile = partition_counts
-            return
-        changes = [
-            f"{topic}, {count} -> {partition_counts.get(topic, 0)}"
-            for topic, count in sorted(self._watched.items())
-            if partition_counts.get(topic, 0) != count
-        ]
-        if changes:
-            text = f"topic metadata changed: {'; '.join(changes[:10])}"
-            self._want(JoinReason.TOPIC_METADATA_CHANGE, text)
+        if self.state is MemberState.STABLE:
+            self._want_if_changed(self._watched.changed(partition_counts))
+        else:
+            self._watched.keep(partition_counts)
 
     @property
     def watched_topics(self) -> Collection[str]:
         """The topics of the whole group, whose metadata a leader has to watch."""
-        return () if self._watched is None else self._watched.keys()
+        return self._watched.names
 
     def enforce_rebalance(self, reason: str | None = None, *, state_changed: bool = False) -> None:
         """Make the next poll rejoin (KIP-568), stating the reason (KIP-800). Sends nothing.
@@ -405,7 +390,7 @@ class Membership:
 
     def clear_errors(self) -> None:
         """Clear errors because the application has subscribed: a fenced member may try again."""
-        self._fenced = self._refusal = None
+        self._errors.clear()
 
     # State for observers.
 
@@ -419,7 +404,7 @@ class Membership:
         """The error that every poll raises until the application subscribes again; None if there is
         none.
         """
-        return self._fenced
+        return self._errors.lasting
 
     @property
     def is_settled(self) -> bool:
@@ -444,13 +429,17 @@ class Membership:
     def _want(self, reason: JoinReason, text: str) -> None:
         self._rejoin = combined(self._rejoin, Rejoin(reason, text))
 
+    def _want_if_changed(self, changes: str) -> None:
+        if changes:
+            self._want(JoinReason.TOPIC_METADATA_CHANGE, f"topic metadata changed: {changes}")
+
     def _lose(self, identity: Identity, why: str) -> None:
         if self.identity.is_valid and self.config.group_instance_id is not None:
             self._known_topics = self._joined_topics
         self.identity = identity
         self.state = MemberState.UNJOINED
         self.is_leader = False
-        self._watched = None
+        self._watched.clear()
         self._next = None
         # The partitions owned now are lost, and the listener has to be told.
         self._is_prepared = False
@@ -473,16 +462,13 @@ class Membership:
             assert self._rejoin is not None
             self._rejoin = self._rejoin.after_failure(f"{doing} failed: {code.name}")
             if is_refusal(code):
-                self._refusal = self._error_for(doing, code)
+                self._errors.refuse(doing, code)
             else:
                 self._wait_until_ms = now_ms + self._backoff.fail()
 
     def _fence(self, doing: str, code: ErrorCode) -> None:
         self._lose(NO_MEMBER, code.name)
-        self._fenced = self._error_for(doing, code)
-
-    def _error_for(self, doing: str, code: ErrorCode) -> ConsumerError:
-        return error_for(code, f"{doing} in group {self.config.group_id}")
+        self._errors.fence(doing, code)
 
 
 _COORDINATOR_GONE: Final = frozenset(
@@ -492,10 +478,3 @@ _COORDINATOR_GONE: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-
-
-def _wrong_protocol(name: str | None) -> InconsistentProtocolError:
-    return InconsistentProtocolError(
-        f"the group uses {name}, which this consumer does not;"
-        " compare partition_assignment_strategy of all members"
-    )

@@ -1,0 +1,57 @@
+"""The errors of a membership that only the application can resolve: its polls raise them."""
+
+from kohort.client.core.errors import ConsumerError, InconsistentProtocolError, error_for
+from kohort.protocol.errors import ErrorCode
+
+
+class PollErrors:
+    """What the next poll of one member raises."""
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self.lasting: ConsumerError | None = None
+        """The error that every poll raises until the application subscribes again; None if there is
+        none.
+        """
+        self._refusal: ConsumerError | None = None
+        """The error that the next poll raises; the poll after it retries."""
+        self.is_due = False
+        """Whether the next poll raises an error. An attribute, because every poll looks."""
+
+    def raise_next(self) -> None:
+        """Raise the error that is due, if any. A refusal is raised once: by the next poll the
+        request may be allowed.
+        """
+        if self.lasting is not None:
+            raise self.lasting
+        refusal, self._refusal, self.is_due = self._refusal, None, False
+        if refusal is not None:
+            raise refusal
+
+    def fence(self, doing: str, code: ErrorCode) -> None:
+        """Let every poll fail: another process uses the member's instance id."""
+        self.lasting = error_for(code, f"{doing} in group {self._group_id}")
+        self.is_due = True
+
+    def refuse(self, doing: str, code: ErrorCode) -> None:
+        """Let the next poll fail because the broker refuses a request."""
+        self.refuse_for(error_for(code, f"{doing} in group {self._group_id}"))
+
+    def refuse_for(self, error: ConsumerError) -> None:
+        """Let the next poll fail with this error."""
+        self._refusal = error
+        self.is_due = True
+
+    def refuse_protocol(self, name: str | None) -> None:
+        """Let the next poll fail because the group uses a protocol that this member does not."""
+        self.refuse_for(
+            InconsistentProtocolError(
+                f"the group uses {name}, which this consumer does not;"
+                " compare partition_assignment_strategy of all members"
+            )
+        )
+
+    def clear(self) -> None:
+        """Forget all errors, because the application has subscribed again."""
+        self.lasting = self._refusal = None
+        self.is_due = False
