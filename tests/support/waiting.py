@@ -25,6 +25,12 @@ async def until(condition: Callable[[], bool], *, timeout_s: float = 60) -> None
             await asyncio.sleep(0.01)
 
 
+async def turns(count: int = 5) -> None:
+    """Let the tasks that are ready go on, so many iterations of the loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 class LoopTurns:
     """How often a task that does nothing had the loop."""
 
@@ -34,15 +40,15 @@ class LoopTurns:
 @asynccontextmanager
 async def counted_turns() -> AsyncIterator[LoopTurns]:
     """A context that counts how often others have the loop while its work goes on."""
-    turns = LoopTurns()
+    others = LoopTurns()
 
     async def count() -> None:
         while True:
-            turns.count += 1
+            others.count += 1
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
     try:
-        yield turns
+        yield others
     finally:
         counting.cancel()

@@ -21,6 +21,7 @@ from kohort.client.deserialising import (
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.records.batches import READ
+from tests.support.waiting import turns
 
 A, B = (TopicPartition("t", index) for index in range(2))
 Read: TypeAlias = Callable[[bytes], Awaitable[int]]
@@ -79,12 +80,6 @@ class Fixture:
         while not (taken := self.buffers.take(max_records)) and not self.failures:
             await self.wait_made()
         return [record.value for records in taken.values() for record in records]
-
-
-async def turns() -> None:
-    """Let whatever can run do so."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("max_records", [1, 7, 1_000])

@@ -1,27 +1,23 @@
-"""Turns of one group: order, batching, what is held back until it is durable, and faults."""
+"""Turns of one group: order, batching, and what is held back until it is durable."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Sequence
 
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
-from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.encoding import encode_as_batch
 from kohort.broker.core.group.events import OffsetsStored
-from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.records import DurableRecord
-from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
-from kohort.broker.core.steps import Steps
+from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
-from tests.unit.broker.coordinator.harness import Harness, running, virtual
+from tests.support.waiting import turns
+from tests.unit.broker.coordinator.harness import running, virtual
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -43,11 +39,6 @@ class ShortLog(MemoryOffsetsLog):
         if len(encode_as_batch(records, wall_ms)[0]) > self._bytes_max:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
         return super().append(partition, records, wall_ms=wall_ms)
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 class TestAppends:
@@ -340,150 +331,6 @@ class TestExclusive:
             assert h.groups.host.group("g") is None
 
 
-def raising(group: Group, now: Now) -> None:
-    raise RuntimeError("a mistake of ours")
-
-
-def raising_later(clock: VirtualClock) -> Steps[None]:
-    """Fails in an iteration of the loop after the one in which it begins."""
-    clock.advance(SLICE_MS)
-    yield
-    raise RuntimeError("a mistake of ours")
-
-
-class FaultyLog(MemoryOffsetsLog):
-    """Its appends raise what no append may raise."""
-
-    def append(
-        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        raise RuntimeError("a mistake of ours")
-
-
-def submit_fault(h: Harness) -> Later[object]:
-    ticket: Later[object] = Later()
-    h.groups.host.submit("g", Command(raising, ticket))
-    return ticket
-
-
-class TestFaults:
-    @virtual
-    async def test_a_step_that_raises_is_answered_and_the_group_made_again_from_the_log(
-        self,
-        clock: VirtualClock,
-    ) -> None:
-        async with running(clock) as h:
-            members = await h.stable_static("a", "b")
-            await h.do_commit(7, member_id=members["a"], generation=1)
-            waiting = h.join(instance="c")
-            before = h.groups.host.group("g")
-            with pytest.raises(KafkaError) as raised:
-                submit_fault(h).into(str)
-            assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-            # Who had nothing to do with it is told to come again.
-            with pytest.raises(KafkaError) as raised:
-                await waiting
-            assert raised.value.code is UNAVAILABLE
-            assert h.groups.host.group("g") is not before
-            assert (h.state(), h.offset()) == ("Stable", 7)
-            assert h.groups.heartbeat("g", members["b"], "b", 1) is ErrorCode.NONE
-
-    @virtual
-    async def test_sessions_go_on_ending_in_the_new_group(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            await h.stable_static("a")
-            submit_fault(h)
-            await asyncio.sleep(10.1)
-            assert h.state() == "Empty"
-
-    @virtual
-    async def test_what_came_in_the_same_turn_is_told_to_come_again(
-        self, clock: VirtualClock
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            log.hold()
-            first = h.commit(1)
-            await turns()
-            second = h.commit(2, partition=1)
-            fault = submit_fault(h)
-            third = h.commit(3, partition=2)
-            log.release()
-            assert (await first).errors == (ErrorCode.NONE,)
-            for future in (second, third):
-                with pytest.raises(KafkaError) as raised:
-                    await future
-                assert raised.value.code is UNAVAILABLE
-            assert fault.is_done
-            assert h.offset() == 1
-            assert (h.offset(partition=1), h.offset(partition=2)) == (None, None)
-
-    @virtual
-    async def test_a_later_step_of_a_command_that_raises_is_answered_as_the_first(
-        self, clock: VirtualClock
-    ) -> None:
-        async with running(clock) as h:
-            await h.do_commit()
-            ticket: Later[object] = Later()
-            command = Command(lambda *_: raising_later(clock), ticket, is_exclusive=True)
-            h.groups.host.submit("g", command)
-            behind = h.commit(2)
-            with pytest.raises(KafkaError) as raised:
-                await ticket
-            assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-            with pytest.raises(KafkaError) as raised:
-                await behind
-            assert raised.value.code is UNAVAILABLE
-
-    @virtual
-    async def test_no_request_is_blamed_when_writing_raises(self, clock: VirtualClock) -> None:
-        log = FaultyLog()
-        async with running(clock, log) as h:
-            commits = [h.commit(1), h.commit(2, partition=1)]
-            for commit in commits:
-                with pytest.raises(KafkaError) as raised:
-                    await commit
-                assert raised.value.code is UNAVAILABLE
-            assert h.groups.host.stats()["faults"] == 1
-
-    @virtual
-    async def test_after_too_many_the_group_stays_unavailable(self, clock: VirtualClock) -> None:
-        async with running(clock) as h:
-            await h.do_commit()
-            for _ in range(FAULTS_MAX):
-                submit_fault(h)
-            with pytest.raises(KafkaError) as raised:
-                await h.do_commit()
-            assert raised.value.code is UNAVAILABLE
-            assert h.groups.heartbeat("g", "m", None, 1) is UNAVAILABLE
-            assert h.groups.read_error("g") is UNAVAILABLE
-            await h.groups.host.sweep()
-            # Other groups do not notice.
-            await h.do_commit(group_id="h")
-            assert h.offset("h") == 42
-
-    @virtual
-    async def test_a_group_that_cannot_be_read_back_stays_unavailable(
-        self,
-        clock: VirtualClock,
-    ) -> None:
-        log = MemoryOffsetsLog()
-        async with running(clock, log) as h:
-            await h.do_commit()
-
-            def read(partition: int) -> None:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
-
-            log.read = read  # type: ignore[method-assign, assignment]
-            submit_fault(h)
-            assert h.groups.read_error("g") is UNAVAILABLE
-
-
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "kohort.broker.coordinator.actor")
-
-
 @virtual
 async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: VirtualClock) -> None:
     log = MemoryOffsetsLog()
@@ -498,136 +345,6 @@ async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: Virtua
         assert {result.generation for result in results} == {1}
         assert log.append_count - written == 2
         assert h.state() == "Stable"
-
-
-class SlowToEncode(MemoryOffsetsLog):
-    """Takes ten milliseconds for every record, as if groups were large."""
-
-    is_slow = True
-
-    def __init__(self, clock: VirtualClock) -> None:
-        super().__init__()
-        self.clock = clock
-
-    def append(
-        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        self.clock.advance(10)
-        return super().append(partition, records, wall_ms=wall_ms)
-
-
-class EncodesInTurns(MemoryOffsetsLog):
-    """Takes as long, but lets others have the loop meanwhile."""
-
-    is_slow = False
-
-    def append(
-        self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
-    ) -> Awaitable[None] | None:
-        if not self.is_slow:
-            return super().append(partition, records, wall_ms=wall_ms)
-        return self._append_later(partition, records, wall_ms)
-
-    async def _append_later(
-        self, partition: int, records: Sequence[DurableRecord], wall_ms: int
-    ) -> None:
-        await asyncio.sleep(0.01)
-        super().append(partition, records, wall_ms=wall_ms)
-
-
-NAMES = [f"i{index}" for index in range(300)]
-
-
-class TestLargeGroups:
-    @virtual
-    async def test_a_static_restart_of_all_members_writes_few_records(
-        self, clock: VirtualClock
-    ) -> None:
-        await self._restart_all(clock, SlowToEncode(clock))
-
-    @virtual
-    async def test_so_does_one_whose_records_are_written_over_several_turns(
-        self, clock: VirtualClock
-    ) -> None:
-        await self._restart_all(clock, EncodesInTurns())
-
-    async def _restart_all(self, clock: VirtualClock, log: SlowToEncode | EncodesInTurns) -> None:
-        async with running(clock, log) as h:
-            await h.stable_static(*NAMES)
-            log.is_slow = True
-            written = log.append_count
-            results = []
-            for name in NAMES:
-                results.append(h.ask_join(instance=name))
-                await asyncio.sleep(0.001)
-            for result in results:
-                joined = await result if isinstance(result, Later) else result
-                assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
-            # A fifth of the time at most goes into records, but for the first ones.
-            assert log.append_count - written < 12
-            assert h.state() == "Stable"
-
-    @virtual
-    async def test_one_static_restart_and_the_leaders_behind_it_wait_for_nothing(
-        self, clock: VirtualClock
-    ) -> None:
-        log = SlowToEncode(clock)
-        async with running(clock, log) as h:
-            await h.stable_static(*NAMES)
-            for name in ("i7", "i0"):
-                joined = h.ask_join(instance=name)
-                assert isinstance(joined, JoinResult)
-                assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
-
-    @virtual
-    async def test_everybody_else_is_served_in_the_pauses(self, clock: VirtualClock) -> None:
-        log = SlowToEncode(clock)
-        async with running(clock, log) as h:
-            members = await h.stable_static(*NAMES)
-            await asyncio.sleep(0.1)
-            h.ask_join(instance="i3")
-            h.ask_join(instance="i4")
-            waiting = h.join(instance="i1")
-            await h.do_commit(7, member_id=members["i2"], generation=1)
-            assert h.offset() == 7
-            assert not waiting.is_done
-            assert (await waiting).error is ErrorCode.NONE
-
-    @virtual
-    async def test_a_group_that_is_unavailable_refuses_in_a_pause_too(
-        self, clock: VirtualClock
-    ) -> None:
-        log = SlowToEncode(clock)
-        async with running(clock, log) as h:
-            await h.stable_static("a", "b")
-            h.ask_join(instance="a")
-            h.ask_join(instance="a")
-            waiting = h.join(instance="b")
-            for _ in range(FAULTS_MAX):
-                submit_fault(h)
-            with pytest.raises(KafkaError) as raised:
-                await waiting
-            assert raised.value.code is UNAVAILABLE
-            # Settled at once, not when the pause ends.
-            with pytest.raises(KafkaError) as raised:
-                h.ask_join(instance="b")
-            assert raised.value.code is UNAVAILABLE
-
-    @virtual
-    async def test_who_waits_for_the_end_of_a_pause_is_answered_when_the_broker_stops(
-        self, clock: VirtualClock
-    ) -> None:
-        log = SlowToEncode(clock)
-        async with running(clock, log) as h:
-            await h.stable_static("a", "b")
-            h.ask_join(instance="a")
-            h.ask_join(instance="a")
-            waiting = h.join(instance="b")
-            await h.groups.host.close()
-            with pytest.raises(KafkaError) as raised:
-                await waiting
-            assert raised.value.code is ErrorCode.NOT_COORDINATOR
-            await asyncio.sleep(1)
 
 
 @virtual

@@ -1,4 +1,4 @@
-"""The apis of transactions by version: what is checked first, and how it is told."""
+"""The apis that a transaction takes, by version: what is checked first, and how it is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.failures import error_response
 from kohort.broker.dispatch.registry import load_handlers
-from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.transactions.host import TransactionsConfig
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ from kohort.protocol.messages.add_partitions_to_txn import (
 )
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kohort.protocol.messages.end_txn import EndTxnRequest
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest
 from kohort.protocol.messages.list_transactions import ListTransactionsRequest
 from kohort.protocol.messages.produce import (
@@ -31,8 +31,6 @@ from kohort.protocol.messages.produce import (
     TopicProduceData,
 )
 from kohort.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from kohort.protocol.records.builder import encode_batch
@@ -42,6 +40,7 @@ from tests.support.transactions.running_transactions import (
     RunningTransactions,
     running_transactions,
 )
+from tests.unit.broker.handlers.transaction_requests import add, end, marker, state
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -50,44 +49,6 @@ NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
 UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 FENCED = ErrorCode.PRODUCER_FENCED
 OLD_FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
-APIS = {22, 24, 25, 26, 27, 61, 65, 66}
-
-
-async def add(
-    b: RunningTransactions, topics: dict[str, list[int]], version: int = 3, epoch: int = 0
-) -> dict[str, list[int]]:
-    """AddPartitionsToTxn up to v3; errors by topic."""
-    one = b.transactions.host.transactional_id("id")
-    pid = 0 if one is None or one.record is None else one.record.producer_id
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="id",
-        v3_and_below_producer_id=pid,
-        v3_and_below_producer_epoch=epoch,
-        v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=name, partitions=indexes)
-            for name, indexes in topics.items()
-        ],
-    )
-    response = await b.ask(request, version)
-    return {
-        topic.name: [one.partition_error_code for one in topic.results_by_partition]
-        for topic in response.results_by_topic_v3_and_below
-    }
-
-
-async def end(
-    b: RunningTransactions, pid: int, epoch: int = 0, *, commit: bool = True, version: int = 5
-) -> EndTxnResponse:
-    request = EndTxnRequest(
-        transactional_id="id", producer_id=pid, producer_epoch=epoch, committed=commit
-    )
-    response: EndTxnResponse = await b.ask(request, version)
-    return response
-
-
-def state(b: RunningTransactions, name: str = "id") -> str | None:
-    one = b.transactions.host.transactional_id(name)
-    return None if one is None or one.record is None else one.record.state.value
 
 
 # InitProducerId.
@@ -291,60 +252,6 @@ async def test_a_topic_that_was_deleted_holds_nothing_up() -> None:
         assert state(b) == "CompleteCommit"
 
 
-# WriteTxnMarkers.
-
-
-def marker(
-    pid: int, epoch: int, *, commit: bool = True, version: int = 0, **topics: list[int]
-) -> WritableTxnMarker:
-    return WritableTxnMarker(
-        producer_id=pid,
-        producer_epoch=epoch,
-        transaction_result=commit,
-        topics=[
-            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
-            for name, indexes in topics.items()
-        ],
-        coordinator_epoch=3,
-        transaction_version=version,
-    )
-
-
-async def test_an_operator_ends_what_hangs() -> None:
-    async with running_transactions() as b:
-        b.produce(77, 4)
-        partition = b.topics.partition("t", 0)
-        assert partition is not None
-        assert partition.last_stable_offset == 0
-        request = WriteTxnMarkersRequest(
-            markers=[
-                marker(77, 4, commit=False, t=[0, 9], none=[0]),
-                marker(77, -1, t=[1]),
-                marker(78, 0, version=-1, t=[1]),
-                marker(77, 3, t=[0]),
-                marker(79, 1, version=5, t=[2]),
-            ]
-        )
-        response = await b.ask(request, 2)
-        told = {
-            (one.producer_id, topic.name): [
-                (p.partition_index, p.error_code) for p in topic.partitions
-            ]
-            for one in response.markers
-            for topic in one.topics
-        }
-        assert told == {
-            # Of two markers for one partition, the later one is told of.
-            (77, "t"): [(0, OLD_FENCED), (9, UNKNOWN), (1, ErrorCode.INVALID_REQUEST)],
-            (77, "none"): [(0, UNKNOWN)],
-            (78, "t"): [(1, ErrorCode.INVALID_REQUEST)],
-            (79, "t"): [(2, NONE)],
-        }
-        assert partition.last_stable_offset == 2
-        for nothing in ([], [marker(77, 4)], [marker(77, 4, t=[])]):
-            assert (await b.ask(WriteTxnMarkersRequest(markers=nothing), 1)).markers == []
-
-
 # Produce.
 
 
@@ -391,109 +298,6 @@ async def test_where_the_log_begins_is_told_by_logs_alone(version: int) -> None:
         assert (await send(b, pid, version, epoch=1))[:2] == (OLD_FENCED, -1)
         await b.ask(WriteTxnMarkersRequest(markers=[marker(pid, 3, t=[0])]), 2)
         assert (await send(b, pid, version))[:2] == (OLD_FENCED, -1)
-
-
-# Looking.
-
-
-async def test_transactions_are_described() -> None:
-    async with running_transactions() as b:
-        pid = (await b.init()).producer_id
-        await b.init("idle", transaction_timeout_ms=5_000)
-        await add(b, {"t": [2, 0], "u": [1]})
-        response = await b.ask(
-            DescribeTransactionsRequest(transactional_ids=["id", "no", "", "idle", "id"])
-        )
-        first, no, empty, idle, again = response.transaction_states
-        assert first == again
-        assert (first.error_code, first.transactional_id) == (NONE, "id")
-        assert (first.transaction_state, first.transaction_timeout_ms) == ("Ongoing", 60_000)
-        assert (first.producer_id, first.producer_epoch) == (pid, 0)
-        assert [(topic.topic, topic.partitions) for topic in first.topics] == [
-            ("t", [2, 0]),
-            ("u", [1]),
-        ]
-        assert first.transaction_start_time_ms > 0
-        assert (idle.transaction_state, idle.transaction_start_time_ms) == ("Empty", -1)
-        for wrong, error in (
-            (no, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
-            (empty, ErrorCode.INVALID_REQUEST),
-        ):
-            assert (wrong.error_code, wrong.transaction_state) == (error, "")
-            assert (wrong.producer_id, wrong.transaction_timeout_ms, wrong.topics) == (0, 0, [])
-        await end(b, pid)
-        (ended,) = (
-            await b.ask(DescribeTransactionsRequest(transactional_ids=["id"]))
-        ).transaction_states
-        assert (ended.transaction_state, ended.topics) == ("CompleteCommit", [])
-        assert ended.transaction_start_time_ms == first.transaction_start_time_ms
-
-
-async def test_transactions_are_listed() -> None:
-    async with running_transactions() as b:
-        pid = (await b.init()).producer_id
-        other = (await b.init("other")).producer_id
-        await add(b, {"t": [0]})
-
-        async def names(version: int = 2, **filters: object) -> list[str]:
-            fields = {"state_filters": [], "producer_id_filters": []} | filters
-            response = await b.ask(ListTransactionsRequest(**fields), version)  # type: ignore[arg-type]
-            assert response.error_code == NONE
-            return sorted(one.transactional_id for one in response.transaction_states)
-
-        for version in range(3):
-            assert await names(version) == ["id", "other"]
-            assert await names(version, state_filters=["Ongoing"]) == ["id"]
-            assert await names(version, state_filters=["ongoing"]) == []
-            assert await names(version, state_filters=["Dead"]) == []
-            assert await names(version, state_filters=["Empty", "x"]) == ["other"]
-            assert await names(version, producer_id_filters=[other, 99]) == ["other"]
-            assert await names(version, state_filters=["Empty"], producer_id_filters=[pid]) == []
-        assert await names(duration_filter=-1) == ["id", "other"]
-        # What never began is older than everything.
-        assert await names(duration_filter=1_000_000) == ["other"]
-        assert await names(transactional_id_pattern="") == ["id", "other"]
-        assert await names(transactional_id_pattern="o.*") == ["other"]
-        assert await names(transactional_id_pattern="the") == []
-        unknown = await b.ask(
-            ListTransactionsRequest(state_filters=["x", "Dead", "y", "x"], producer_id_filters=[])
-        )
-        assert unknown.unknown_state_filters == ["x", "y"]
-        bad = b.start(
-            ListTransactionsRequest(
-                state_filters=[], producer_id_filters=[], transactional_id_pattern="(a"
-            )
-        )
-        with pytest.raises(Exception, match="INVALID_REGULAR_EXPRESSION"):
-            await bad
-
-
-async def test_producers_are_described() -> None:
-    async with running_transactions() as b:
-        pid = (await b.init()).producer_id
-        await add(b, {"t": [0]})
-        b.produce(pid, 0)
-        request = DescribeProducersRequest(
-            topics=[
-                TopicRequest(name="t", partition_indexes=[0, 1, 9]),
-                TopicRequest(name="no", partition_indexes=[0]),
-                TopicRequest(name="not/a name", partition_indexes=[0]),
-                TopicRequest(name=TRANSACTION_STATE, partition_indexes=[0]),
-            ]
-        )
-        t, no, bad, internal = (await b.ask(request)).topics
-        (known,) = t.partitions[0].active_producers
-        assert (known.producer_id, known.producer_epoch, known.last_sequence) == (pid, 0, 0)
-        assert (known.coordinator_epoch, known.current_txn_start_offset) == (-1, 0)
-        assert [one.error_code for one in t.partitions] == [NONE, NONE, UNKNOWN]
-        assert t.partitions[1].active_producers == []
-        assert no.partitions[0].error_code == UNKNOWN
-        assert bad.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert internal.partitions[0].error_code == NONE
-        await end(b, pid)
-        (known,) = (await b.ask(request)).topics[0].partitions[0].active_producers
-        assert (known.producer_epoch, known.last_sequence) == (1, -1)
-        assert (known.coordinator_epoch, known.current_txn_start_offset) == (0, -1)
 
 
 # What failed as a whole.

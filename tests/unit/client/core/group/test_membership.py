@@ -1,63 +1,30 @@
 """The client's rules of membership against the coordinator's, with nothing in between."""
 
-import random
 import re
-from typing import Any
 
 import pytest
 
 from kohort.client.core.errors import (
-    AuthorizationError,
-    ConfigError,
-    FencedInstanceError,
     IllegalStateError,
-    InconsistentProtocolError,
 )
 from kohort.client.core.group.membership import MemberState
-from kohort.client.core.group.steps import FindCoordinator, Idle, Join, Step, Sync
+from kohort.client.core.group.steps import Join, Sync
 from kohort.client.core.group.wire_forms import encode_share
 from kohort.client.core.partitions import TopicPartition
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import JoinGroupResponse
 from kohort.protocol.messages.sync_group import SyncGroupResponse
 from tests.support.groups.driven_members import DrivenMember, live
-from tests.support.groups.scenario import MINUTE, SECOND, Scenario
-
-EAGER = ("range",)
-COOPERATIVE = ("cooperative-sticky",)
-
-
-def partitions(*indexes: int, topic: str = "t") -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(topic, index) for index in indexes)
-
-
-def group_of(
-    count: int,
-    scenario: Scenario | None = None,
-    **options: Any,  # noqa: ANN401
-) -> tuple[Scenario, list[DrivenMember]]:
-    """A group that has settled; listeners and joins are forgotten."""
-    scenario = scenario or Scenario(partition_counts={"t": 6})
-    members = [DrivenMember(scenario, "t", **options) for _ in range(count)]
-    live(scenario, members, 30 * SECOND)
-    assert all(member.is_settled for member in members)
-    forget(*members)
-    return scenario, members
-
-
-def forget(*members: DrivenMember) -> None:
-    for member in members:
-        member.calls.clear()
-        member.joins.clear()
-
-
-def reasons(member: DrivenMember) -> list[JoinReason]:
-    return [JoinReason(join.join_reason) for join in member.joins]
-
-
-def owned(members: list[DrivenMember]) -> list[TopicPartition]:
-    return sorted(partition for member in members for partition in member.owned)
+from tests.support.groups.scenario import SECOND, Scenario
+from tests.unit.client.core.group.settled_groups import (
+    COOPERATIVE,
+    EAGER,
+    forget,
+    group_of,
+    owned,
+    partitions,
+    reasons,
+)
 
 
 def test_the_first_join_is_told_to_come_again_with_an_id_and_says_restart_both_times() -> None:
@@ -270,55 +237,6 @@ def test_when_a_member_leaves_the_others_take_over() -> None:
     assert owned(members) == list(partitions(*range(6)))
 
 
-def test_a_member_that_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
-    scenario, members = group_of(2)
-    had = tuple(sorted(members[1].owned))
-    members[1].is_polling = False
-    live(scenario, members, 2 * MINUTE)
-    assert owned(members[:1]) == list(partitions(*range(6)))
-    members[1].is_polling = True
-    live(scenario, members, 10 * SECOND)
-    assert members[1].calls[0] == ("lost", had)
-    assert reasons(members[1])[0] is JoinReason.MEMBERSHIP_LOST
-    assert owned(members) == list(partitions(*range(6)))
-
-
-def test_a_blocked_application_keeps_its_membership_by_the_heartbeat_thread_alone() -> None:
-    """Ten times the session, but within the poll interval."""
-    scenario, members = group_of(2)
-    before = scenario.group.generation
-    members[1].is_polling = False
-    live(scenario, members, 50 * SECOND)
-    members[1].is_polling = True
-    live(scenario, members, 10 * SECOND)
-    assert scenario.group.generation == before
-    assert members[1].calls == []
-
-
-def test_a_member_that_was_cut_off_for_longer_than_its_session_has_lost_its_partitions() -> None:
-    scenario, members = group_of(2)
-    had = tuple(sorted(members[1].owned))
-    members[1].is_cut_off = True
-    live(scenario, members, 30 * SECOND)
-    assert owned(members[:1]) == list(partitions(*range(6)))
-    members[1].is_cut_off = False
-    live(scenario, members, 10 * SECOND)
-    assert members[1].calls[0] == ("lost", had)
-    assert JoinReason.MEMBERSHIP_LOST in reasons(members[1])
-    assert owned(members) == list(partitions(*range(6)))
-
-
-def test_a_short_cut_costs_nothing() -> None:
-    scenario, members = group_of(2)
-    before = scenario.group.generation
-    members[1].is_cut_off = True
-    live(scenario, members, 5 * SECOND)
-    members[1].is_cut_off = False
-    live(scenario, members, 30 * SECOND)
-    assert scenario.group.generation == before
-    assert members[1].calls == []
-
-
 def test_a_static_member_that_restarts_causes_no_rebalance() -> None:
     scenario = Scenario(partition_counts={"t": 6})
     members = [DrivenMember(scenario, "t", instance_id=f"i{number}") for number in range(3)]
@@ -331,191 +249,3 @@ def test_a_static_member_that_restarts_causes_no_rebalance() -> None:
         live(scenario, members, 10 * SECOND)
         assert members[place].owned == had
     assert scenario.group.generation == before
-
-
-def test_a_second_process_with_the_same_instance_id_fences_the_first() -> None:
-    scenario, members = group_of(1, instance_id="i")
-    second = DrivenMember(scenario, "t", instance_id="i")
-    live(scenario, [second], 4 * SECOND)
-    for _ in range(2):
-        with pytest.raises(FencedInstanceError, match="group_instance_id"):
-            live(scenario, members, 4 * SECOND)
-    # A new subscription is intended.
-    members[0].membership.clear_errors()
-    live(scenario, members, 4 * SECOND)
-    assert members[0].is_settled
-    with pytest.raises(FencedInstanceError):
-        live(scenario, [second], 4 * SECOND)
-
-
-@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
-@pytest.mark.parametrize("asked", [Join, Sync])
-def test_odd_answers_to_a_join_or_a_sync_are_tried_again(
-    strategy: tuple[str, ...], asked: type[Step]
-) -> None:
-    scenario, members = group_of(2, strategy=strategy)
-    odd = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode(9_999), ErrorCode.NOT_ENOUGH_REPLICAS]
-    members[0].membership.enforce_rebalance()
-    if asked is Sync:
-        members[0].run()
-        assert members[0].membership.state is MemberState.PREPARING_REBALANCE
-    members[0].odd_answers.extend(odd)
-    live(scenario, members, 20 * SECOND)
-    assert not members[0].odd_answers
-    assert all(member.is_settled for member in members)
-    assert owned(members) == list(partitions(*range(6)))
-
-
-def test_an_odd_answer_to_a_heartbeat_costs_nothing() -> None:
-    scenario, members = group_of(2)
-    before = scenario.group.generation
-    members[0].odd_answers.extend([ErrorCode.UNKNOWN_SERVER_ERROR] * 3)
-    live(scenario, members, 20 * SECOND)
-    assert not members[0].odd_answers
-    assert (scenario.group.generation, members[0].calls) == (before, [])
-
-
-def test_a_join_that_is_refused_is_told_and_tried_by_the_next_poll() -> None:
-    """An ACL that comes a minute late."""
-    scenario = Scenario(partition_counts={"t": 6})
-    member = DrivenMember(scenario, "t")
-    member.odd_answers.extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 3)
-    told = 0
-    for _ in range(100):
-        try:
-            live(scenario, [member], SECOND // 10)
-        except AuthorizationError:
-            told += 1
-            member.membership.round_failed(scenario.ms)
-            assert member.membership.state is MemberState.UNJOINED
-    assert told == 3
-    assert member.is_settled
-    assert owned([member]) == list(partitions(*range(6)))
-
-
-def test_a_member_whose_heartbeat_is_refused_is_told_and_stays_one() -> None:
-    scenario, members = group_of(2)
-    before = scenario.group.generation
-    members[0].odd_answers.extend([ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2)
-    told = 0
-    for _ in range(100):
-        try:
-            live(scenario, members, SECOND // 5)
-        except AuthorizationError:
-            told += 1
-    assert told == 2
-    assert (scenario.group.generation, members[0].calls) == (before, [])
-
-
-def test_two_assignors_that_are_not_shared_are_an_error_that_says_so() -> None:
-    scenario, _ = group_of(1, strategy=EAGER)
-    other = DrivenMember(scenario, "t", strategy=("roundrobin",))
-    with pytest.raises(InconsistentProtocolError, match="partition_assignment_strategy"):
-        live(scenario, [other], 10 * SECOND)
-
-
-def test_assignors_without_a_common_mode_cannot_be_configured() -> None:
-    with pytest.raises(ConfigError):
-        DrivenMember(Scenario(), "t", strategy=())
-
-
-def test_a_broker_that_restarts_costs_nothing() -> None:
-    scenario, members = group_of(3)
-    before = scenario.group.generation
-    scenario.restart()
-    live(scenario, members, MINUTE)
-    assert scenario.group.generation == before
-    assert all(member.calls == [] for member in members)
-
-
-@pytest.mark.parametrize("strategy", [EAGER, ("sticky",), COOPERATIVE])
-@pytest.mark.parametrize("seed", [*range(12), 360])
-def test_whatever_happens_no_two_members_read_the_same_and_the_group_settles(
-    seed: int, strategy: tuple[str, ...]
-) -> None:
-    """Random lives of up to six members; some are static. Repeat a failure by its seed."""
-    chance = random.Random(seed)
-    scenario = Scenario(partition_counts={"t": 7, "u": 3})
-    members: list[DrivenMember] = []
-    instances = iter(range(1000))
-    for _ in range(60):
-        _change(chance, scenario, members, strategy, instances)
-        for _ in range(chance.choice([1, 10, 50])):
-            for member in chance.sample(members, len(members)):
-                member.run()
-                _check_owners(scenario, members)
-            scenario.advance(100)
-    for member in members:
-        member.is_cut_off = False
-        member.is_polling = True
-    live(scenario, members, 3 * MINUTE)
-    assert all(member.is_settled for member in members)
-    _check_owners(scenario, members)
-    wanted = {topic for member in members for topic in member.subscription.topics}
-    counts = {topic: scenario.partition_counts[topic] for topic in wanted}
-    assert owned(members) == [
-        one for topic in sorted(counts) for one in partitions(*range(counts[topic]), topic=topic)
-    ]
-
-
-def _change(
-    chance: random.Random,
-    scenario: Scenario,
-    members: list[DrivenMember],
-    strategy: tuple[str, ...],
-    instances: Any,  # noqa: ANN401
-) -> None:
-    if len(members) < 2 or (len(members) < 6 and chance.random() < 0.3):
-        instance = f"i{next(instances)}" if chance.random() < 0.3 else None
-        members.append(DrivenMember(scenario, "t", strategy=strategy, instance_id=instance))
-        return
-    member = chance.choice(members)
-    match chance.randrange(8):
-        case 0:
-            member.leave()
-            members.remove(member)
-        case 1:
-            members.remove(member)  # A crash: the group is not notified.
-        case 2:
-            member.is_cut_off = not member.is_cut_off
-        case 3:
-            member.is_polling = not member.is_polling
-        case 4:
-            member.membership.enforce_rebalance("chance", state_changed=chance.random() < 0.5)
-        case 5:
-            member.subscription.subscribe(chance.choice([["t"], ["u"], ["t", "u"]]))
-        case 6:
-            scenario.partition_counts["t"] += 1
-            for one in members:
-                one.membership.metadata_updated(dict(scenario.partition_counts))
-        case _:
-            pass
-
-
-def _check_owners(scenario: Scenario, members: list[DrivenMember]) -> None:
-    """Check members of the present generation, as the coordinator sees it."""
-    group = scenario.group
-    current = [
-        member
-        for member in members
-        if member.membership.identity.generation == group.generation
-        and any(member.membership.identity.member_id == one.member_id for one in group.roster)
-    ]
-    held = [partition for member in current for partition in member.owned]
-    assert len(held) == len(set(held))
-
-
-def test_a_step_that_ended_with_an_error_is_tried_again_after_longer_and_longer_pauses() -> None:
-    """A password that is wrong by now is not tried a hundred times a second."""
-    member = DrivenMember(Scenario(partition_counts={"t": 2}), "t")
-    membership = member.membership
-    now, waits = 0, []
-    for _ in range(4):
-        assert isinstance(membership.next_step(now), FindCoordinator)
-        membership.round_failed(now)
-        step = membership.next_step(now)
-        assert isinstance(step, Idle)
-        assert step.until_ms is not None
-        waits.append(step.until_ms - now)
-        now = step.until_ms
-    assert 0 < waits[0] < waits[1] < waits[2] < waits[3]

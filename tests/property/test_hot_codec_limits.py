@@ -1,0 +1,197 @@
+"""Where the codecs that were compiled end: limits, large records, what is left to Python."""
+
+import gc
+import sys
+from contextlib import suppress
+from typing import Any, cast
+
+import construct
+import pytest
+
+from kohort.protocol.codec import STRICT_OPTION, codec
+from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
+from kohort.protocol.errors import DecodeError, EncodeError
+from kohort.protocol.layout import layout, to_plain
+from kohort.protocol.messages import heartbeat
+from kohort.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kohort.protocol.messages.offsets_topic import OffsetCommitKey
+from kohort.protocol.messages.produce import ProduceRequest
+from kohort.protocol.varints import append_uvarint
+from tests.property.hot_codecs import (
+    compiled_alone,
+    forget_tags,
+    in_python,
+    needs_compiled,
+    same_when_read,
+    same_when_written,
+)
+from tests.property.message_values import full_value
+
+pytestmark = needs_compiled
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_the_budget_of_elements_is_one_for_the_whole_message(excess: int) -> None:
+    half = REQUEST_ELEMENTS_MAX // 2
+    # The group, its two topics, and their partitions.
+    sizes = [half - 3, half + excess]
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0] * size) for size in sizes]
+    group = OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=topics)
+    encoded = codec(OffsetFetchRequest, 9).encode(OffsetFetchRequest(groups=[group]))
+
+    same_when_read(OffsetFetchRequest, 9, encoded)
+
+    if excess:
+        with pytest.raises(DecodeError, match="too many array elements"):
+            codec(OffsetFetchRequest, 9).decode(encoded)
+    else:
+        compiled_alone(OffsetFetchRequest, 9)(encoded)
+
+
+@pytest.mark.parametrize("size", [TEXT_BYTES_MAX, TEXT_BYTES_MAX + 1])
+def test_texts_have_a_limit(size: int) -> None:
+    encoded = bytearray()
+    append_uvarint(encoded, size + 1)
+    encoded += b"x" * size + b"\x00\x00\x00\x05\x02m\x00\x00"
+
+    same_when_read(heartbeat.HeartbeatRequest, 4, bytes(encoded))
+
+    if size > TEXT_BYTES_MAX:
+        with pytest.raises(DecodeError, match=f"text of {size} bytes"):
+            codec(heartbeat.HeartbeatRequest, 4).decode(bytes(encoded))
+    else:
+        compiled_alone(heartbeat.HeartbeatRequest, 4)(bytes(encoded))
+
+
+@pytest.mark.parametrize("character", ["x", "ü"])
+@pytest.mark.parametrize("excess", [0, 1])
+@pytest.mark.parametrize("version", [5, 9])
+def test_texts_have_the_same_limit_when_they_are_written(
+    version: int, excess: int, character: str
+) -> None:
+    count = TEXT_BYTES_MAX // len(character.encode())
+    response = full_value(JoinGroupResponse, version)
+    response.leader = character * (count + excess)
+    write = codec(JoinGroupResponse, version)
+    if excess:
+        with pytest.raises(EncodeError):
+            write.encode(response)
+        with pytest.raises(EncodeError):
+            b"".join(write.generated("encode_into")(response, bytearray()))
+        with pytest.raises(construct.ConstructError):
+            layout(JoinGroupResponse, version).build(to_plain(response, version))
+    else:
+        assert write.decode(write.encode(response))[0] == response
+
+
+@pytest.mark.parametrize(
+    "tags", [b"\x01\x28\x00", b"\x02\x28\x01a\x28\x01b", b"\x01\xb0\x3c\x01\x03"]
+)
+def test_tags_are_left_to_python(tags: bytes) -> None:
+    encoded = codec(JoinGroupRequest, 9).encode(full_value(JoinGroupRequest, 9))
+    plain = encoded[: encoded.index(b"\x01\xb0\x3c")]
+    same_when_read(JoinGroupRequest, 9, plain + tags)
+
+
+def test_records_are_views_of_the_buffer() -> None:
+    encoded = codec(ProduceRequest, 13).encode(full_value(ProduceRequest, 13))
+    for buffer in (encoded, bytearray(encoded), memoryview(encoded)):
+        request, _ = compiled_alone(ProduceRequest, 13)(buffer)
+        records = request.topic_data[0].partition_data[0].records
+        assert isinstance(records, memoryview)
+        assert records.obj is (encoded if isinstance(buffer, memoryview) else buffer)
+
+
+def test_large_records_are_written_uncopied() -> None:
+    response = full_value(FetchResponse, 17)
+    forget_tags(response, 17)
+    small, large = b"s" * 2_048, memoryview(b"l" * 2_049)
+    topic: FetchableTopicResponse = response.responses[0]
+    sample: PartitionData = topic.partitions[0]
+    topic.partitions = []
+    for records in (small, large, None, large, small):
+        sample = full_value(PartitionData, 17)
+        forget_tags(sample, 17)
+        sample.records = records
+        topic.partitions.append(sample)
+
+    parts = compiled_alone(FetchResponse, 17)(response, bytearray())
+
+    assert [part is large for part in parts] == [False, True, False, True, False]
+    same_when_written(FetchResponse, 17, response)
+
+
+class _Elsewhere:
+    """Records that are sent from where they lie."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def test_records_that_lie_elsewhere_are_written_as_they_are() -> None:
+    response = full_value(FetchResponse, 17)
+    forget_tags(response, 17)
+    elsewhere: Any = _Elsewhere(2_049)
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.records = elsewhere
+
+    parts = compiled_alone(FetchResponse, 17)(response, bytearray())
+    plain = in_python(FetchResponse, 17, "encode_into")(response, bytearray())
+
+    assert elsewhere in parts
+    assert parts == plain
+
+
+@pytest.mark.parametrize("odd", [_Elsewhere(2_048), 7, object()])
+def test_what_is_no_large_thing_elsewhere_is_left_to_python(odd: Any) -> None:  # noqa: ANN401
+    response = full_value(FetchResponse, 17)
+    forget_tags(response, 17)
+    response.responses[0].partitions[0].records = odd
+    with pytest.raises(AssertionError, match="left to Python"):
+        compiled_alone(FetchResponse, 17)(response, bytearray())
+
+
+def test_a_strict_process_does_not_pass_over_a_writer_that_gave_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    response = full_value(JoinGroupResponse, 9)
+    forget_tags(response, 9)
+    response.members = cast("Any", tuple(response.members))
+    expected = in_python(JoinGroupResponse, 9, "encode_into")(response, bytearray())
+    assert codec(JoinGroupResponse, 9).encode_parts(response) == expected
+    monkeypatch.setitem(sys._xoptions, STRICT_OPTION, True)
+    with pytest.raises(AssertionError, match="gave up"):
+        codec(JoinGroupResponse, 9).encode(response)
+
+
+def test_references_are_counted_right() -> None:
+    """One too many would be a leak, one too few a crash."""
+    text = "a topic that nobody else has \u03b1"
+    key = OffsetCommitKey(group=text, topic=text, partition=1 << 20)
+    encode = compiled_alone(OffsetCommitKey, 1)
+    encoded = codec(OffsetFetchRequest, 9).encode(full_value(OffsetFetchRequest, 9))
+    decode = compiled_alone(OffsetFetchRequest, 9)
+    references, objects = sys.getrefcount(text), len(gc.get_objects())
+
+    for _ in range(1_000):
+        encode(key, bytearray())
+        decode(encoded)
+        with suppress(AssertionError):
+            decode(encoded[:-1])
+
+    assert sys.getrefcount(text) == references
+    assert len(gc.get_objects()) < objects + 100

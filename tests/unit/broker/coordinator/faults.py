@@ -1,0 +1,17 @@
+"""Faults of a group's actor, as tests cause them."""
+
+from kohort.broker.coordinator.command import Command
+from kohort.broker.core.group.group import Group
+from kohort.broker.core.group.requests import Now
+from kohort.broker.runtime.later import Later
+from tests.unit.broker.coordinator.harness import Harness
+
+
+def raising(group: Group, now: Now) -> None:
+    raise RuntimeError("a mistake of ours")
+
+
+def submit_fault(h: Harness) -> Later[object]:
+    ticket: Later[object] = Later()
+    h.groups.host.submit("g", Command(raising, ticket))
+    return ticket
