@@ -96,6 +96,13 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState | Non
 )
 """States from which each may be entered; None means a new id."""
 
+
+def is_legal(previous: TransactionState | None, *states: TransactionState) -> bool:
+    """Whether these states may follow one another, the first one after `previous`."""
+    path = (previous, *states)
+    return all(one in LEGAL_PREVIOUS[state] for one, state in zip(path, states, strict=False))
+
+
 STORED_STATES: Final[Mapping[int, TransactionState]] = MappingProxyType(
     {state.code: state for state in _S if state not in {_S.DEAD, _S.PREPARE_EPOCH_FENCE}}
 )

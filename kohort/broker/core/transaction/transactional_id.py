@@ -5,9 +5,7 @@ would change the id is answered CONCURRENT_TRANSACTIONS. State changes in `apply
 record is durable. If the append fails, nothing has happened.
 
 The end of a transaction is three such changes: Prepare*, which is the decision; a marker in every
-partition; Complete*. The request for the end is answered when all markers are durable; or right
-after the decision, if the markers are certain to be durable before any later request is executed,
-or if one of them cannot be written.
+partition; Complete*. Who waits for it, and which markers are missing, is kept by `TransactionEnd`.
 """
 
 from __future__ import annotations
@@ -22,12 +20,10 @@ from kohort.broker.core.transaction.effects import (
     Effect,
     EndCause,
     Ended,
-    Mark,
     Reply,
     Stuck,
-    Superseded,
 )
-from kohort.broker.core.transaction.markers import SUPERSEDED, MissingMarkers
+from kohort.broker.core.transaction.ending import Fencing, TransactionEnd
 from kohort.broker.core.transaction.records import (
     DurableTransaction,
     TransactionRecord,
@@ -57,7 +53,7 @@ from kohort.broker.core.transaction.rules import (
     is_expired,
     is_overdue,
 )
-from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, TransactionState
+from kohort.broker.core.transaction.states import TransactionState, is_legal
 from kohort.broker.core.transaction.transitions import Transition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
@@ -77,20 +73,6 @@ class _Pending(NamedTuple):
     """The request that waits for this record."""
 
 
-class _Ending(NamedTuple):
-    """A request to end the transaction, or the broker's own decision to end it."""
-
-    cause: EndCause
-    ticket: Ticket | None = None
-    """The request that waits for the end; None once it is answered."""
-    request: InitRequest | None = None
-    """The InitProducerId of the ticket, for which the transaction is fenced first."""
-
-
-_UNASKED: Final = _Ending(EndCause.START)
-"""No request ends the transaction. If it ends anyway, that was decided before the start."""
-
-
 class TransactionalId:
     """State machine of one id; see the module. All times are wall time, because deadlines have to
     survive restarts.
@@ -98,8 +80,7 @@ class TransactionalId:
 
     __slots__ = (
         "_effects",
-        "_ending",
-        "_markers",
+        "_end",
         "_new_producer_id",
         "_partitions",
         "_pending",
@@ -128,9 +109,8 @@ class TransactionalId:
         self._partitions: frozenset[TopicPartition] = frozenset()
         """Partitions of `record`, for lookups."""
         self._pending: _Pending | None = None
-        self._ending = _UNASKED
-        self._markers: MissingMarkers | None = None
-        """The markers that are missing, in Prepare*; otherwise None."""
+        self._end: TransactionEnd | None = None
+        """The end of the transaction, from when its decision is being written; otherwise None."""
         self._effects: list[Effect] | None = None
         """Effects to take; None instead of an empty list, to save memory for each of very many
         ids."""
@@ -147,7 +127,12 @@ class TransactionalId:
         self.record = record
         self._partitions = frozenset(record.partitions)
         self.last_epoch = last_epoch_of(record)
-        self._markers = MissingMarkers(record.partitions) if record.state.is_prepared else None
+        if not record.state.is_prepared:
+            self._end = None
+            return
+        if self._end is None:  # On replay: it was decided before the start.
+            self._end = TransactionEnd(EndCause.START)
+        self._end.decide(record)
 
     @property
     def is_pending(self) -> bool:
@@ -161,7 +146,7 @@ class TransactionalId:
 
     @property
     def _is_awaiting(self) -> bool:
-        return self._markers is not None and self._markers.is_awaiting
+        return self._end is not None and self._end.is_awaiting
 
     @property
     def is_adding(self) -> bool:
@@ -193,7 +178,8 @@ class TransactionalId:
         """Partitions of the transaction; in Prepare* only those without a marker."""
         if self.record is None:
             return ()
-        return self.record.partitions if self._markers is None else self._markers.partitions
+        unmarked = None if self._end is None else self._end.unmarked
+        return self.record.partitions if unmarked is None else unmarked
 
     @property
     def has_effects(self) -> bool:
@@ -213,7 +199,8 @@ class TransactionalId:
         if isinstance(verdict, ErrorCode):
             self._reply(ticket, InitResult(verdict))
         elif verdict is Verdict.FENCE:
-            self._fence(_Ending(EndCause.FENCE, ticket, request), wall_ms)
+            fencing = Fencing(request, ticket)
+            self._fence(TransactionEnd(EndCause.FENCE, fencing=fencing), wall_ms)
         else:
             self._initialize(verdict, request, ticket, wall_ms)
 
@@ -233,13 +220,11 @@ class TransactionalId:
         else:
             assert self.record is not None
             self.client = request.client
-            partitions, client_version = request.partitions, request.client_version
-            self._write(
-                transitions.added(
-                    self.record, self.last_epoch, partitions, client_version, wall_ms
-                ),
-                ticket,
+            partitions, version = request.partitions, request.client_version
+            transition = transitions.added(
+                self.record, self.last_epoch, partitions, version, wall_ms
             )
+            self._write(transition, ticket)
 
     def verify(
         self,
@@ -288,19 +273,15 @@ class TransactionalId:
         if verdict is Verdict.REPEAT:
             self._reply(ticket, EndResult(ErrorCode.NONE, *self.record.next_producer))
             return
-        try:
-            self._prepare(
-                request.result, request.client_version, _Ending(EndCause.CLIENT, ticket), wall_ms
-            )
-        except KafkaError:
-            self._reply(ticket, EndResult(UNAVAILABLE))
+        end = TransactionEnd(EndCause.CLIENT, ticket)
+        self._prepare(request.result, request.client_version, end, wall_ms)
 
     # Steps without a request.
 
     def abort_overdue(self, wall_ms: int) -> None:
         """Abort a transaction that exceeded its timeout, unless a record is being written."""
         if self._pending is None and self.record is not None and is_overdue(self.record, wall_ms):
-            self._fence(_Ending(EndCause.TIMEOUT), wall_ms)
+            self._fence(TransactionEnd(EndCause.TIMEOUT), wall_ms)
 
     def forget(self) -> None:
         """Write the tombstone of an id that is idle."""
@@ -314,7 +295,7 @@ class TransactionalId:
     def complete(self, wall_ms: int) -> None:
         """Complete an end that was decided before the broker stopped, if any."""
         if self.record is not None and self.record.state.is_prepared:
-            self._mark(self.record, wall_ms)
+            self._mark(wall_ms)
 
     def add_lost(self, partition: TopicPartition, wall_ms: int) -> None:
         """Add a partition in which the transaction is open, but whose record was lost."""
@@ -333,7 +314,7 @@ class TransactionalId:
         record = self.record
         assert record is not None
         if record.state is TransactionState.ONGOING:
-            self._fence(_UNASKED, wall_ms)
+            self._fence(TransactionEnd(EndCause.START), wall_ms)
         else:
             self._write(transitions.fenced(record, epoch, wall_ms))
 
@@ -341,7 +322,7 @@ class TransactionalId:
         """Retry the markers that were reported as `Stuck`."""
         record = self.record
         if record is not None and record.state.is_prepared and not self.is_busy:
-            self._mark(record, wall_ms)
+            self._mark(wall_ms)
 
     # Outcomes of effects.
 
@@ -354,7 +335,7 @@ class TransactionalId:
         """
         pending, self._pending = self._pending, None
         assert pending is not None
-        previous, record = self.record, pending.record
+        previous, record, end = self.record, pending.record, self._end
         self.apply(record)
         self.last_epoch = pending.last_epoch
         if isinstance(record, TransactionTombstone):
@@ -370,53 +351,59 @@ class TransactionalId:
                     self._ask_for(Began())
                 self._reply(pending.ticket, ErrorCode.NONE)
             case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
-                is_answered = answers_first and self._answer_client()
-                self._mark(record, wall_ms, is_answered=is_answered)
+                assert end is not None
+                answer = end.answer_client(record) if answers_first else None
+                self._ask_for(answer)
+                self._mark(wall_ms, is_answered=answer is not None)
             case _:
                 assert previous is not None
-                self._ask_for(Ended(previous, self._ending.cause))
-                self._go_on(wall_ms)
+                assert end is not None
+                self._ask_for(Ended(previous, end.cause))
+                fencing = end.take_fencing()
+                if fencing is not None:
+                    self.init_producer_id(fencing.request, fencing.ticket, wall_ms)
 
     def on_append_failed(self) -> None:
         """Note that the record is not in the log and never will be."""
         pending, self._pending = self._pending, None
         assert pending is not None
-        if self.record is not None and self.record.state.is_prepared:
+        record, end = self.record, self._end
+        if record is not None and record.state.is_prepared:
             # Complete* could not be written, but the transaction is complete.
-            self._release_ending()
+            assert end is not None
+            self._ask_for(end.answer_either(record))
             self._ask_for(Stuck(()))
             return
-        ending, self._ending = self._ending, _UNASKED
         is_addition = pending.state is TransactionState.ONGOING
         self._reply(pending.ticket, UNAVAILABLE if is_addition else InitResult(UNAVAILABLE))
-        self._reply(ending.ticket, InitResult(UNAVAILABLE))
+        if end is not None:
+            self._end = None
+            self._ask_for(end.answer_failure(UNAVAILABLE))
 
     def on_marked(self, partition: TopicPartition, error: ErrorCode, wall_ms: int) -> None:
         """Note that a marker is durable in its partition (NONE), or could not be written."""
-        record, markers = self.record, self._markers
+        record, end = self.record, self._end
         assert record is not None
-        assert markers is not None
-        markers.note(partition, error)
-        if error in SUPERSEDED:
-            self._ask_for(Superseded(record, partition, error))
-        if markers.is_awaiting:
+        assert end is not None
+        self._ask_for(end.on_marked(record, partition, error))
+        if end.is_awaiting:
             return
-        if markers.partitions:
-            self._release_ending()
-            self._ask_for(Stuck(markers.partitions))
+        if end.unmarked:
+            self._ask_for(end.answer_either(record))
+            self._ask_for(Stuck(end.unmarked))
         else:
-            self._complete(record, wall_ms)
+            self._complete(record, end, wall_ms)
 
     def on_waiting(self) -> None:
         """Note that an effect takes longer: a request that fences need not wait for it."""
-        ending = self._ending
-        if ending.request is not None:
-            self._reply(ending.ticket, InitResult(ErrorCode.CONCURRENT_TRANSACTIONS))
-            self._ending = _Ending(ending.cause)
+        if self._end is not None:
+            self._ask_for(self._end.answer_fencing())
 
     # Within.
 
-    def _ask_for(self, effect: Effect) -> None:
+    def _ask_for(self, effect: Effect | None) -> None:
+        if effect is None:
+            return
         if self._effects is None:
             self._effects = []
         self._effects.append(effect)
@@ -438,10 +425,8 @@ class TransactionalId:
         state = TransactionState.DEAD
         if isinstance(record, TransactionRecord):
             state = record.state
-        previous = None if self.record is None else self.record.state
-        for step in (state,) if via is None else (via, state):
-            assert previous in LEGAL_PREVIOUS[step], f"from {previous} to {step}"
-            previous = step
+        previous = self.record and self.record.state
+        assert is_legal(previous, *(() if via is None else (via,)), state), (previous, via, state)
         self._pending = _Pending(via or state, record, last_epoch, ticket)
         self._ask_for(Append(record))
 
@@ -464,72 +449,51 @@ class TransactionalId:
         self.client = request.client
         self._write(transition, ticket)
 
-    def _fence(self, ending: _Ending, wall_ms: int) -> None:
+    def _fence(self, end: TransactionEnd, wall_ms: int) -> None:
         """Abort on behalf of another client: the epoch rises whichever flow the producer uses."""
         via = TransactionState.PREPARE_EPOCH_FENCE
-        try:
-            self._prepare(ControlType.ABORT, ClientVersion.V2, ending, wall_ms, via=via)
-        except KafkaError:
-            self._reply(ending.ticket, InitResult(UNAVAILABLE))
+        self._prepare(ControlType.ABORT, ClientVersion.V2, end, wall_ms, via=via)
 
     def _prepare(
         self,
         result: ControlType,
         client_version: ClientVersion,
-        ending: _Ending,
+        end: TransactionEnd,
         wall_ms: int,
         *,
         via: TransactionState | None = None,
     ) -> None:
-        """Write the decision. Raises KafkaError if the epoch is exhausted and there is no new
-        producer id.
+        """Write the decision. If the epoch is exhausted and there is no new producer id, the
+        request is answered with an error and nothing has happened.
         """
         record = self.record
         assert record is not None
-        transition = transitions.prepared(
-            record, self.last_epoch, result, client_version, self._new_producer_id, wall_ms
-        )
-        self._ending = ending
+        try:
+            transition = transitions.prepared(
+                record, self.last_epoch, result, client_version, self._new_producer_id, wall_ms
+            )
+        except KafkaError:
+            self._ask_for(end.answer_failure(UNAVAILABLE))
+            return
+        self._end = end
         self._write(transition, via=via)
 
-    def _mark(self, record: TransactionRecord, wall_ms: int, *, is_answered: bool = False) -> None:
+    def _mark(self, wall_ms: int, *, is_answered: bool = False) -> None:
         """Continue from Prepare*: ask for the markers, or complete it if none is missing."""
-        assert self._markers is not None
-        asked = self._markers.ask()
-        if asked:
-            self._ask_for(Mark(record, asked, is_answered))
+        record, end = self.record, self._end
+        assert record is not None
+        assert end is not None
+        mark = end.mark(record, is_answered=is_answered)
+        if mark is None:
+            self._complete(record, end, wall_ms)
         else:
-            self._complete(record, wall_ms)
+            self._ask_for(mark)
 
-    def _complete(self, record: TransactionRecord, wall_ms: int) -> None:
-        """Write that all markers are durable, and answer the request for the end.
+    def _complete(self, record: TransactionRecord, end: TransactionEnd, wall_ms: int) -> None:
+        """Write that all markers are durable, and answer the client that ends the transaction.
 
         The answer comes after the append, which changes nothing that a client can see, except that
         the client may continue at once if nothing has to be waited for.
         """
         self._write(transitions.completed(record, self.last_epoch, wall_ms))
-        if self._ending.request is None:
-            self._release_ending()
-
-    def _answer_client(self) -> bool:
-        """Answer a client's own request for the end; False if there is none."""
-        is_there = self._ending.ticket is not None and self._ending.request is None
-        if is_there:
-            self._release_ending()
-        return is_there
-
-    def _release_ending(self) -> None:
-        """Answer the request for the end, which is decided. The cause is kept for `Ended`."""
-        ending = self._ending
-        self._ending = _Ending(ending.cause)
-        if ending.request is not None:
-            self._reply(ending.ticket, InitResult(ErrorCode.CONCURRENT_TRANSACTIONS))
-        elif ending.ticket is not None:
-            assert self.record is not None
-            self._reply(ending.ticket, InitResult(ErrorCode.NONE, *self.record.next_producer))
-
-    def _go_on(self, wall_ms: int) -> None:
-        """Execute the request for which the transaction was aborted, if it still waits."""
-        ending, self._ending = self._ending, _UNASKED
-        if ending.request is not None and ending.ticket is not None:
-            self.init_producer_id(ending.request, ending.ticket, wall_ms)
+        self._ask_for(end.answer_client(record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.broker.core.transaction.states import LEGAL_PREVIOUS, STORED_STATES, TransactionState
+from kohort.broker.core.transaction.states import STORED_STATES, TransactionState, is_legal
 from tests.support.transactions.driven_id import S
 
 NAMES = {
@@ -57,4 +57,10 @@ def test_every_pair_of_states_is_legal_or_not(
     previous: TransactionState | None, state: TransactionState
 ) -> None:
     pair = (previous and previous.value, state.value)
-    assert (previous in LEGAL_PREVIOUS[state]) is (pair in LEGAL)
+    assert is_legal(previous, state) is (pair in LEGAL)
+
+
+def test_an_intermediate_state_is_judged_on_both_sides() -> None:
+    assert is_legal(S.ONGOING, S.PREPARE_EPOCH_FENCE, S.PREPARE_ABORT)
+    assert not is_legal(S.EMPTY, S.PREPARE_EPOCH_FENCE, S.PREPARE_ABORT)
+    assert not is_legal(S.ONGOING, S.PREPARE_EPOCH_FENCE, S.PREPARE_COMMIT)

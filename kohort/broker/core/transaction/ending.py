@@ -1,0 +1,106 @@
+"""One end of a transaction, from the decision to the last marker: who waits for it, and what it is
+answered; which markers are missing.
+
+The request for the end is answered when all markers are durable; or right after the decision, if
+the markers are certain to be durable before any later request is executed, or if one of them cannot
+be written.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kohort.broker.core.transaction.effects import EndCause, Mark, Reply, Superseded
+from kohort.broker.core.transaction.markers import SUPERSEDED, MissingMarkers
+from kohort.broker.core.transaction.records import TransactionRecord
+from kohort.broker.core.transaction.requests import (
+    EndResult,
+    InitRequest,
+    InitResult,
+    Ticket,
+    TopicPartition,
+)
+from kohort.protocol.errors import ErrorCode
+
+
+class Fencing(NamedTuple):
+    """An InitProducerId for which the transaction is ended first."""
+
+    request: InitRequest
+    ticket: Ticket
+
+
+class TransactionEnd:
+    """The end of one transaction. There is one only while a transaction ends, because ids are very
+    many.
+    """
+
+    __slots__ = ("_fencing", "_markers", "_ticket", "cause")
+
+    def __init__(
+        self, cause: EndCause, ticket: Ticket | None = None, *, fencing: Fencing | None = None
+    ) -> None:
+        """`ticket` is an EndTxn's. Without it and a fencing request the broker itself decided."""
+        self.cause = cause
+        self._ticket = ticket
+        self._fencing = fencing
+        self._markers: MissingMarkers | None = None
+        """The missing markers; None before the decision is durable."""
+
+    # The request that waits. None where a Reply could be returned: no such request waits.
+
+    def answer_client(self, record: TransactionRecord) -> Reply | None:
+        """Answer an EndTxn, whose decision is durable."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is None:
+            return None
+        return Reply(ticket, EndResult(ErrorCode.NONE, *record.next_producer))
+
+    def answer_fencing(self, error: ErrorCode = ErrorCode.CONCURRENT_TRANSACTIONS) -> Reply | None:
+        """Make the client that fences try again."""
+        fencing, self._fencing = self._fencing, None
+        return None if fencing is None else Reply(fencing.ticket, InitResult(error))
+
+    def answer_either(self, record: TransactionRecord) -> Reply | None:
+        """Answer whichever request waits; the decision is durable."""
+        return self.answer_client(record) or self.answer_fencing()
+
+    def answer_failure(self, error: ErrorCode) -> Reply | None:
+        """Answer whichever request waits: the decision could not be written."""
+        ticket, self._ticket = self._ticket, None
+        return self.answer_fencing(error) if ticket is None else Reply(ticket, EndResult(error))
+
+    def take_fencing(self) -> Fencing | None:
+        """Return the request to be executed after the end, if it still waits."""
+        fencing, self._fencing = self._fencing, None
+        return fencing
+
+    # Markers.
+
+    def decide(self, record: TransactionRecord) -> None:
+        """Note that the decision is durable: every partition lacks its marker."""
+        self._markers = MissingMarkers(record.partitions)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the outcome of a requested marker is open."""
+        return self._markers is not None and self._markers.is_awaiting
+
+    @property
+    def unmarked(self) -> tuple[TopicPartition, ...] | None:
+        """The partitions without a marker; None before the decision."""
+        return None if self._markers is None else self._markers.partitions
+
+    def mark(self, record: TransactionRecord, *, is_answered: bool) -> Mark | None:
+        """Request the markers that are missing; None if there are none."""
+        assert self._markers is not None
+        asked = self._markers.ask()
+        return Mark(record, asked, is_answered) if asked else None
+
+    def on_marked(
+        self, record: TransactionRecord, partition: TopicPartition, error: ErrorCode
+    ) -> Superseded | None:
+        """Note the outcome of a marker. Returns what observers should know, if anything."""
+        assert self._markers is not None
+        self._markers.note(partition, error)
+        return Superseded(record, partition, error) if error in SUPERSEDED else None
