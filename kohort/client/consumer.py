@@ -15,10 +15,10 @@ from typing import Final, Self, Unpack
 
 from kohort.client.config import ConsumerConfig, Settings, config_from
 from kohort.client.constructor import K, TypedConstructor, V
-from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
+from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.group.group_metadata import GroupMetadata
 from kohort.client.core.group.statistics import Figures
-from kohort.client.core.group.subscription import Subscription, SubscriptionKind
+from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.offsets import (
     EARLIEST,
     LATEST,
@@ -32,13 +32,14 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine import Engine
 from kohort.client.group.commit_callbacks import CommitCallback
-from kohort.client.group.listener import RebalanceListener, listener_from
+from kohort.client.group.listener import RebalanceListener
 from kohort.client.health import Health
 from kohort.client.lifecycle import Lifecycle
 from kohort.client.processing.options import RunOptions, RunSettings
 from kohort.client.processing.run_controller import RunController
-from kohort.client.reporting import figures_of, health_of
-from kohort.client.seeking import ends, offsets_for, seek_to, seek_to_committed
+from kohort.client.reporting import figures_of, health_of, metadata_of
+from kohort.client.seeking import ends, offsets_for, seek, seek_to, seek_to_committed
+from kohort.client.subscribing import Subscribing
 
 CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -65,6 +66,7 @@ class Consumer(TypedConstructor[K, V]):
         self._subscription = Subscription(has_group=config.group_id is not None)
         self._runs = RunController()
         self._lifecycle = Lifecycle(config, self._subscription, self._runs)
+        self._subscribing = Subscribing(self._subscription, self._lifecycle)
         if topics:
             self.subscribe(topics)
 
@@ -246,22 +248,7 @@ class Consumer(TypedConstructor[K, V]):
             IllegalStateError: partitions were assigned manually, or a listener was given without a
                 group_id, when there are no rebalances.
         """
-        names = [topics] if isinstance(topics, str) else list(topics)
-        for name in names:
-            if not isinstance(name, str):
-                raise TypeError(f"{name!r} is not the name of a topic; give names one by one")
-        if bool(names) == (pattern is not None):
-            raise ValueError("subscribe() takes topics or a pattern, one of the two")
-        self._check_may_subscribe()
-        if self.config.group_id is None and listener is not None:
-            raise IllegalStateError("without a group_id there are no rebalances to listen to")
-        listener = listener_from(listener)
-        if pattern is None:
-            self._subscription.subscribe(names)
-        else:
-            self._subscription.subscribe_pattern(re.compile(pattern))
-        self._lifecycle.listen(listener)
-        self._subscribed()
+        self._subscribing.subscribe(topics, pattern, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, even if other consumers read them too. There is no group
@@ -270,9 +257,7 @@ class Consumer(TypedConstructor[K, V]):
         Raises:
             IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
         """
-        self._check_may_subscribe()
-        self._subscription.assign(TopicPartition(*one) for one in partitions)
-        self._subscribed()
+        self._subscribing.assign(partitions)
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions in addition to those already assigned manually, whose positions are
@@ -281,9 +266,7 @@ class Consumer(TypedConstructor[K, V]):
         Raises:
             IllegalStateError: the consumer is subscribed to topics; unsubscribe first.
         """
-        self._check_may_subscribe()
-        added = (TopicPartition(*one) for one in partitions)
-        self.assign({*self._assigned_by_hand(), *added})
+        self._subscribing.assign_more(partitions)
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions; the others continue unchanged. With auto commit, the
@@ -292,19 +275,11 @@ class Consumer(TypedConstructor[K, V]):
         Raises:
             IllegalStateError: a partition is not assigned, or the consumer is subscribed to topics.
         """
-        self._check_may_subscribe()
-        gone = {TopicPartition(*one) for one in partitions}
-        assigned = self._assigned_by_hand()
-        for one in sorted(gone - assigned):
-            raise IllegalStateError(f"{one.topic}-{one.partition} was not assigned by hand")
-        self.assign(assigned - gone)
+        self._subscribing.unassign(partitions)
 
     async def unsubscribe(self) -> None:
         """Stop reading, and leave the group. Raises whatever the listener raises."""
-        if self._lifecycle.engine is None:
-            self._subscription.unsubscribe()
-        else:
-            await self._running().unsubscribe(CLOSE_TIMEOUT_S)
+        await self._subscribing.unsubscribe(CLOSE_TIMEOUT_S)
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics; for a pattern, those that match at present."""
@@ -328,11 +303,7 @@ class Consumer(TypedConstructor[K, V]):
         Raises:
             IllegalStateError: there is no group subscription.
         """
-        engine = self._running()
-        if engine.member is None:
-            raise IllegalStateError("enforce_rebalance() needs a group_id and a subscription")
-        engine.member.membership.enforce_rebalance(reason, state_changed=state_changed)
-        engine.wake()
+        self._running().enforce_rebalance(reason, state_changed=state_changed)
 
     def group_metadata(self) -> GroupMetadata:
         """The metadata with which a transactional producer commits this consumer's positions:
@@ -342,17 +313,7 @@ class Consumer(TypedConstructor[K, V]):
         Raises:
             IllegalStateError: there is no group_id.
         """
-        config = self.config
-        if config.group_id is None:
-            raise IllegalStateError("there is no group without a group_id")
-        engine = self._lifecycle.engine
-        member = None if engine is None else engine.member
-        if member is None:
-            return GroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
-        identity = member.membership.identity
-        return GroupMetadata(
-            config.group_id, identity.generation, identity.member_id, config.group_instance_id
-        )
+        return metadata_of(self.config, self._lifecycle.engine)
 
     # Positions.
 
@@ -377,12 +338,7 @@ class Consumer(TypedConstructor[K, V]):
             TypeError, ValueError: the offset is not valid.
             IllegalStateError: the partition is not assigned.
         """
-        engine = self._running()
-        if isinstance(offset, OffsetAndMetadata):
-            engine.positions.seek(partition, offset.offset, offset.leader_epoch)
-        else:
-            engine.positions.seek(partition, offset)
-        engine.wake()
+        seek(self._running(), partition, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Continue from the first record of these partitions, or of all; looked up in the
@@ -599,19 +555,6 @@ class Consumer(TypedConstructor[K, V]):
 
     def _running(self) -> Engine:
         return self._lifecycle.running()
-
-    def _check_may_subscribe(self) -> None:
-        self._lifecycle.check_open()
-        if self._lifecycle.engine is not None:
-            self._lifecycle.engine.ending.check_not_unsubscribing()
-
-    def _subscribed(self) -> None:
-        if self._lifecycle.engine is not None:
-            self._lifecycle.engine.subscribed()
-
-    def _assigned_by_hand(self) -> frozenset[TopicPartition]:
-        is_by_hand = self._subscription.kind is SubscriptionKind.MANUAL
-        return self._subscription.assigned if is_by_hand else frozenset()
 
     def _count(self, max_records: int | None) -> int:
         if max_records is not None and max_records < 1:

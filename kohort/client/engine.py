@@ -240,6 +240,13 @@ class Engine:
         self._own_whole_topics()
         self.wake()
 
+    def enforce_rebalance(self, reason: str | None, *, state_changed: bool) -> None:
+        """Implements `Consumer.enforce_rebalance`."""
+        if self.member is None:
+            raise IllegalStateError("enforce_rebalance() needs a group_id and a subscription")
+        self.member.membership.enforce_rebalance(reason, state_changed=state_changed)
+        self.wake()
+
     def wake(self) -> None:
         """Make the next poll run its duties, and wake a waiting one."""
         self.duties.due_s = 0.0

@@ -10,6 +10,8 @@ from typing import Any
 
 from kohort.client.clock import monotonic_ms
 from kohort.client.config import ConsumerConfig
+from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.group.group_metadata import GroupMetadata
 from kohort.client.core.group.statistics import Figures, GroupStatistics, HeartbeatStatistics
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.ongoing_failures import OngoingFailures
@@ -60,6 +62,19 @@ def figures_of(subscription: Subscription, engine: Engine | None) -> Figures:
     else:
         figures = member.statistics.figures(now_ms) | member.heartbeats.figures(now_ms)
     return {**figures, "assigned-partitions": len(subscription.assigned)}
+
+
+def metadata_of(config: ConsumerConfig, engine: Engine | None) -> GroupMetadata:
+    """Implements `Consumer.group_metadata`; `engine` is None before the start."""
+    if config.group_id is None:
+        raise IllegalStateError("there is no group without a group_id")
+    member = None if engine is None else engine.member
+    if member is None:
+        return GroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
+    identity = member.membership.identity
+    return GroupMetadata(
+        config.group_id, identity.generation, identity.member_id, config.group_instance_id
+    )
 
 
 def _reading(engine: Engine, assigned: Collection[TopicPartition], now_ms: int) -> dict[str, Any]:

@@ -10,6 +10,15 @@ from kohort.client.engine import Engine
 from kohort.client.fetch.offset_lookup import list_offsets
 
 
+def seek(engine: Engine, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+    """Implements `Consumer.seek`."""
+    if isinstance(offset, OffsetAndMetadata):
+        engine.positions.seek(partition, offset.offset, offset.leader_epoch)
+    else:
+        engine.positions.seek(partition, offset)
+    engine.wake()
+
+
 def seek_to(engine: Engine, partitions: Collection[TopicPartition], spec: OffsetSpec) -> None:
     """Continue these partitions, or all if none are given, from an offset that is looked up."""
     for partition in _chosen(engine, partitions):

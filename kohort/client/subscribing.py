@@ -1,0 +1,87 @@
+"""What an application lets its consumer read: checked, noted in the subscription, and applied by
+the engine, if there is one yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.group.subscription import Subscription, SubscriptionKind
+from kohort.client.core.partitions import TopicPartition
+from kohort.client.group.listener import RebalanceListener, listener_from
+from kohort.client.lifecycle import Lifecycle
+
+
+class Subscribing:
+    """Changes the subscription of one consumer."""
+
+    def __init__(self, subscription: Subscription, lifecycle: Lifecycle) -> None:
+        self._subscription = subscription
+        self._lifecycle = lifecycle
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        pattern: str | re.Pattern[str] | None,
+        listener: RebalanceListener | None,
+    ) -> None:
+        """Implements `Consumer.subscribe`."""
+        names = [topics] if isinstance(topics, str) else list(topics)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"{name!r} is not the name of a topic; give names one by one")
+        if bool(names) == (pattern is not None):
+            raise ValueError("subscribe() takes topics or a pattern, one of the two")
+        self._check_may_subscribe()
+        if self._lifecycle.config.group_id is None and listener is not None:
+            raise IllegalStateError("without a group_id there are no rebalances to listen to")
+        listener = listener_from(listener)
+        if pattern is None:
+            self._subscription.subscribe(names)
+        else:
+            self._subscription.subscribe_pattern(re.compile(pattern))
+        self._lifecycle.listen(listener)
+        self._apply()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Implements `Consumer.assign`."""
+        self._check_may_subscribe()
+        self._subscription.assign(TopicPartition(*one) for one in partitions)
+        self._apply()
+
+    def assign_more(self, partitions: Iterable[TopicPartition]) -> None:
+        """Implements `Consumer.incremental_assign`."""
+        self._check_may_subscribe()
+        added = (TopicPartition(*one) for one in partitions)
+        self.assign({*self._assigned_by_hand(), *added})
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Implements `Consumer.incremental_unassign`."""
+        self._check_may_subscribe()
+        gone = {TopicPartition(*one) for one in partitions}
+        assigned = self._assigned_by_hand()
+        for one in sorted(gone - assigned):
+            raise IllegalStateError(f"{one.topic}-{one.partition} was not assigned by hand")
+        self.assign(assigned - gone)
+
+    async def unsubscribe(self, timeout_s: float) -> None:
+        """Implements `Consumer.unsubscribe`."""
+        if self._lifecycle.engine is None:
+            self._subscription.unsubscribe()
+        else:
+            await self._lifecycle.running().unsubscribe(timeout_s)
+
+    def _check_may_subscribe(self) -> None:
+        self._lifecycle.check_open()
+        if self._lifecycle.engine is not None:
+            self._lifecycle.engine.ending.check_not_unsubscribing()
+
+    def _apply(self) -> None:
+        if self._lifecycle.engine is not None:
+            self._lifecycle.engine.subscribed()
+
+    def _assigned_by_hand(self) -> frozenset[TopicPartition]:
+        is_by_hand = self._subscription.kind is SubscriptionKind.MANUAL
+        return self._subscription.assigned if is_by_hand else frozenset()
