@@ -23,11 +23,15 @@ A = TypeVar("A", bound=Arrival)
 class Arrivals(Generic[A]):
     """Connections whose TLS handshake or SASL authentication is not complete."""
 
-    __slots__ = ("_by_owner", "_since_ms")
+    __slots__ = ("_by_owner", "_most", "_owners_by_count", "_since_ms")
 
     def __init__(self) -> None:
         self._since_ms: dict[A, int] = {}
         self._by_owner: dict[str, dict[A, None]] = {}
+        # By number of connections, so that the owner with the most is found without a look at all
+        # of them: in an attack this is done for each new connection.
+        self._owners_by_count: dict[int, dict[str, None]] = {}
+        self._most = 0
 
     def __len__(self) -> int:
         return len(self._since_ms)
@@ -37,11 +41,14 @@ class Arrivals(Generic[A]):
         owner that has the most.
         """
         self._since_ms[arrival] = now_ms
-        self._by_owner.setdefault(owner_of(arrival.ip), {})[arrival] = None
+        owner = owner_of(arrival.ip)
+        of_owner = self._by_owner.setdefault(owner, {})
+        of_owner[arrival] = None
+        self._recount(owner, len(of_owner) - 1, len(of_owner))
         if len(self._since_ms) <= count_max:
             return None
-        most = max(self._by_owner.values(), key=len)
-        return next(iter(most))
+        most = next(iter(self._owners_by_count[self._most]))
+        return next(iter(self._by_owner[most]))
 
     def remove(self, arrival: A) -> None:
         """Remove a connection that was authenticated or has closed; others are ignored."""
@@ -50,6 +57,7 @@ class Arrivals(Generic[A]):
         owner = owner_of(arrival.ip)
         of_owner = self._by_owner[owner]
         del of_owner[arrival]
+        self._recount(owner, len(of_owner) + 1, len(of_owner))
         if not of_owner:
             del self._by_owner[owner]
 
@@ -61,3 +69,15 @@ class Arrivals(Generic[A]):
             if now_ms - since_ms < timeout_ms:
                 return
             yield arrival
+
+    def _recount(self, owner: str, before: int, after: int) -> None:
+        """Note that an owner has one connection more or less than before."""
+        if before:
+            owners = self._owners_by_count[before]
+            del owners[owner]
+            if not owners:
+                del self._owners_by_count[before]
+        if after:
+            self._owners_by_count.setdefault(after, {})[owner] = None
+        if after > self._most or self._most not in self._owners_by_count:
+            self._most = after
