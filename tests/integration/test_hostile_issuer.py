@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.network.issuer import HEAD, Issuer, Serve, saying, sized
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 CHUNKED: Final = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 LIMIT_S: Final = 1.0
@@ -135,6 +137,35 @@ def test_many_addresses_that_do_not_answer_have_one_limit_together(
         assert time.monotonic() - begun_s < LIMIT_S + 4
         for one in crowd:
             one.close()
+
+
+def test_a_resolver_that_hangs_delays_no_fetch_and_gets_few_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = threading.Event()
+
+    def hang(*_: object, **__: object) -> list[object]:
+        ends.wait(60)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+
+    def look_ups() -> int:
+        return sum(thread.name == "look-up" for thread in threading.enumerate())
+
+    try:
+        for number in range(6):
+            begun_s = time.monotonic()
+            with pytest.raises(OSError, match=r"issuer\.example\.com is not looked up"):
+                fetch_keys("https://issuer.example.com/keys", 0.2)
+            assert time.monotonic() - begun_s < 0.2 + 4
+            assert look_ups() == min(number + 1, 4)
+    finally:
+        ends.set()
+    wait_until(lambda: look_ups() == 0, "the look-ups to end")
+    # None of them is held any more.
+    with pytest.raises(OSError, match="Temporary failure"):
+        fetch_keys("https://issuer.example.com/keys", LIMIT_S)
 
 
 @pytest.mark.parametrize("to", ["itself", "another"])

@@ -2,21 +2,28 @@
 
 An issuer that does not behave costs a bounded time and a bounded amount of memory: the time limit
 is for the whole fetch, from the first address to the last byte, and not for each read, which an
-issuer that sends a byte now and then would never exceed. Only the look-up of its name takes as long
-as the system's resolver lets it.
+issuer that sends a byte now and then would never exceed. The look-up of its name counts as well,
+although the system's resolver cannot be stopped: it goes on in a thread of its own.
 """
 
 import contextlib
 import socket
 import threading
 import time
-from typing import Final, Self
+from typing import Any, Final, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 KEYS_BYTES_MAX: Final = 1 << 20
 FETCH_TIMEOUT_S: Final = 5.0
 
 _TOO_SLOW: Final = "its answer is not complete in time"
+
+_LOOK_UPS_MAX: Final = 4
+_look_ups: Final = threading.BoundedSemaphore(_LOOK_UPS_MAX)
+"""Held by each look-up until the resolver returns, so that those that hang are few."""
+
+_Addresses: TypeAlias = list[tuple[int, int, int, str, Any]]
+"""What `socket.getaddrinfo` finds."""
 
 
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> bytes:
@@ -94,6 +101,31 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
     return data
 
 
+def _addresses(host: str, port: int, ends_s: float) -> _Addresses:
+    """Look a name up, until `ends_s` at the latest. Raises OSError."""
+    found: _Addresses = []
+    failures: list[OSError | UnicodeError] = []
+    is_done = threading.Event()
+
+    def look_up() -> None:
+        try:
+            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            failures.append(error)
+        finally:
+            _look_ups.release()
+            is_done.set()
+
+    if not _look_ups.acquire(timeout=max(ends_s - time.monotonic(), 0)):
+        raise TimeoutError(f"earlier look-ups of names still wait, so {host} is not looked up")
+    threading.Thread(target=look_up, name="look-up", daemon=True).start()
+    if not is_done.wait(max(ends_s - time.monotonic(), 0)):
+        raise TimeoutError(f"{host} is not looked up in time")
+    if failures:
+        raise failures[0]
+    return found
+
+
 class _TimeLimit:
     """A time limit for all that is done with a connection, begun when this is made.
 
@@ -105,6 +137,7 @@ class _TimeLimit:
         self.reason: str | None = None
         """Why the connection was shut down; None if it was not."""
         self._ends_s = time.monotonic() + timeout_s
+        self._too_slow = _TOO_SLOW
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._timer = threading.Timer(timeout_s, self._shut_down)
@@ -121,9 +154,10 @@ class _TimeLimit:
         del timeout, source
         host, port = address
         error: OSError = TimeoutError(_TOO_SLOW)
-        for family, kind, protocol, _, where in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
+        self._too_slow = f"{host} is not looked up in time"
+        found = _addresses(host, port, self._ends_s)
+        self._too_slow = _TOO_SLOW
+        for family, kind, protocol, _, where in found:
             left_s = self._ends_s - time.monotonic()
             if left_s <= 0:
                 break
@@ -150,7 +184,7 @@ class _TimeLimit:
 
     def _shut_down(self) -> None:
         with self._lock:
-            self.reason = _TOO_SLOW
+            self.reason = self._too_slow
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
