@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic
 
 from kohort import Consumer
 from kohort.client.core.errors import CertificateError
+from kohort.client.processing.dead_letters import DeadLetter, TopicSink
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.secure_kafka import SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
@@ -143,3 +144,27 @@ async def test_a_connection_that_is_made_later_shows_the_certificate_of_then(
             await one.partitions_for(topic)
         files.take(broker.authority)
         assert await one.partitions_for(topic)
+
+
+async def test_a_producer_of_dead_letters_goes_on_with_new_certificates(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """The broker is restarted and trusts none but a new authority, as above."""
+    files = Files(tmp_path, broker.authority)
+    topic, dead = await asyncio.to_thread(make, broker), await asyncio.to_thread(make, broker)
+    await asyncio.to_thread(fill, broker, topic, b"poison")
+    async with asyncio.timeout(LIMIT_S), consumer(broker, files, topic) as one:
+        record = await one.getone()
+        letter = DeadLetter(record, ValueError("no"), attempts=1, group_id=topic, failed_at_ms=0)
+        sink = TopicSink(dead, one.config)
+        await sink.write(letter)
+        producer = sink._producer
+        renewed = Authority(tmp_path / "renewed")
+        files.take(renewed)
+        await asyncio.to_thread(restart, broker, renewed)
+        await sink.write(letter)
+        assert sink._producer is producer
+        await sink.stop()
+    await asyncio.to_thread(restart, broker, broker.authority)
+    found = await asyncio.to_thread(ConfluentClient(broker.bootstrap).consume, dead, 2)
+    assert [each.value for each in found] == [b"poison", b"poison"]

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.net.loop_tokens import token_of
+from kohort.client.net.tls_files import RenewedContext
 from kohort.client.net.tokens import TokenSource
 
 logger = logging.getLogger(__name__)
@@ -213,6 +215,34 @@ def _provider(tokens: TokenSource, timeout_s: float) -> Any:  # noqa: ANN401 - a
     return Shared()
 
 
+class _FilesContext(ssl.SSLContext):
+    """A context for a producer that takes one for its whole life: each connection uses what the
+    certificate files say when it is made, as the consumer's connections do.
+
+    The files are looked at on the event loop, and read there if they have changed.
+    """
+
+    _renewed: RenewedContext
+
+    def __new__(cls, renewed: RenewedContext) -> Self:
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        made._renewed = renewed
+        return made
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT001, FBT002 - as in ssl.
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection, as event loops do."""
+        return self._renewed.context().wrap_bio(
+            incoming, outgoing, server_side, server_hostname, session
+        )
+
+
 def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
     servers = config.bootstrap_servers
     settings: dict[str, Any] = {
@@ -225,7 +255,10 @@ def _producer_settings(config: ConsumerConfig) -> dict[str, Any]:
         "max_request_size": REQUEST_BYTES_LIMIT,
     }
     if "SSL" in config.security_protocol:
-        settings["ssl_context"] = config.security.tls_context
+        renewed = config.security.files
+        settings["ssl_context"] = (
+            config.security.tls_context if renewed is None else _FilesContext(renewed)
+        )
     if config.security_protocol.startswith("SASL"):
         for name in ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password"):
             settings[name] = getattr(config, name)
