@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from kohort.pipeline import jvm
 from kohort.pipeline.console import announce
 
-_PATIENCE_S: Final = 5.0
+_END_TIMEOUT_S: Final = 5.0
 """For a JVM that was told to end to say so."""
 
 
@@ -44,7 +44,7 @@ def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
 
 
 def _is_ending(spark: SparkSession) -> bool:
-    deadline_s = time.monotonic() + _PATIENCE_S
+    deadline_s = time.monotonic() + _END_TIMEOUT_S
     # Of each call that a JVM does not answer any more, py4j logs a stack trace.
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

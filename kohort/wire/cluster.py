@@ -180,7 +180,7 @@ class Cluster:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return leader
 
-    def patiently(self, ask: Callable[[], T]) -> T:
+    def retrying(self, ask: Callable[[], T]) -> T:
         """What `ask` returns, in the end: coordinators may need a moment to find their feet."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:

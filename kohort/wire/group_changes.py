@@ -34,7 +34,7 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
         if result.error_code:
             raise RefusedError(result.error_code, f"group {group_id!r}", result.error_message)
 
-    cluster.patiently(ask)
+    cluster.retrying(ask)
 
 
 def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -70,4 +70,4 @@ def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition
                         what += ": it has members; stop them first"
                     raise RefusedError(one.error_code, what)
 
-    cluster.patiently(ask)
+    cluster.retrying(ask)

@@ -92,7 +92,7 @@ def groups_of(cluster: Cluster, broker: BlockingConnection) -> list[ListedGroup]
             raise RefusedError(answer.error_code, f"{broker.address} does not list its groups")
         return answer.groups
 
-    return cluster.patiently(ask)
+    return cluster.retrying(ask)
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Group | None:
@@ -140,7 +140,7 @@ def _describe_new(cluster: Cluster, group_id: str) -> Group | None:
             raise RefusedError(described.error_code, what, described.error_message)
         return coordinator, described
 
-    coordinator, described = cluster.patiently(ask)
+    coordinator, described = cluster.retrying(ask)
     if described is None:
         return None
     members = [
@@ -186,7 +186,7 @@ def _describe(cluster: Cluster, group_id: str) -> tuple[BlockingConnection, Desc
             raise RefusedError(described.error_code, "the group cannot be described")
         return coordinator, described
 
-    coordinator, described = cluster.patiently(ask)
+    coordinator, described = cluster.retrying(ask)
     # Up to version 5, DescribeGroups shows a group that is not there as Dead.
     is_gone = described.error_code or described.group_state == "Dead"
     return coordinator, None if is_gone else described
@@ -202,7 +202,7 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, i
         coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
         return _committed(cluster, coordinator, group_id)
 
-    return cluster.patiently(ask)
+    return cluster.retrying(ask)
 
 
 def _member(member: DescribedGroupMember, *, is_consumer: bool) -> Member:
@@ -235,7 +235,7 @@ def _positions(
 ) -> list[Position]:
     """Positions in all partitions that a member has or that the group has committed."""
     assigned = {one for member in members for one in member.partitions or ()}
-    committed = cluster.patiently(lambda: _committed(cluster, coordinator, group_id))
+    committed = cluster.retrying(lambda: _committed(cluster, coordinator, group_id))
     partitions = sorted(assigned | committed.keys())
     ends = known_offsets(cluster, dict.fromkeys(partitions, END))
     return [

@@ -91,7 +91,7 @@ class Producer:
         self._lines_partition: int | None = None
         self._under_way = BatchesInFlight(topic, self, timeout_s)
         # A broker that has just been started may ask for a moment.
-        self._producer_id, self._producer_epoch = cluster.patiently(self._find_id)
+        self._producer_id, self._producer_epoch = cluster.retrying(self._find_id)
 
     @property
     def sent_records(self) -> int:

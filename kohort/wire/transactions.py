@@ -115,7 +115,7 @@ def list_transactions(
                 raise RefusedError(answer.error_code, what)
             return answer
 
-        for one in cluster.patiently(ask).transaction_states:
+        for one in cluster.retrying(ask).transaction_states:
             found[one.transactional_id] = Listed(
                 one.transactional_id, one.transaction_state, one.producer_id, str(broker.address)
             )
@@ -137,7 +137,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Described |
             raise RefusedError(state.error_code, "the transactional id cannot be described")
         return coordinator, state
 
-    coordinator, state = cluster.patiently(ask)
+    coordinator, state = cluster.retrying(ask)
     if state.error_code:
         return None
     return Described(

@@ -111,7 +111,7 @@ class PlayedSource:
     """One member's consumer: a `Source`."""
 
     can_commit = True
-    patience_s = 30.0
+    delay_max_s = 30.0
 
     def __init__(self, world: World, group: PlayedGroup) -> None:
         self.world = world

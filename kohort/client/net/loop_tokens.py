@@ -27,7 +27,7 @@ async def token_of(tokens: TokenSource, timeout_s: float) -> OAuthToken:
     # It may end after the wait for it.
     waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
     if not waiting.done():
-        await asyncio.wait([waiting], timeout=tokens.patience_s(timeout_s))
+        await asyncio.wait([waiting], timeout=tokens.wait_max_s(timeout_s))
     return tokens.settled(attempt, timeout_s)
 
 

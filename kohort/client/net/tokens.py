@@ -73,7 +73,7 @@ class TokenSource:
     def wait(self, attempt: Future[OAuthToken], timeout_s: float) -> OAuthToken:
         """Return the token that `ask` has asked for; blocks. Raises TokenError."""
         with suppress(TimeoutError):
-            attempt.exception(self.patience_s(timeout_s))
+            attempt.exception(self.wait_max_s(timeout_s))
         return self.settled(attempt, timeout_s)
 
     def ask(self, timeout_s: float, *, runner: Runner | None = None) -> Future[OAuthToken]:
@@ -105,7 +105,7 @@ class TokenSource:
             if self._token is token:
                 self._token = None
 
-    def patience_s(self, timeout_s: float) -> float:
+    def wait_max_s(self, timeout_s: float) -> float:
         """How long to wait for what was asked for."""
         return min(timeout_s, LATE_WAIT_S) if self._old() is not None else timeout_s
 

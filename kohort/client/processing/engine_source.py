@@ -21,7 +21,7 @@ class EngineSource:
         self._engine = engine
         self._count_max = engine.config.max_poll_records
         # The time that callbacks take counts as time between polls.
-        self.patience_s = engine.config.max_poll_interval_ms / 1000 / 2
+        self.delay_max_s = engine.config.max_poll_interval_ms / 1000 / 2
 
     @property
     def assigned(self) -> Collection[TopicPartition]:

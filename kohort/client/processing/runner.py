@@ -300,11 +300,11 @@ class Runner:
         """
         try:
             self._work.hold(partitions)
-            patience_s = min(self._options.drain_timeout_ms / 1000, self._source.patience_s / 2)
-            await self._drain(partitions, min(patience_s, self._drain_left_s))
+            drain_max_s = min(self._options.drain_timeout_ms / 1000, self._source.delay_max_s / 2)
+            await self._drain(partitions, min(drain_max_s, self._drain_left_s))
             positions = {one: at for one, at in self._source.positions.items() if one in partitions}
             wanted = self._work.uncommitted(positions)
-            await self._commits.commit_now(wanted, self._source.patience_s / 2)
+            await self._commits.commit_now(wanted, self._source.delay_max_s / 2)
         finally:
             self.lose(partitions)
 
@@ -360,7 +360,7 @@ class Runner:
     async def _drain_unpolled(self) -> None:
         """Wait for running handlers without polling, because polls raise."""
         partitions = list(self._work.partitions)
-        await self._wait_idle(partitions, min(self._drain_left_s, self._source.patience_s / 2))
+        await self._wait_idle(partitions, min(self._drain_left_s, self._source.delay_max_s / 2))
 
     async def _finish(self) -> None:
         """Cancel remaining handlers, commit what is done, and reset the positions."""

@@ -31,7 +31,7 @@ class Source(Protocol):
         """Whether there is a group to commit to."""
 
     @property
-    def patience_s(self) -> float:
+    def delay_max_s(self) -> float:
         """How long handlers and commits together may delay a rebalance; each gets half of it."""
 
     async def poll(

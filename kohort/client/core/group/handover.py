@@ -49,9 +49,9 @@ class Handover:
     have been handed over.
     """
 
-    def __init__(self, patience_ms: int) -> None:
-        """`patience_ms`: how long owners may take to give up partitions."""
-        self._patience_ms = patience_ms
+    def __init__(self, timeout_ms: int) -> None:
+        """`timeout_ms`: how long owners may take to give up partitions."""
+        self._timeout_ms = timeout_ms
         self._generation = UNLED
         """The generation that the state below belongs to."""
         self._count = 0
@@ -74,7 +74,7 @@ class Handover:
     def synced(self, now_ms: int) -> None:
         """Start the time limit: the coordinator has the assignment, so the members learn of it."""
         if self._count and self.due_ms is None:
-            self.due_ms = now_ms + self._patience_ms
+            self.due_ms = now_ms + self._timeout_ms
 
     def take_overdue(self, now_ms: int) -> int:
         """Return how many partitions were not handed over in time, once; 0 if all were."""
