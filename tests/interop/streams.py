@@ -18,14 +18,14 @@ class Stream(threading.Thread):
         self._topic = topic
         self._partitions = partitions
         self._stopping = threading.Event()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self.sent: list[bytes] = []
 
     def run(self) -> None:
         try:
             while not self._stopping.is_set():
-                with self._turn:
+                with self._lock:
                     self._send_some()
                 time.sleep(0.02)
         except BaseException as problem:  # noqa: BLE001  Raised again in the test's own thread.
@@ -42,7 +42,7 @@ class Stream(threading.Thread):
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing is on its way to the broker, and nothing follows, until the context ends."""
-        with self._turn:
+        with self._lock:
             yield
 
     def stop(self) -> None:

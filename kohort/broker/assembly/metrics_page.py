@@ -29,7 +29,7 @@ class MetricsPage:
         self._source = source
         self._config = config
         self._executor = executor
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._exposition: Exposition | None = None
         self._under_way: dict[TextFormat, asyncio.Task[list[bytes]]] = {}
 
@@ -56,7 +56,7 @@ class MetricsPage:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write(self, text_format: "TextFormat") -> list[bytes]:
-        async with self._turn:
+        async with self._lock:
             if self._exposition is None:
                 from kohort.broker.metrics.exposition import Exposition  # noqa: PLC0415 - costs 50 ms.
 

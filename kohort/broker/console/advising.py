@@ -41,18 +41,18 @@ class Advisor:
     def __init__(self, history: RebalanceHistory) -> None:
         self._history = history
         self._known: OrderedDict[str, tuple[tuple[int, int], bytes]] = OrderedDict()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def wait_answer(self, group_id: str) -> HttpResponse:
         """Return the command's JSON; 503 while it runs for another request."""
         totals = self._history.totals(group_id)
         known = self._known.get(group_id)
         if known is None or known[0] != totals:
-            if self._turn.locked():
+            if self._lock.locked():
                 text = "advice is being worked out for somebody else; ask again in a moment"
                 retry = ("Retry-After", "3")
                 return HttpResponse.error(HTTPStatus.SERVICE_UNAVAILABLE, text, retry)
-            async with self._turn:
+            async with self._lock:
                 try:
                     found = await self._work_out(group_id)
                 except AdviceError as error:

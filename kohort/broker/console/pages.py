@@ -45,7 +45,7 @@ class ConsolePages:
 
     def __init__(self, source: ConsoleSource) -> None:
         self._source = source
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._files: dict[str, StaticFile] | None = None
         recents = Recents()
         ages = Ages(source.topics, source.clock, source.executor, source.reads_aside)
@@ -137,7 +137,7 @@ class ConsolePages:
         group_id, number = request.path_values
         if not _SEQUENCE.fullmatch(number):
             raise BadRequestError("a rebalance has a number")
-        async with self._turn:
+        async with self._lock:
             piece = Slice(self._source.clock, SLICE_MS)
             found = await self._formatter.wait_record(group_id, int(number), piece)
         if found is None:
@@ -179,7 +179,7 @@ class ConsolePages:
 
     async def _data(self, ask: Ask) -> HttpResponse:
         """Return the result of `ask`, as JSON."""
-        async with self._turn:
+        async with self._lock:
             told = await ask()
             parts = await wait_dump(told, Slice(self._source.clock, SLICE_MS))
         return answer(parts)

@@ -27,12 +27,12 @@ class TimedCache(Generic[T]):
         self._clock = clock
         self._made: tuple[T, int, int] | None = None
         """The answer, the time at which it was begun, and how long it took."""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self) -> T:
         """Return an answer that is still valid. Only one is made at a time."""
-        async with self._turn:
+        async with self._lock:
             began_ms = self._clock.monotonic_ms()
             made = self._made
             if made is None or began_ms - made[1] >= max(AGE_MS_MIN, WORTH * made[2]):

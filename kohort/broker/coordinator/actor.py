@@ -114,7 +114,7 @@ class GroupActor:
         self._inbox = Inbox()
         self._waiting: dict[Later[Any], None] = {}
         """Tickets that have no answer yet."""
-        self._answers = AnswerQueue(self._waiting, host.answer_turns)
+        self._answers = AnswerQueue(self._waiting, host.answer_slices)
         self._phase: _Phase = _IDLE
         self._unfinished: _Unfinished | None = None
         self._paused = PausedCommands()

@@ -21,16 +21,16 @@ from kohort.protocol.errors import KafkaError
 class AnswerQueue:
     """The responses of one group that are still to be sent."""
 
-    __slots__ = ("_is_turn_coming", "_queue", "_turns", "_waiting")
+    __slots__ = ("_is_queued", "_queue", "_slices", "_waiting")
 
-    def __init__(self, waiting: dict[Later[Any], None], turns: RoundRobin) -> None:
+    def __init__(self, waiting: dict[Later[Any], None], slices: RoundRobin) -> None:
         """`waiting` holds the group's unanswered tickets; a ticket is removed when it is answered.
-        `turns` is shared by all groups.
+        `slices` is shared by all groups.
         """
         self._waiting = waiting
-        self._turns = turns
+        self._slices = slices
         self._queue: deque[Iterator[Reply]] = deque()
-        self._is_turn_coming = False
+        self._is_queued = False
 
     @property
     def has_more(self) -> bool:
@@ -53,11 +53,11 @@ class AnswerQueue:
         slices: the step that produced so many has already taken its time.
         """
         self._queue.append(replies)
-        if self._is_turn_coming:
+        if self._is_queued:
             return
-        if count > FEW or self.take_turn(self._turns.new_slice()):
-            self._is_turn_coming = True
-            self._turns.add(self.take_turn)
+        if count > FEW or self.run_slice(self._slices.new_slice()):
+            self._is_queued = True
+            self._slices.add(self.run_slice)
 
     def fail_all(self, error: KafkaError) -> None:
         """Send all queued responses, and answer every other ticket with the error."""
@@ -70,8 +70,8 @@ class AnswerQueue:
             if not ticket.is_done:
                 ticket.fail(error)
 
-    def take_turn(self, piece: Slice) -> bool:
-        """Send a slice of responses; called by `turns`. Returns whether some are left."""
+    def run_slice(self, piece: Slice) -> bool:
+        """Send a slice of responses; called by `slices`. Returns whether some are left."""
         while self._queue:
             reply = next(self._queue[0], None)
             if reply is None:
@@ -80,8 +80,8 @@ class AnswerQueue:
             self._answer(reply)
             if piece.is_over():
                 break
-        self._is_turn_coming = bool(self._queue)
-        return self._is_turn_coming
+        self._is_queued = bool(self._queue)
+        return self._is_queued
 
     def _answer(self, reply: Reply) -> None:
         ticket = reply.ticket

@@ -50,8 +50,8 @@ class ActorHost(Protocol):
     inbox_max: int
     commit_timeout_ms: int
     log: OffsetsLog
-    session_turns: RoundRobin
-    answer_turns: RoundRobin
+    session_slices: RoundRobin
+    answer_slices: RoundRobin
 
     def now(self) -> Now: ...
 

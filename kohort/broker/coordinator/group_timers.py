@@ -55,5 +55,5 @@ class GroupTimers:
     def _of_sessions(self) -> SessionTimers:
         if self._sessions is None:
             timers = self._host.new_timers(self._on_due, "Heartbeat")
-            self._sessions = SessionTimers(timers, self._host.session_turns)
+            self._sessions = SessionTimers(timers, self._host.session_slices)
         return self._sessions

@@ -88,8 +88,8 @@ class GroupHost:
         self.config = config
         self.inbox_max = config.inbox_max
         self.commit_timeout_ms = config.commit_timeout_ms
-        self.session_turns = RoundRobin(clock)
-        self.answer_turns = RoundRobin(clock, ANSWERS_MS, ANSWERS_MAX)
+        self.session_slices = RoundRobin(clock)
+        self.answer_slices = RoundRobin(clock, ANSWERS_MS, ANSWERS_MAX)
         self.log = log
         self._purgatory = purgatory
         self._clock = clock

@@ -19,14 +19,14 @@ from kohort.broker.runtime.slices import RoundRobin, Slice
 class SessionTimers:
     """Queues changes to the timers in the purgatory."""
 
-    __slots__ = ("_is_turn_coming", "_pending", "_queue", "_timers")
+    __slots__ = ("_is_queued", "_pending", "_queue", "_timers")
 
     def __init__(self, timers: KeyedTimers[TimerKey], queue: RoundRobin) -> None:
         """`queue` is shared by all groups."""
         self._timers = timers
         self._queue = queue
         self._pending: dict[TimerKey, int] = {}
-        self._is_turn_coming = False
+        self._is_queued = False
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:
         """Set the timer of a key, like `KeyedTimers.schedule`."""
@@ -43,9 +43,9 @@ class SessionTimers:
                 self._timers.schedule(key, deadline_ms)
             return
         self._pending.update(deadlines)
-        if not self._is_turn_coming:
-            self._is_turn_coming = True
-            self._queue.add(self.take_turn)
+        if not self._is_queued:
+            self._is_queued = True
+            self._queue.add(self.run_slice)
 
     def cancel(self, key: TimerKey) -> None:
         """Cancel the timer of a key, like `KeyedTimers.cancel`."""
@@ -58,7 +58,7 @@ class SessionTimers:
         self._pending = {}
         self._timers.cancel_all()
 
-    def take_turn(self, piece: Slice) -> bool:
+    def run_slice(self, piece: Slice) -> bool:
         """Set a slice of the timers; called by the queue. Returns whether some are left."""
         pending = self._pending
         while pending:
@@ -69,5 +69,5 @@ class SessionTimers:
         if not pending:
             # A new dict, because an emptied one keeps the table of its largest size.
             self._pending = {}
-        self._is_turn_coming = bool(self._pending)
-        return self._is_turn_coming
+        self._is_queued = bool(self._pending)
+        return self._is_queued

@@ -54,13 +54,13 @@ class GroupPages:
     def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:
         self._groups = groups
         self._history = history
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     # All groups.
 
     async def list_groups(self, request: HttpRequest) -> HttpResponse:
         """GET /groups?limit=N&after=ID: groups in the order of their ids, a page of them."""
-        async with self._turn:
+        async with self._lock:
             return await self._list(request)
 
     async def _list(self, request: HttpRequest) -> HttpResponse:
@@ -118,7 +118,7 @@ class GroupPages:
 
     async def describe(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}?limit=N: one group with up to so many of its members."""
-        async with self._turn:
+        async with self._lock:
             return await self._describe(request)
 
     async def _describe(self, request: HttpRequest) -> HttpResponse:
@@ -167,7 +167,7 @@ class GroupPages:
 
     async def rebalances(self, request: HttpRequest) -> HttpResponse:
         """GET /groups/{group}/rebalances?last=N&kind=K: the newest records, oldest first."""
-        async with self._turn:
+        async with self._lock:
             return await self._rebalances(request)
 
     async def _rebalances(self, request: HttpRequest) -> HttpResponse:

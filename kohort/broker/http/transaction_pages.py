@@ -53,7 +53,7 @@ class TransactionPages:
         self._host = host
         self._topics = topics
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def pages(self) -> dict[str, Page]:
         """Return all pages, by path."""
@@ -65,7 +65,7 @@ class TransactionPages:
 
     async def list_open(self, request: HttpRequest) -> HttpResponse:
         """GET /transactions?limit=N: open transactions, the oldest first."""
-        async with self._turn:
+        async with self._lock:
             limit = Query(request.query, "limit").number(
                 "limit", LISTED_DEFAULT, at_most=LISTED_MAX
             )
@@ -104,7 +104,7 @@ class TransactionPages:
         """GET /topics/{topic}/{partition}/transactions?limit=N: the open transactions that hold
         back read_committed consumers of a partition, by first offset.
         """
-        async with self._turn:
+        async with self._lock:
             topic, index = request.path_values
             if not (index.isascii() and index.isdigit() and len(index) <= _DIGITS_MAX):
                 raise BadRequestError("a partition is a number from 0")

@@ -118,7 +118,7 @@ class RoundRobin:
         return len(self._waiting)
 
     def add(self, work: Work) -> None:
-        """Give `work` turns until it has no more to do."""
+        """Run `work` slice by slice until it has no more to do."""
         self._waiting.append(work)
         if self._next is None:
             self._come_back(1)
@@ -132,22 +132,22 @@ class RoundRobin:
         return Slice(self._clock, self._budget_ms, self._looks_max)
 
     def _come_back(self, iterations: int) -> None:
-        """Take turns after so many iterations of the loop."""
+        """Run the next slice after so many iterations of the loop."""
         loop = asyncio.get_running_loop()
         if iterations > 1:
             self._next = loop.call_soon(self._come_back, iterations - 1)
         else:
-            self._next = loop.call_soon(self._take_turns)
+            self._next = loop.call_soon(self._run_slice)
 
-    def _take_turns(self) -> None:
+    def _run_slice(self) -> None:
         piece = self.new_slice()
         while self._waiting:
             work = self._waiting.popleft()
             try:
                 is_more = work(piece)
             except Exception:
-                # It expects another turn, and would never be added again without one.
-                logger.exception("Internal error in work over several turns")
+                # It expects another slice, and would never be added again without one.
+                logger.exception("Internal error in work done in slices")
                 is_more = True
             if is_more:
                 self._waiting.append(work)

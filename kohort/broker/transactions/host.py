@@ -107,16 +107,16 @@ class TransactionHost:
         """Tickets that have no answer yet, and the ids that will answer them."""
         self._settling: dict[str, list[Later[None]]] = {}
         """By id, those who wait until it is not busy."""
-        self._turns = RoundRobin(clock)
+        self._slices = RoundRobin(clock)
         """Shares slices of the loop between ids with many markers to write or a timer gone off."""
         self._timers = TransactionTimers(
             purgatory,
             clock,
-            self._turns,
+            self._slices,
             self._step_by_name,
             timeout_check_ms=config.timeout_check_ms,
         )
-        self.marking = Marking(markers, log, clock, self._turns, self._run_step)
+        self.marking = Marking(markers, log, clock, self._slices, self._run_step)
         self._tasks: set[asyncio.Task[None]] = set()
         self._forgetting = Forgetting(
             self,
@@ -173,7 +173,7 @@ class TransactionHost:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
         self._timers.cancel_all()
-        self._turns.clear()
+        self._slices.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for ticket in unanswered:
             ticket.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -229,7 +229,7 @@ class TransactionHost:
             "unanswered": len(self._unanswered),
             "settling": len(self._settling),
             "retries": self._timers.retry_count,
-            "turns": self._turns.waiting_count,
+            "slices": self._slices.waiting_count,
             "answered": self.marking.answered_count,
             "tasks": len(self._tasks),
             "stuck": len(self._stuck),

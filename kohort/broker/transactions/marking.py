@@ -48,7 +48,7 @@ class Marking:
         writer: MarkerWriter,
         log: TransactionLog,
         clock: Clock,
-        turns: RoundRobin,
+        slices: RoundRobin,
         run_step: RunStep,
     ) -> None:
         """`run_step` has an id take a step, and carries out what that asks for."""
@@ -58,7 +58,7 @@ class Marking:
         that comes after them."""
         self._log = log
         self._clock = clock
-        self._turns = turns
+        self._slices = slices
         self._run_step = run_step
         self._answered: dict[TransactionalId, Mark] = {}
         """To be written behind the answers of this turn."""
@@ -86,7 +86,7 @@ class Marking:
     def begin(self, one: TransactionalId, mark: Mark) -> None:
         """Write the markers, or see to it that they are."""
         if not mark.is_answered:
-            self._mark(one, mark, 0, self._turns.new_slice())
+            self._mark(one, mark, 0, self._slices.new_slice())
             return
         is_first = not self._answered
         self._answered[one] = mark
@@ -116,7 +116,7 @@ class Marking:
         for index in range(begin, len(mark.partitions)):
             if piece is not None and index > begin and piece.is_over():
                 one.on_waiting()
-                self._turns.add(partial(self._mark_more, one, mark, index))
+                self._slices.add(partial(self._mark_more, one, mark, index))
                 return
             self._mark_one(one, mark.record, mark.partitions[index])
 

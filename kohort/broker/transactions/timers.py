@@ -30,14 +30,14 @@ class TransactionTimers:
         self,
         purgatory: Purgatory,
         clock: Clock,
-        turns: RoundRobin,
+        slices: RoundRobin,
         run_step: Callable[[str, TimedStep], None],
         *,
         timeout_check_ms: int,
     ) -> None:
         """`run_step` has the id of that name take a step, if there is one."""
         self._clock = clock
-        self._turns = turns
+        self._slices = slices
         self._run_step = run_step
         self._timeout_check_ms = timeout_check_ms
         self._timeouts = purgatory.keyed_timers(self._on_overdue, kind="Transaction")
@@ -78,12 +78,12 @@ class TransactionTimers:
     def _on_overdue(self, names: list[str], now_ms: int) -> None:
         del now_ms
         for name in names:
-            self._turns.add(partial(self._take_turn, name, TransactionalId.abort_overdue))
+            self._slices.add(partial(self._run_slice, name, TransactionalId.abort_overdue))
 
     def _on_retry(self, names: list[str], now_ms: int) -> None:
         del now_ms
         for name in names:
-            self._turns.add(partial(self._take_turn, name, TransactionalId.retry))
+            self._slices.add(partial(self._run_slice, name, TransactionalId.retry))
 
-    def _take_turn(self, name: str, step: TimedStep, _: Slice) -> None:
+    def _run_slice(self, name: str, step: TimedStep, _: Slice) -> None:
         self._run_step(name, step)

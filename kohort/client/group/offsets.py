@@ -206,7 +206,7 @@ class GroupOffsets:
                 lambda: self._commit_once(sender, offsets, is_automatic=is_automatic),
                 operation,
                 timeout_s,
-                self._in_turn(),
+                self._in_order(),
             )
 
     def commit_async(
@@ -237,7 +237,7 @@ class GroupOffsets:
             sender = self._commit_identity()
         except CommitError as error:
             sender = error
-        task = asyncio.create_task(self._once_in_turn(sender, offsets, previous), name="commit")
+        task = asyncio.create_task(self._once_in_order(sender, offsets, previous), name="commit")
         self._tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
@@ -264,7 +264,7 @@ class GroupOffsets:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _once_in_turn(
+    async def _once_in_order(
         self,
         sender: _CommitIdentity | CommitError,
         offsets: Offsets,
@@ -273,11 +273,11 @@ class GroupOffsets:
         if previous is not None:
             await asyncio.wait([previous])
         if isinstance(sender, CommitError):
-            raise sender  # Only in its turn, so that callbacks keep the order of their commits.
+            raise sender  # Only now, so that callbacks keep the order of their commits.
         await self._commit_once(sender, offsets)
 
     @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
+    async def _in_order(self) -> AsyncIterator[None]:
         """Wait for all commits that were requested before this one."""
         previous, own = self._enqueue()
         try:

@@ -93,7 +93,7 @@ class _Transition(NamedTuple):
     """A stop or a start of a partition."""
 
     sequence: int
-    turn: int
+    edge: int
     at: int
     how: str
     part: _Part
@@ -283,11 +283,11 @@ def _transitions(
     """Stops and starts of a set, in order, one of each at most per rebalance."""
     first: dict[tuple[int, int], _Transition] = {}
 
-    def add(turn: int, at: int | None, part: _Part) -> None:
+    def add(edge: int, at: int | None, part: _Part) -> None:
         if at is None:
             return
-        key = part.sequence, turn
-        found = _Transition(part.sequence, turn, at, part.how, part)
+        key = part.sequence, edge
+        found = _Transition(part.sequence, edge, at, part.how, part)
         if key not in first or _earlier(found) < _earlier(first[key]):
             first[key] = found
 
@@ -318,7 +318,7 @@ def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
     return [
         one
         for index, one in enumerate(transitions)
-        if index == 0 or one.turn == _START or transitions[index - 1].turn == _START
+        if index == 0 or one.edge == _START or transitions[index - 1].edge == _START
     ]
 
 
@@ -331,11 +331,11 @@ def _intervals(
         if then is None:
             if with_open:
                 yield one, None, None
-        elif one.turn == _STOP:
+        elif one.edge == _STOP:
             yield one, then, "assigned"
         else:
             # A start behind a start: what took the partition away in between is not known.
-            yield one, then, "unknown" if then.turn == _START else then.how
+            yield one, then, "unknown" if then.edge == _START else then.how
 
 
 def _interval(
@@ -347,7 +347,7 @@ def _interval(
 ) -> Interval:
     until_at, end, ended_by = ended
     part = begin.part
-    is_stop = begin.turn == _STOP
+    is_stop = begin.edge == _STOP
     cause = rebalances.get(begin.sequence) if is_stop else None
     is_expiry = cause is not None and begin.how == "session_expired"
     return Interval(

@@ -68,8 +68,8 @@ def letters(times: Sequence[Row], called: dict[str, str]) -> dict[str, str]:
 
 
 def _letter(place: int) -> str:
-    turn, place = divmod(place, len(_LETTERS))
-    return _LETTERS[place] + (str(turn + 1) if turn else "")
+    cycle, place = divmod(place, len(_LETTERS))
+    return _LETTERS[place] + (str(cycle + 1) if cycle else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Topics:
         self._dispatcher = Dispatcher(Router(load_handlers()), services, broker.metrics.edge, log)
         self._connection = ConnectionInfo(peer_host="/127.0.0.1")
         self._numbers = itertools.count(1)
-        self._turn = itertools.count()
+        self._next_partition = itertools.count()
 
     async def create(
         self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
@@ -123,7 +123,7 @@ class Topics:
         topic = self._broker.services.topics.get(name)
         assert topic is not None
         count = len(topic.partitions)
-        return next(self._turn) % count if key is None else partition_of(key, count)
+        return next(self._next_partition) % count if key is None else partition_of(key, count)
 
     def read(
         self, name: str, partition: int | None = None, *, committed: bool = False

@@ -62,7 +62,7 @@ class MetadataStore:
         ``rebuild`` creates the content from what is left of them. Raises MetadataError or
         StorageError.
         """
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._mirror: MetadataDatabase | None = None
         if directory is None:
             self._database = MetadataDatabase(None)
@@ -77,7 +77,7 @@ class MetadataStore:
 
     def close(self) -> None:
         """Close the databases; the store cannot be used any more."""
-        with self._turn:
+        with self._lock:
             self._database.close()
             if self._mirror is not None:
                 self._mirror.close()
@@ -115,7 +115,7 @@ class MetadataStore:
 
     def forget_topic(self, topic_id: bytes) -> None:
         """Record that nothing of a deleted topic is left."""
-        with self._turn:
+        with self._lock:
             self._change([forget_topic(topic_id)])
             self._topics.pop(topic_id, None)
 
@@ -127,12 +127,12 @@ class MetadataStore:
     def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configs of one broker id, or of all brokers for an empty id."""
         text = json.dumps(dict(configs), sort_keys=True)
-        with self._turn:
+        with self._lock:
             self._put_property(BROKER_CONFIGS + broker, text)
 
     def properties(self, prefix: str) -> dict[str, str]:
         """Return the properties whose names start with `prefix`."""
-        with self._turn:
+        with self._lock:
             return {
                 name: text for name, text in self._properties.items() if name.startswith(prefix)
             }
@@ -143,7 +143,7 @@ class MetadataStore:
             forget_property(name) if text is None else put_property(name, text)
             for name, text in properties.items()
         ]
-        with self._turn:
+        with self._lock:
             self._change(statements)
             for name, text in properties.items():
                 if text is None:
@@ -154,17 +154,17 @@ class MetadataStore:
     def allocate_producer_ids(self, count: int) -> range:
         """Return a block of producer ids that no other call ever returns, even after a crash."""
         assert count > 0, "a block has at least one id"
-        with self._turn:
+        with self._lock:
             first = int(self._properties.get(NEXT_PRODUCER_ID, "0"))
             self._put_property(NEXT_PRODUCER_ID, str(first + count))
         return range(first, first + count)
 
     def _by_name(self) -> list[TopicRecord]:
-        with self._turn:
+        with self._lock:
             return sorted(self._topics.values(), key=lambda topic: topic.name)
 
     def _put_topics(self, topics: list[TopicRecord]) -> None:
-        with self._turn:
+        with self._lock:
             self._change([topic.put() for topic in topics])
             self._topics.update((topic.topic_id, topic) for topic in topics)
 

@@ -372,7 +372,7 @@ class FetchState:
                 partition, memoryview(data.records), self._options, aborted, offset=requested.offset
             )
         except RecordError as error:
-            self._report_in_turn(partition, error, now_ms)
+            self._report_behind_records(partition, error, now_ms)
             return
         if chunk.next_offset <= requested.offset:
             # The response has no records from the requested offset on, and another would not
@@ -406,9 +406,9 @@ class FetchState:
                 requested.offset,
                 code=code,
             )
-            self._report_in_turn(partition, error, now_ms)
+            self._report_behind_records(partition, error, now_ms)
         else:
-            self._report_in_turn(partition, error_for(code, f"fetching {name}"), now_ms)
+            self._report_behind_records(partition, error_for(code, f"fetching {name}"), now_ms)
 
     def _out_of_range(
         self, partition: TopicPartition, offset: int, now_ms: int, wall_ms: int
@@ -431,7 +431,9 @@ class FetchState:
             self._warn(f"{name}: offset {offset} is not in the log; auto_offset_reset decides")
             self._positions.seek_to(partition, spec)
 
-    def _report_in_turn(self, partition: TopicPartition, error: ConsumerError, now_ms: int) -> None:
+    def _report_behind_records(
+        self, partition: TopicPartition, error: ConsumerError, now_ms: int
+    ) -> None:
         """Report an error only after the records before it have been returned; by then it will
         recur.
         """

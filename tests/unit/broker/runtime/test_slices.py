@@ -35,7 +35,7 @@ async def turns_of(steps: Steps[int], clock: VirtualClock) -> int:
 
 
 class Worker:
-    """Takes turns until its pieces are done, each of which takes some time."""
+    """Works slice by slice until its pieces are done, each of which takes some time."""
 
     def __init__(self, name: str, pieces: int, clock: VirtualClock, done: list[str]) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Worker:
         self._clock = clock
         self._done = done
 
-    def take_turn(self, piece: Slice) -> bool:
+    def run_slice(self, piece: Slice) -> bool:
         while self._left:
             self._left -= 1
             self._clock.advance(1)
@@ -56,8 +56,8 @@ class Worker:
 class Faulty(Worker):
     """Fails at each of its pieces."""
 
-    def take_turn(self, piece: Slice) -> bool:
-        super().take_turn(piece)
+    def run_slice(self, piece: Slice) -> bool:
+        super().run_slice(piece)
         if self._left:
             raise ValueError("as if it were a fault of ours")
         return False
@@ -111,9 +111,9 @@ async def test_what_the_steps_make_is_returned() -> None:
 
 async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them() -> None:
     clock, done = VirtualClock(), list[str]()
-    turns = RoundRobin(clock, budget_ms=2)
+    queue = RoundRobin(clock, budget_ms=2)
     for name in "abc":
-        turns.add(Worker(name, 4, clock, done).take_turn)
+        queue.add(Worker(name, 4, clock, done).run_slice)
     seen = []
     for _ in range(7):
         await next_slice()
@@ -124,33 +124,33 @@ async def test_those_of_one_kind_of_work_have_one_slice_in_a_turn_between_them()
 
 async def test_those_with_little_to_do_share_a_turn() -> None:
     clock, done = VirtualClock(), list[str]()
-    turns = RoundRobin(clock, budget_ms=2)
+    queue = RoundRobin(clock, budget_ms=2)
     for name in "abc":
-        turns.add(Worker(name, 1, clock, done).take_turn)
+        queue.add(Worker(name, 1, clock, done).run_slice)
     await asyncio.sleep(0)
     assert done == ["a", "b"], "the first slice is not waited for"
     await next_slice()
     assert done == ["a", "b", "c"]
-    assert turns.waiting_count == 0
+    assert queue.waiting_count == 0
 
 
 async def test_work_may_ask_for_more_work_and_what_is_cleared_is_not_done() -> None:
     clock, done = VirtualClock(), list[str]()
-    turns = RoundRobin(clock, budget_ms=1)
+    queue = RoundRobin(clock, budget_ms=1)
 
     def ask(piece: Slice) -> None:
-        turns.add(Worker("asked for", 1, clock, done).take_turn)
+        queue.add(Worker("asked for", 1, clock, done).run_slice)
 
-    turns.add(ask)
+    queue.add(ask)
     for _ in range(3):
         await next_slice()
     assert done == ["asked for"]
-    turns.add(Worker("cleared", 1, clock, done).take_turn)
-    turns.clear()
+    queue.add(Worker("cleared", 1, clock, done).run_slice)
+    queue.clear()
     for _ in range(3):
         await next_slice()
     assert done == ["asked for"]
-    turns.add(Worker("later", 1, clock, done).take_turn)
+    queue.add(Worker("later", 1, clock, done).run_slice)
     for _ in range(3):
         await next_slice()
     assert done == ["asked for", "later"]
@@ -158,9 +158,9 @@ async def test_work_may_ask_for_more_work_and_what_is_cleared_is_not_done() -> N
 
 async def test_a_fault_of_one_costs_others_no_turn(caplog: pytest.LogCaptureFixture) -> None:
     clock, done = VirtualClock(), list[str]()
-    turns = RoundRobin(clock, budget_ms=2)
-    turns.add(Faulty("x", 4, clock, done).take_turn)
-    turns.add(Worker("a", 4, clock, done).take_turn)
+    queue = RoundRobin(clock, budget_ms=2)
+    queue.add(Faulty("x", 4, clock, done).run_slice)
+    queue.add(Worker("a", 4, clock, done).run_slice)
     for _ in range(5):
         await next_slice()
     assert "".join(done) == "xxaaxxaa"
