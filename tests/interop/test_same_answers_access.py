@@ -19,7 +19,7 @@ from kohort.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.differences import ANY, CLOSED, Difference
+from tests.interop.same_answers.deliberate import ANY, CLOSED, TEXT, Difference
 from tests.interop.same_answers.each import for_broker
 from tests.interop.same_answers.pair import Line, Pair, Twins
 from tests.interop.same_answers.questions import NEW_TOPIC, batch, questions
@@ -58,7 +58,7 @@ MISSING_ID: Final = b"\x55" * 16
 
 SHORT_TEXT: Final = Difference(
     "the text tells no addresses and sessions; Kafka prints its own request",
-    [("error_message", differences.TEXT, "Cluster authorization failed.")],
+    [("error_message", TEXT, "Cluster authorization failed.")],
 )
 TOLD_OTHERWISE: Final = {
     "AlterPartitionReassignments": SHORT_TEXT,

@@ -9,7 +9,7 @@ from kohort.protocol.messages.produce import ProduceRequest
 from kohort.protocol.records.batch import CompressionType, TimestampType
 from kohort.protocol.records.record import Record
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.differences import CLOSED
+from tests.interop.same_answers.deliberate import CLOSED
 from tests.interop.same_answers.pair import SESSION_STARTED_MS, Pair
 from tests.interop.same_answers.scenes import (
     NOWHERE,

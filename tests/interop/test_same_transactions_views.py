@@ -13,7 +13,7 @@ from kohort.protocol.messages.describe_producers import DescribeProducersRequest
 from kohort.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kohort.protocol.messages.list_transactions import ListTransactionsRequest
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.differences import Difference
+from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value
 from tests.interop.same_answers.pair import Pair
 from tests.interop.same_answers.scenes import (

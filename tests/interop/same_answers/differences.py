@@ -4,16 +4,12 @@ A test names the difference that it expects; then the answers must differ in the
 way, and in no other.
 """
 
-import re
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from tests.interop.same_answers.compare import MISSING
-
-CLOSED: Final = "closed the connection"
-SILENT: Final = "did not answer"
+from tests.interop.same_answers.deliberate import ANY, SILENT, TEXT, TIME, Difference, Later
 
 NONE: Final = int(ErrorCode.NONE)
 UNKNOWN_MEMBER_ID: Final = int(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -30,80 +26,6 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AU
 INVALID_RECORD: Final = int(ErrorCode.INVALID_RECORD)
 CONCURRENT_TRANSACTIONS: Final = int(ErrorCode.CONCURRENT_TRANSACTIONS)
 CORRUPT_MESSAGE: Final = int(ErrorCode.CORRUPT_MESSAGE)
-
-
-class Anything:
-    """Equal to every value."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "anything"
-
-
-class AnyText:
-    """Equal to every text that says something."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, str) and other != ""
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "a text"
-
-
-class AnyTime:
-    """Equal to every timestamp."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, int) and other >= 0
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "a time"
-
-
-ANY: Final = Anything()
-TEXT: Final = AnyText()
-TIME: Final = AnyTime()
-
-
-class Difference(NamedTuple):
-    """One deliberate difference."""
-
-    because: str
-    fields: Sequence[tuple[str, object, object]]
-    """Field, or the end of its path without indexes; Kafka's value; ours. "": the whole answer."""
-    by_chance: bool = False
-    """Now and then the answers are equal nevertheless, as where Kafka goes by the order of a hash
-    table."""
-
-    def allows(self, path: str, kafka: object, kohort: object) -> bool:
-        """Whether this is meant to differ."""
-        plain_path = re.sub(r"\[[0-9]+\]", "", path)
-        return any(
-            plain_path.endswith(field)
-            and (not path or field)
-            and kafka == theirs
-            and kohort == ours
-            for field, theirs, ours in self.fields
-        )
-
-
-class Later(NamedTuple):
-    """A deliberate difference in when something happens."""
-
-    because: str
-    kafka_s: float
-    """When it happens at Kafka, in the script that shows it."""
 
 
 ALWAYS: Final = (

@@ -16,7 +16,7 @@ from kohort.protocol.messages.list_groups import ListGroupsRequest
 from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.same_answers.ages import NEWEST, Age
-from tests.interop.same_answers.differences import Difference
+from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.pair import Answers, Line, Pair, Pending
 from tests.interop.same_answers.scenes import fresh_name

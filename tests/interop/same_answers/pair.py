@@ -12,7 +12,8 @@ from kohort.protocol.message import RESPONSES, Struct, schema_of
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.interop.same_answers.compare import Correspondence, Mismatch, mismatches
-from tests.interop.same_answers.differences import ALWAYS, CLOSED, SILENT, Difference
+from tests.interop.same_answers.deliberate import CLOSED, SILENT, Difference
+from tests.interop.same_answers.differences import ALWAYS
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.normal import Facts, normalised
 from tests.support.brokers.server_process import ServerProcess

@@ -29,7 +29,7 @@ from kohort.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.interop.same_answers.differences import Difference
+from tests.interop.same_answers.deliberate import Difference
 from tests.interop.same_answers.each import Value, each, for_broker
 from tests.interop.same_answers.groups import NO_COORDINATOR, plus
 from tests.interop.same_answers.pair import Answers, Pair, Side

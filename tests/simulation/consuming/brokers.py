@@ -9,22 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Any, Final
 
-from kohort.broker.core.group.reasons import NO_REASON
-from kohort.broker.core.group.requests import (
-    CommitRequest,
-    CommitResult,
-    JoinRequest,
-    JoinResult,
-    LeaveEntry,
-    LeaveResult,
-    OffsetToCommit,
-    SyncRequest,
-    SyncResult,
-)
 from kohort.client.net.address import Address
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
@@ -47,15 +34,9 @@ from kohort.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kohort.protocol.messages.header import RequestHeader
-from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.messages.join_group import (
-    JoinGroupRequest,
-)
-from kohort.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberResponse,
-)
+from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.leave_group import LeaveGroupRequest
 from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -69,19 +50,8 @@ from kohort.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kohort.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from kohort.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
+from kohort.protocol.messages.offset_commit import OffsetCommitRequest
+from kohort.protocol.messages.offset_fetch import OffsetFetchRequest
 from kohort.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -89,17 +59,12 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest
-from kohort.protocol.records.builder import encode_batch
-from kohort.protocol.records.record import Record
-from tests.simulation.consuming.group_host import Author, GroupHost
+from tests.simulation.consuming.coordination import Answer, Committed, Coordination
+from tests.simulation.consuming.group_host import GroupHost
 from tests.simulation.consuming.network import Host, Network, Wire
-from tests.support.groups.answers import joined, synced
+from tests.simulation.consuming.records import BATCHES, PARTITIONS, TOPIC, TOPIC_ID, log
 
-TOPIC: Final = "t"
-TOPIC_ID: Final = b"t" * 16
-PARTITIONS: Final = 5
 NODES: Final = 3
-BATCHES: Final = 2_000
 FETCHED_BATCHES: Final = 4
 """Batches of one partition in one answer."""
 
@@ -117,24 +82,6 @@ _VERSIONS: Final = {
     ApiVersionsRequest: (0, 3),
     OffsetForLeaderEpochRequest: (2, 4),
 }
-
-Answer = Callable[[Any], None]
-Committed = Callable[[Author, int, int, Collection[int]], None]
-"""Told of a commit that was taken: whose it is, the partition, the offset, and the partitions that
-this member may commit for."""
-
-
-@cache
-def log() -> tuple[list[int], list[bytes]]:
-    """The offsets at which batches begin, and the batches: the same in all partitions."""
-    begins, batches, offset = [0], [], 0
-    for number in range(BATCHES):
-        count = 1 + number * 7 % 4
-        records = [Record(b"%d" % (offset + index)) for index in range(count)]
-        batches.append(encode_batch(records, base_offset=offset, leader_epoch=0))
-        offset += count
-        begins.append(offset)
-    return begins, batches
 
 
 class Cluster:
@@ -186,6 +133,9 @@ class Node:
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.number = number
         self.cluster = cluster
+        self._coordination = Coordination(
+            cluster.group, lambda: cluster.coordinator == number, cluster.on_committed
+        )
         self._moves = 0
         self.address = Address("", 0)
         network = cluster.network
@@ -221,7 +171,9 @@ class Node:
             begin = header.correlation_id.to_bytes(4, "big") + (b"\x00" if has_tags else b"")
             wire.answer(begin + codec(type(response), version).encode(response))
 
-        getattr(self, f"_{kind.__name__.removesuffix('Request')}")(request, answer, wire)
+        name = kind.__name__.removesuffix("Request")
+        handler = getattr(self._coordination, name, None) or getattr(self, f"_{name}")
+        handler(request, answer, wire)
 
     # The cluster.
 
@@ -271,134 +223,6 @@ class Node:
             error_message=None,
         )
         answer(FindCoordinatorResponse(coordinators=[found]))
-
-    # The group.
-
-    @property
-    def _is_coordinator(self) -> bool:
-        return self.cluster.coordinator == self.number
-
-    def _JoinGroup(self, request: JoinGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        if not self._is_coordinator:
-            answer(joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
-            return
-        asked = JoinRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            client_id=str(wire.process),
-            client_host="/127.0.0.1",
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            protocol_type=request.protocol_type,
-            protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
-            reason=NO_REASON,
-        )
-        host = self.cluster.group
-        host.ask(
-            lambda ticket: host.group.join(asked, ticket, host.now),
-            lambda result: answer(joined(result)),
-        )
-
-    def _SyncGroup(self, request: SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
-        if not self._is_coordinator:
-            answer(synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
-            return
-        asked = SyncRequest(
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation=request.generation_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
-        )
-        host = self.cluster.group
-        host.ask(
-            lambda ticket: host.group.sync(asked, ticket, host.now),
-            lambda result: answer(synced(result)),
-        )
-
-    def _Heartbeat(self, request: HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
-        code = ErrorCode.NOT_COORDINATOR
-        if self._is_coordinator:
-            host = self.cluster.group
-            host.catch_up()
-            code = host.heartbeat(
-                request.member_id, request.generation_id, instance=request.group_instance_id
-            )
-            host.set_timer()
-        answer(HeartbeatResponse(error_code=code))
-
-    def _LeaveGroup(self, request: LeaveGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
-        entries = [LeaveEntry(one.member_id, one.group_instance_id) for one in request.members]
-
-        def left(result: LeaveResult) -> None:
-            members = [
-                MemberResponse(
-                    member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
-                )
-                for one, code in zip(entries, result.entries, strict=False)
-            ]
-            answer(LeaveGroupResponse(error_code=result.error, members=members))
-
-        host = self.cluster.group
-        if self._is_coordinator:
-            host.ask(lambda ticket: host.group.leave(entries, ticket, host.now), left)
-        else:
-            left(LeaveResult(ErrorCode.NOT_COORDINATOR))
-
-    def _OffsetCommit(  # noqa: N802
-        self, request: OffsetCommitRequest, answer: Answer, wire: Wire
-    ) -> None:
-        partitions = [one for topic in request.topics for one in topic.partitions]
-        host, member_id = self.cluster.group, request.member_id
-        author = Author(wire.process, request.generation_id_or_member_epoch, member_id)
-
-        def committed(result: CommitResult) -> None:
-            for one, code in zip(partitions, result.errors, strict=True):
-                if not code:
-                    self.cluster.on_committed(
-                        author, one.partition_index, one.committed_offset, host.holds(member_id)
-                    )
-            answer(_committed(partitions, result.errors))
-
-        if not self._is_coordinator:
-            answer(_committed(partitions, [ErrorCode.NOT_COORDINATOR] * len(partitions)))
-            return
-        asked = CommitRequest(
-            tuple(
-                OffsetToCommit(TOPIC, one.partition_index, one.committed_offset)
-                for one in partitions
-            ),
-            member_id,
-            request.group_instance_id,
-            author.generation,
-        )
-        host.ask(lambda ticket: host.group.commit(asked, ticket, host.now), committed)
-
-    def _OffsetFetch(self, request: OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
-        del wire
-        host = self.cluster.group
-        host.catch_up()
-        (asked,) = request.groups
-        code = ErrorCode.NONE if self._is_coordinator else ErrorCode.NOT_COORDINATOR
-        found = []
-        for topic in asked.topics or () if not code else ():
-            for index in topic.partition_indexes:
-                offset = host.offset(TOPIC, index)
-                found.append(
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=-1 if offset is None else offset,
-                        metadata="",
-                        error_code=0,
-                    )
-                )
-        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=found)] if found else []
-        group = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
-        answer(OffsetFetchResponse(groups=[group]))
 
     # Logs.
 
@@ -484,19 +308,3 @@ class Node:
                 aborted_transactions=None,
                 records=records,
             )
-
-
-def _committed(partitions: list[Any], errors: Any) -> OffsetCommitResponse:  # noqa: ANN401
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=TOPIC,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=code
-                    )
-                    for one, code in zip(partitions, errors, strict=True)
-                ],
-            )
-        ]
-    )

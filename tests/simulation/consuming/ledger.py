@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
-from tests.simulation.consuming.brokers import PARTITIONS
 from tests.simulation.consuming.group_host import Author
+from tests.simulation.consuming.records import PARTITIONS
 
 
 class Ledger:

@@ -20,10 +20,11 @@ from random import Random
 from typing import Any, Final
 
 from kohort.client.core.records import AnyRecord
-from tests.simulation.consuming.brokers import NODES, PARTITIONS, Cluster
+from tests.simulation.consuming.brokers import NODES, Cluster
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.network import ConsumersClock, ConsumersLoop, Host, Network
 from tests.simulation.consuming.process import End, Process
+from tests.simulation.consuming.records import PARTITIONS
 from tests.simulation.consuming.threads import TurnTaker, turns
 
 PROCESSES_MAX: Final = 4

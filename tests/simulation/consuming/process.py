@@ -28,11 +28,11 @@ from kohort.client.core.errors import (
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 from kohort.client.group.listener import Partitions, RebalanceListener
-from tests.simulation.consuming.brokers import TOPIC
 from tests.simulation.consuming.group_host import Author
 from tests.simulation.consuming.interrupted import Interrupted
 from tests.simulation.consuming.ledger import Ledger
 from tests.simulation.consuming.network import PROCESS
+from tests.simulation.consuming.records import TOPIC
 
 Owned: TypeAlias = frozenset[TopicPartition]
 

@@ -1,0 +1,199 @@
+"""A broker's side of the group: the answers of its coordinator, or of a broker that is not it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kohort.broker.core.group.reasons import NO_REASON
+from kohort.broker.core.group.requests import (
+    CommitRequest,
+    CommitResult,
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    LeaveResult,
+    OffsetToCommit,
+    SyncRequest,
+    SyncResult,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.messages.join_group import JoinGroupRequest
+from kohort.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kohort.protocol.messages.sync_group import SyncGroupRequest
+from tests.simulation.consuming.group_host import Author, GroupHost
+from tests.simulation.consuming.network import Wire
+from tests.simulation.consuming.records import TOPIC
+from tests.support.groups.answers import joined, synced
+
+Answer = Callable[[Any], None]
+Committed = Callable[[Author, int, int, Collection[int]], None]
+"""Told of a commit that was taken: whose it is, the partition, the offset, and the partitions that
+this member may commit for."""
+
+
+class Coordination:
+    """The apis of groups at one broker, by their names."""
+
+    def __init__(
+        self, host: GroupHost, is_coordinator: Callable[[], bool], on_committed: Committed
+    ) -> None:
+        self._host = host
+        self._is_coordinator = is_coordinator
+        self._on_committed = on_committed
+
+    def JoinGroup(self, request: JoinGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        if not self._is_coordinator():
+            answer(joined(JoinResult(ErrorCode.NOT_COORDINATOR)))
+            return
+        asked = JoinRequest(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            client_id=str(wire.process),
+            client_host="/127.0.0.1",
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple((offer.name, bytes(offer.metadata)) for offer in request.protocols),
+            reason=NO_REASON,
+        )
+        host = self._host
+        host.ask(
+            lambda ticket: host.group.join(asked, ticket, host.now),
+            lambda result: answer(joined(result)),
+        )
+
+    def SyncGroup(self, request: SyncGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        if not self._is_coordinator():
+            answer(synced(SyncResult(ErrorCode.NOT_COORDINATOR)))
+            return
+        asked = SyncRequest(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
+        )
+        host = self._host
+        host.ask(
+            lambda ticket: host.group.sync(asked, ticket, host.now),
+            lambda result: answer(synced(result)),
+        )
+
+    def Heartbeat(self, request: HeartbeatRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        code = ErrorCode.NOT_COORDINATOR
+        if self._is_coordinator():
+            host = self._host
+            host.catch_up()
+            code = host.heartbeat(
+                request.member_id, request.generation_id, instance=request.group_instance_id
+            )
+            host.set_timer()
+        answer(HeartbeatResponse(error_code=code))
+
+    def LeaveGroup(self, request: LeaveGroupRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        entries = [LeaveEntry(one.member_id, one.group_instance_id) for one in request.members]
+
+        def left(result: LeaveResult) -> None:
+            members = [
+                MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
+                )
+                for one, code in zip(entries, result.entries, strict=False)
+            ]
+            answer(LeaveGroupResponse(error_code=result.error, members=members))
+
+        host = self._host
+        if self._is_coordinator():
+            host.ask(lambda ticket: host.group.leave(entries, ticket, host.now), left)
+        else:
+            left(LeaveResult(ErrorCode.NOT_COORDINATOR))
+
+    def OffsetCommit(  # noqa: N802
+        self, request: OffsetCommitRequest, answer: Answer, wire: Wire
+    ) -> None:
+        partitions = [one for topic in request.topics for one in topic.partitions]
+        host, member_id = self._host, request.member_id
+        author = Author(wire.process, request.generation_id_or_member_epoch, member_id)
+
+        def committed(result: CommitResult) -> None:
+            for one, code in zip(partitions, result.errors, strict=True):
+                if not code:
+                    self._on_committed(
+                        author, one.partition_index, one.committed_offset, host.holds(member_id)
+                    )
+            answer(_committed(partitions, result.errors))
+
+        if not self._is_coordinator():
+            answer(_committed(partitions, [ErrorCode.NOT_COORDINATOR] * len(partitions)))
+            return
+        asked = CommitRequest(
+            tuple(
+                OffsetToCommit(TOPIC, one.partition_index, one.committed_offset)
+                for one in partitions
+            ),
+            member_id,
+            request.group_instance_id,
+            author.generation,
+        )
+        host.ask(lambda ticket: host.group.commit(asked, ticket, host.now), committed)
+
+    def OffsetFetch(self, request: OffsetFetchRequest, answer: Answer, wire: Wire) -> None:  # noqa: N802
+        del wire
+        host = self._host
+        host.catch_up()
+        (asked,) = request.groups
+        code = ErrorCode.NONE if self._is_coordinator() else ErrorCode.NOT_COORDINATOR
+        found = []
+        for topic in asked.topics or () if not code else ():
+            for index in topic.partition_indexes:
+                offset = host.offset(TOPIC, index)
+                found.append(
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=-1 if offset is None else offset,
+                        metadata="",
+                        error_code=0,
+                    )
+                )
+        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=found)] if found else []
+        group = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code)
+        answer(OffsetFetchResponse(groups=[group]))
+
+
+def _committed(partitions: list[Any], errors: Any) -> OffsetCommitResponse:  # noqa: ANN401
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=TOPIC,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=code
+                    )
+                    for one, code in zip(partitions, errors, strict=True)
+                ],
+            )
+        ]
+    )
