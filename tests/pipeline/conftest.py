@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from kohort.cli import main
-from kohort.pipeline.java import LOGGING
+from tests.pipeline.spark_settings import CONF, JARS
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.processes import java_env
@@ -24,29 +24,8 @@ if TYPE_CHECKING:
 Pipeline: TypeAlias = Callable[..., int]
 """Takes the arguments of `kohort pipeline` and returns the exit code."""
 
-JARS = Path(__file__).parents[2] / ".cache" / "jars"
-"""Where `make` has put them."""
-
-JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {LOGGING}"
-"""For minutes of many small jobs: the second compiler would work longer than it saves."""
-
 KILLS_MANY = 10
 """Number of drivers below which the archive of classes takes longer than it saves."""
-
-CONF = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "2",
-    # A table's log need not be read by many tasks where it has three entries.
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.session.timeZone": "UTC",
-    # Tables of ten rows: what makes code for large ones costs most of the time here.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,8 +59,7 @@ def shared_classes(
     spark_jars: Path, pipeline_kills: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """For tests that start very many drivers, which start sooner then."""
-    # It takes settings from here.
-    from tests.pipeline.driver import has_shared_classes, share_classes  # noqa: PLC0415
+    from tests.pipeline.driver import has_shared_classes, share_classes  # noqa: PLC0415 - pyarrow.
 
     if pipeline_kills > KILLS_MANY and not has_shared_classes(spark_jars):
         share_classes(spark_jars, tmp_path_factory.mktemp("classes"))

@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow.parquet
 
 from kohort.pipeline.jars import locked
-from tests.pipeline.conftest import JAVA_OPTIONS
+from tests.pipeline.spark_settings import JAVA_OPTIONS
 from tests.pipeline.topics import Row, Topics, in_order
 from tests.support.brokers.kohort_server import KohortServer
 

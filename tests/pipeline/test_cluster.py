@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.spark_cluster import Cluster, spark_home
 from kohort.pipeline import jars
-from tests.pipeline.conftest import JARS, JAVA_OPTIONS
+from tests.pipeline.spark_settings import JARS, JAVA_OPTIONS
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
 

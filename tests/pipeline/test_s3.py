@@ -10,9 +10,9 @@ import pytest
 
 from kohort.pipeline import jars
 from tests.pipeline.catalogs import BUCKET, CREDENTIALS, as_environment, object_store
-from tests.pipeline.conftest import JARS, JAVA_OPTIONS
 from tests.pipeline.driver import LANDED, Driver, as_in_topic, run_job
 from tests.pipeline.events import avoided, line, member, rebalance, records
+from tests.pipeline.spark_settings import JARS, JAVA_OPTIONS
 from tests.pipeline.topics import Topics
 
 if TYPE_CHECKING:

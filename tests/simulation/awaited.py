@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from kohort.broker.core.history.model import (
     AvoidedRecord,
@@ -12,16 +11,14 @@ from kohort.broker.core.history.model import (
     RebalanceRecord,
 )
 from tests.simulation.causes import Cause, Rebalance
-
-if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+from tests.simulation.tally import Tally
 
 
 class Awaited:
     """Records are to come in the order of what happened."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self.rebalances: deque[Rebalance] = deque()
         self.avoided: deque[Cause] = deque()
         self._lost: list[Rebalance] = []
@@ -37,11 +34,11 @@ class Awaited:
             return self._find_unfinished(record)
         if not self.rebalances:
             return f"a rebalance that was none: {record}"
-        self._ledger.recorded += 1
+        self._tally.recorded += 1
         return self.rebalances.popleft().differs_from_record(record)
 
     def broker_died(self) -> None:
-        self._ledger.killed += len(self.rebalances)
+        self._tally.killed += len(self.rebalances)
         self._lost.extend(self.rebalances)
         self.rebalances.clear()
         self.avoided.clear()
@@ -54,6 +51,6 @@ class Awaited:
             for known in rebalances:
                 if known.cause.differs_from_record(record.trigger) is None:
                     rebalances.remove(known)
-                    self._ledger.unfinished += 1
+                    self._tally.unfinished += 1
                     return None
         return f"no such rebalance was under way: {record.trigger}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.broker.core.group.events import (
     CauseAdded,
@@ -45,9 +45,7 @@ from tests.simulation.causes import (
 )
 from tests.simulation.known_group import KnownGroup
 from tests.simulation.process import Call, Process
-
-if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+from tests.simulation.tally import Tally
 
 NEW_MEMBER_MS = 300_000
 NOT_STORED = ErrorCode.NOT_COORDINATOR
@@ -57,9 +55,9 @@ NOT_STORED = ErrorCode.NOT_COORDINATOR
 class GroupLedger(KnownGroup):
     """One group: what it is asked, what it has to do then, and what the broker says that it did."""
 
-    def __init__(self, group_id: str, ledger: Ledger) -> None:
-        super().__init__(group_id, ledger)
-        self.awaited = Awaited(ledger)
+    def __init__(self, group_id: str, tally: Tally) -> None:
+        super().__init__(group_id, tally)
+        self.awaited = Awaited(tally)
         self.running: Rebalance | None = None
         self._join_deadline_ms: int | None = None
         """When the join phase has to be over; None during an initial delay."""
@@ -173,7 +171,7 @@ class GroupLedger(KnownGroup):
                 cause = self._take_cause(trigger, now)
                 if cause is not None:
                     self.running.further.append(cause)
-                    self.ledger.further[cause.kind] += 1
+                    self.tally.further[cause.kind] += 1
             case RebalanceAvoided(trigger):
                 cause = self._take_cause(trigger, now)
                 if cause is not None:
@@ -214,7 +212,7 @@ class GroupLedger(KnownGroup):
             self.fail(f"row {cause.row} made it rebalance")
         self.running = Rebalance(cause, generation)
         self.awaited.rebalances.append(self.running)
-        self.ledger.begun(cause)
+        self.tally.begun(cause)
         is_initial, self.phase = self.phase == EMPTY, PREPARING
         self._join_deadline_ms = None
         if self._call is None:
@@ -384,7 +382,7 @@ class GroupLedger(KnownGroup):
             # Of several protocols only the one in use is in the log.
             entry.protocols = entry.protocols[:1]
             self.renew(entry, now.ms)
-        if len(self.members) > self.ledger.size_max:
+        if len(self.members) > self.tally.size_max:
             self._due = Cause(TriggerKind.OVER_CAPACITY, at_ms=now.wall_ms)
 
     # What the history says.
@@ -392,7 +390,7 @@ class GroupLedger(KnownGroup):
     def told(self, record: HistoryRecord) -> None:
         wrong = self.awaited.told(record)
         if wrong is not None:
-            self.ledger.misses += 1
+            self.tally.misses += 1
             self.fail(f"the history is wrong: {wrong}")
 
     # Within.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.group.requests import Now
@@ -23,9 +22,7 @@ from tests.simulation.causes import (
     stated_reason,
 )
 from tests.simulation.process import Call, Process
-
-if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
+from tests.simulation.tally import Tally
 
 Stored = tuple[int, str | None, list[Entry]]
 """Generation, leader and members."""
@@ -34,9 +31,9 @@ Stored = tuple[int, str | None, list[Entry]]
 class KnownGroup:
     """See the module."""
 
-    def __init__(self, group_id: str, ledger: Ledger) -> None:
+    def __init__(self, group_id: str, tally: Tally) -> None:
         self.group_id = group_id
-        self.ledger = ledger
+        self.tally = tally
         self.phase = EMPTY
         self.generation = 0
         self.members: dict[str, Entry] = {}
@@ -83,7 +80,7 @@ class KnownGroup:
 
     def _has_room(self, member: Entry | None) -> bool:
         """For who is or was this member, or for one more."""
-        size_max = self.ledger.size_max
+        size_max = self.tally.size_max
         if self.phase == EMPTY:
             return True
         if self.phase == PREPARING:
@@ -135,7 +132,7 @@ class KnownGroup:
         self.stored = (self.generation, self.leader_id, members)
 
     def fail(self, text: str) -> None:
-        self.ledger.fail(f"{self.group_id} ({self.phase}, {self.generation}): {text}")
+        self.tally.fail(f"{self.group_id} ({self.phase}, {self.generation}): {text}")
 
     def holder_of(self, instance: str | None) -> Entry | None:
         if instance is None:

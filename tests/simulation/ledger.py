@@ -13,37 +13,23 @@ that come in its turn, and whatever else is asked of its group in that turn wait
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.events import Event, TriggerKind
+from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.history.model import HistoryRecord
-from tests.simulation.causes import Cause
 from tests.simulation.group_ledger import GroupLedger
 from tests.simulation.process import Call
+from tests.simulation.tally import Tally
 
 
-class Ledger:
-    """All groups of a world; `fail` is told what is wrong."""
+class Ledger(Tally):
+    """All groups of a world."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
-        self.fail = fail
-        self.rebalances: Counter[TriggerKind] = Counter()
-        """Rebalances that had a cause, by cause."""
-        self.further: Counter[TriggerKind] = Counter()
-        """Causes that came while one was under way."""
-        self.recorded = 0
-        """Rebalances that are complete in the history."""
-        self.unfinished = 0
-        """Rebalances that the history has as cut short by the broker's end."""
-        self.killed = 0
-        """Rebalances that are missing because the broker was killed."""
-        self.misses = 0
-        self.size_max = 2**31 - 1
-        """group.max.size of the broker that runs."""
+        super().__init__(fail)
         self._groups: dict[str, GroupLedger] = {}
         self._current: GroupLedger | None = None
         self._last: GroupLedger | None = None
@@ -53,9 +39,6 @@ class Ledger:
         if group_id not in self._groups:
             self._groups[group_id] = GroupLedger(group_id, self)
         return self._groups[group_id]
-
-    def begun(self, cause: Cause) -> None:
-        self.rebalances[cause.kind] += 1
 
     def delivered(self, call: Call, now_ms: int, wall_ms: int) -> None:
         self._current = self.group(call.request.group_id)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from random import Random
+from typing import Any, Protocol
 
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import ExpectedAnswer, decode_response_at, encode_request
@@ -24,6 +25,7 @@ from kohort.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.assigning import (
     COOPERATIVE,
     RANGE,
@@ -33,10 +35,7 @@ from tests.simulation.assigning import (
     share,
     subscription,
 )
-
-if TYPE_CHECKING:
-    from tests.simulation.network import Wire
-    from tests.simulation.world import World
+from tests.simulation.network import Network, Wire
 
 SYNC_VERSIONS = {3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5, 9: 5}
 """By the version of JoinGroup that a client of the time spoke."""
@@ -99,11 +98,44 @@ class Call:
         return answer
 
 
+class Watcher(Protocol):
+    """It sees what processes are told."""
+
+    def saw_answer(self, call: Call) -> None:
+        """An answer has reached its process."""
+
+    def saw_assignment(self, process: Process, partitions: list[int]) -> None:
+        """A process has been given its share."""
+
+
+class Surroundings(Protocol):
+    """The world, as far as a process needs it."""
+
+    chance: Random
+    clock: VirtualClock
+    network: Network
+    commits: float
+    """The part of heartbeats in whose place a position is committed."""
+
+    @property
+    def witness(self) -> Watcher:
+        """It sees what this process is told."""
+
+    def later(self, duration_ms: int, act: Callable[[], None]) -> None:
+        """Act when so much time has passed."""
+
+    def next_turn(self) -> int:
+        """Return a number that no one else gets."""
+
+    def commit_of(self, process: Process) -> None:
+        """Have the process commit a position, in the place of a heartbeat."""
+
+
 @dataclass(eq=False, repr=False)
 class Process:
     """See the module."""
 
-    world: World
+    world: Surroundings
     traits: Traits
     number: int
     """Never used for another process."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from kohort.broker.core.group.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupResponse
 from kohort.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kohort.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from tests.simulation.process import Call, Process
-
+from tests.simulation.process import Call, Process
 
 GENERATIONS_KEPT = 1_000
 

@@ -5,14 +5,12 @@ that it was at has failed and is not tried again, and what it had before it goes
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import pytest
 from xdist.report import report_collection_diff
 from xdist.workermanage import parse_tx_spec_config
-
-from tests.support.suites.side_by_side import group_of
 
 
 class Process(Protocol):
@@ -36,8 +34,10 @@ class GroupScheduling:
     there is none.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, group_of: Callable[[str], str]) -> None:
+        """`group_of` tells the group of a node id."""
         self._config = config
+        self._group_of = group_of
         self._processes: Final[int] = len(parse_tx_spec_config(config))
         self._collected: dict[Process, list[str]] = {}
         self._ids: list[str] = []
@@ -87,7 +87,7 @@ class GroupScheduling:
                 return
             groups: dict[str, deque[int]] = {}
             for index, nodeid in enumerate(self._ids):
-                groups.setdefault(group_of(nodeid), deque()).append(index)
+                groups.setdefault(self._group_of(nodeid), deque()).append(index)
             self._waiting.extend(groups.values())
         for node in self._dealt:
             self._deal(node)

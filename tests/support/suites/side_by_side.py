@@ -108,7 +108,7 @@ class Dealer:
         """Imported here, for runs without pytest-xdist."""
         from tests.support.suites.dealing import GroupScheduling  # noqa: PLC0415
 
-        return GroupScheduling(config)
+        return GroupScheduling(config, group_of)
 
 
 def prepare(config: pytest.Config) -> None:
