@@ -86,8 +86,8 @@ format: $(STAMPS)/test ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format --quiet
 
-unit: $(STAMPS)/test ## every module on its own, in a minute or two
-	$(PYTEST) tests/unit
+unit: $(STAMPS)/test ## every module on its own, on all cores
+	$(PYTEST) -n logical tests/unit
 
 property: $(STAMPS)/test $(STAMPS)/java ## codecs against construct, kio and Java; log and group against models
 	$(PYTEST) tests/property
@@ -157,7 +157,7 @@ install-extra = $(BIN)/python -m scripts.extra_requirements $(1) | \
 setup: ## install what the tests need, without running them
 	@$(MAKE) $(SIDE_BY_SIDE) $(PREPARED)
 
-# These take most of the minute before the first start, and pip would say nothing meanwhile.
+# These take most of the minute before the first start, so pip may say what it does.
 $(BIN)/python:
 	@echo "Creating the virtual environment $(VENV): some seconds"
 	@scripts/make-venv $(PYTHON) $(VENV)
@@ -166,7 +166,7 @@ $(BIN)/python:
 $(STAMPS)/core: pyproject.toml constraints.txt kohort/accelerated/build_hook.py $(COMPILED) | $(BIN)/python
 	@mkdir -p $(STAMPS)
 	@echo "Installing Kohort and its packages, and compiling $(words $(TYPES) hot_codecs) modules if there is a C compiler: about a minute"
-	@$(PIP) install --constraint constraints.txt --editable .
+	@$(filter-out --quiet,$(PIP)) install --constraint constraints.txt --editable .
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/core

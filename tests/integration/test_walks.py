@@ -23,6 +23,10 @@ from kohort.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kohort.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from kohort.protocol.messages.fetch import FetchResponse
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.join_group import (
@@ -46,7 +50,7 @@ from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.requests import fetch_request
-from tests.support.network.wire import RawClient
+from tests.support.network.wire import RawClient, framed, request_body, response_in
 
 SOURCES = str(Path(kohort.__file__).parent) + "/"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
@@ -101,12 +105,19 @@ class Walker:
     def port(self) -> int:
         return self._broker.port
 
-    def follow(self, ask: Callable[[RawClient], object]) -> Walk:
-        """The shortest of some walks: what the broker does besides is not the request's."""
+    def follow(
+        self, ask: Callable[[RawClient], object], prepare: Callable[[], object] = lambda: None
+    ) -> Walk:
+        """The shortest of some walks: what the broker does besides is not the request's.
+
+        `prepare` comes before each of them, and is not followed.
+        """
         entered = Entered()
+        prepare()
         ask(self._client)
         walks = []
         for _ in range(20):
+            prepare()
             self._broker.call(lambda: sys.setprofile(entered.note))
             entered.take()
             ask(self._client)
@@ -167,16 +178,56 @@ def fetch(client: RawClient) -> None:
     assert answer.responses[0].partitions[0].records
 
 
-def join(client: RawClient) -> None:
-    request = JoinGroupRequest(
+def join_request(member_id: str, metadata: bytes = SUBSCRIPTION) -> JoinGroupRequest:
+    return JoinGroupRequest(
         group_id="j",
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
-        member_id="",
+        member_id=member_id,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
-    client.call(request, 9, JoinGroupResponse)
+
+
+def join(client: RawClient) -> None:
+    client.call(join_request(""), 9, JoinGroupResponse)
+
+
+class Two:
+    """Two members of a group, which join with other metadata in each round."""
+
+    def __init__(self, waiting: RawClient, looking: RawClient) -> None:
+        self._waiting = waiting
+        self._looking = looking
+        self._round = 0
+        self._waiting_id = self._handed_out()
+        waiting.call(self._next(self._waiting_id), 9, JoinGroupResponse)
+        self._last_id = self._handed_out()
+
+    def park(self) -> None:
+        """The first of them joins, and waits for the second."""
+        if self._round:
+            answer = response_in(self._waiting.receive(), JoinGroupResponse, 9)
+            assert (answer.error_code, answer.generation_id) == (0, self._round + 1)
+        self._round += 1
+        self._waiting.send(framed(request_body(self._next(self._waiting_id), 9)))
+        while self._state() != "PreparingRebalance":
+            time.sleep(0.001)
+
+    def complete(self, client: RawClient) -> None:
+        """The second one joins, which completes the phase."""
+        answer = client.call(self._next(self._last_id), 9, JoinGroupResponse)
+        assert (answer.error_code, answer.generation_id) == (0, self._round + 1)
+
+    def _state(self) -> str:
+        answer = self._looking.call(DescribeGroupsRequest(groups=["j"]), 5, DescribeGroupsResponse)
+        return answer.groups[0].group_state
+
+    def _handed_out(self) -> str:
+        return self._waiting.call(join_request(""), 9, JoinGroupResponse).member_id
+
+    def _next(self, member_id: str) -> JoinGroupRequest:
+        return join_request(member_id, SUBSCRIPTION + str(self._round).encode())
 
 
 WALKS: dict[str, Callable[[RawClient], object]] = {
@@ -186,6 +237,7 @@ WALKS: dict[str, Callable[[RawClient], object]] = {
     "Produce, one batch": produce,
     "Fetch of records that are there": fetch,
 }
+COMPLETED = "JoinGroup, of two members, that completes the phase"
 GETMANY = "`getmany` of a member, ten records that are there"
 
 
@@ -206,7 +258,7 @@ def check(name: str, walk: Walk) -> None:
 
 
 def test_every_walk_of_the_document_is_counted() -> None:
-    assert list(documented()) == [*WALKS, GETMANY]
+    assert list(documented()) == [*WALKS, COMPLETED, GETMANY]
 
 
 @pytest.mark.parametrize("name", WALKS)
@@ -214,6 +266,13 @@ def test_a_request_takes_no_longer_a_way_than_it_needs(tmp_path: Path, name: str
     with walker(tmp_path) as walks:
         walk = walks.follow(WALKS[name])
     check(name, walk)
+
+
+def test_nor_does_a_join_that_completes_a_phase(tmp_path: Path) -> None:
+    with walker(tmp_path) as walks, RawClient(walks.port) as first, RawClient(walks.port) as asks:
+        two = Two(first, asks)
+        walk = walks.follow(two.complete, two.park)
+    check(COMPLETED, walk)
 
 
 async def test_nor_do_records_on_their_way_to_a_user(tmp_path: Path) -> None:
