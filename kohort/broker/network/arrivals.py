@@ -7,14 +7,14 @@ address: a host with one IPv6 address can use 2**64.
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from kohort.broker.core.security.addresses import owner_of
-
 
 class Arrival(Protocol):
     """A connection."""
 
     @property
-    def ip(self) -> str: ...
+    def owner(self) -> str:
+        """Owner of the address of its client."""
+        ...
 
 
 A = TypeVar("A", bound=Arrival)
@@ -41,7 +41,7 @@ class Arrivals(Generic[A]):
         owner that has the most.
         """
         self._since_ms[arrival] = now_ms
-        owner = owner_of(arrival.ip)
+        owner = arrival.owner
         of_owner = self._by_owner.setdefault(owner, {})
         of_owner[arrival] = None
         self._recount(owner, len(of_owner) - 1, len(of_owner))
@@ -54,7 +54,7 @@ class Arrivals(Generic[A]):
         """Remove a connection that was authenticated or has closed; others are ignored."""
         if self._since_ms.pop(arrival, None) is None:
             return
-        owner = owner_of(arrival.ip)
+        owner = arrival.owner
         of_owner = self._by_owner[owner]
         del of_owner[arrival]
         self._recount(owner, len(of_owner) + 1, len(of_owner))

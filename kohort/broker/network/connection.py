@@ -341,6 +341,11 @@ class Connection(asyncio.BufferedProtocol):
         self.abort_because(CloseReason.SHUTDOWN)
 
     @property
+    def owner(self) -> str:
+        """Owner of the client's address."""
+        return self.memory.owner
+
+    @property
     def is_refused(self) -> bool:
         """Whether it was not admitted."""
         return not self.ip

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Protocol, cast
 
-from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.memory import Claimant
@@ -44,7 +43,9 @@ class Handshake(Hashable, Protocol):
     """A connection with a step of its handshake to do."""
 
     @property
-    def ip(self) -> str: ...
+    def owner(self) -> str:
+        """Owner of the address of its client."""
+        ...
 
     def shake_hands(self) -> None:
         """Perform the step. Must not raise."""
@@ -64,14 +65,14 @@ class Handshakes:
         """Have the step done in this iteration of the loop or a later one; call this only once
         before that.
         """
-        self._waiting.add(owner_of(one.ip), one)
+        self._waiting.add(one.owner, one)
         if not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._run)
 
     def forget(self, one: Handshake) -> None:
         """Remove a lost connection: its step is not to be done."""
-        self._waiting.remove(owner_of(one.ip), one)
+        self._waiting.remove(one.owner, one)
 
     def _run(self) -> None:
         for _ in range(HANDSHAKES_PER_TURN):
@@ -254,9 +255,9 @@ class TlsConnection(asyncio.BufferedProtocol):
     # Called by the queue of handshakes.
 
     @property
-    def ip(self) -> str:
-        """IP address of the client."""
-        return self._connection.ip
+    def owner(self) -> str:
+        """Owner of the client's address."""
+        return self._connection.owner
 
     def shake_hands(self) -> None:
         """Perform one handshake step with all received data. Never raises: other connections are

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
-from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.fair_queue import FairQueue
 
 CONNECTIONS_PER_TURN: Final = 128
@@ -38,7 +37,10 @@ UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
 class Worker(Hashable, Protocol):
     """A connection."""
 
-    ip: str
+    @property
+    def owner(self) -> str:
+        """Owner of the address of its client."""
+        ...
 
     def execute_due(self) -> None:
         """Execute the received requests. Must not raise."""
@@ -85,13 +87,13 @@ class Turns:
 
     def authenticate_soon(self, worker: Worker) -> None:
         """`execute_soon` for a connection that is not authenticated yet."""
-        self._arrivals.add(owner_of(worker.ip), worker)
+        self._arrivals.add(worker.owner, worker)
         if not self._is_planned:
             self._plan()
 
     def forget(self, worker: Worker) -> None:
         """Remove a lost connection given to `authenticate_soon`: many may be lost in a turn."""
-        self._arrivals.remove(owner_of(worker.ip), worker)
+        self._arrivals.remove(worker.owner, worker)
 
     def write_soon(self, writer: Writer, byte_count: int) -> None:
         """Have `write_out` called; `byte_count` more bytes are waiting for it."""

@@ -9,7 +9,7 @@ from kohort.broker.network.arrivals import Arrivals
 
 @dataclass(frozen=True, eq=False)
 class Caller:
-    ip: str
+    owner: str
 
 
 def test_the_oldest_of_whoever_has_the_most_makes_room() -> None:
@@ -44,9 +44,9 @@ def test_after_any_arrivals_and_departures_it_is_one_of_those_who_have_the_most(
             assert closed is None
             continue
         assert closed is not None
-        ips = [one.ip for one in here]
-        assert ips.count(closed.ip) == max(map(ips.count, ips))
-        assert closed is next(one for one in here if one.ip == closed.ip)
+        owners = [one.owner for one in here]
+        assert owners.count(closed.owner) == max(map(owners.count, owners))
+        assert closed is next(one for one in here if one.owner == closed.owner)
     for caller in here:
         arrivals.remove(caller)
     assert not len(arrivals)
