@@ -25,6 +25,8 @@ class MemoryTransport(asyncio.Transport):
         self._low, self._high = 0, 65_536
         self._is_reading = True
         self._is_protocol_paused = False
+        self._is_ended = False
+        """Whether the peer sends nothing more."""
         self._is_closing = False
         self._whims = random.Random(4)
         self.takes_all = True
@@ -42,6 +44,11 @@ class MemoryTransport(asyncio.Transport):
         self._to_read += data
         if self._is_reading and self._whims.random() < 0.5:
             self._find_nothing()
+        self._read()
+
+    def end(self) -> None:
+        """Send the end, which is read after all data, and again if reading is resumed."""
+        self._is_ended = True
         self._read()
 
     @property
@@ -119,6 +126,9 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.buffer_updated(byte_count)
             if self.is_reading() and (is_full or self._whims.random() < 0.5):
                 self._find_nothing()
+        is_end_read = self._is_ended and not self._to_read and self._is_reading
+        if is_end_read and not self._is_closing and not self._protocol.eof_received():
+            self.close()
 
     def _find_nothing(self) -> None:
         """Simulate a read that would block: the buffer is requested before that is known."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection_state import LEGAL_NEXT, ConnectionState
+from kohort.broker.network.departures import Departures
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.last_fetches import LastFetches
@@ -74,6 +75,7 @@ class ConnectionHost(Protocol):
     memory: RequestMemory
     unsent: UnsentBytes
     turns: Turns
+    departures: Departures
     reads: Reads
     fetches: LastFetches
     sends_files: bool
@@ -204,6 +206,11 @@ class Connection(asyncio.BufferedProtocol):
             self._work_soon()
         else:
             self._work_now()
+
+    def eof_received(self) -> bool:
+        """Close soon: many clients may end in a turn. True keeps the transport open until then."""
+        self._host.departures.add(self._transport)
+        return True
 
     def pause_writing(self) -> None:
         self.output.pause()

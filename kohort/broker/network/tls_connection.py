@@ -19,6 +19,7 @@ from typing import Final, Protocol, cast
 
 from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.network.connection import Connection
+from kohort.broker.network.departures import Departures
 from kohort.broker.network.memory import Claimant
 from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
 from kohort.protocol.codec import Buffer
@@ -37,6 +38,7 @@ class TlsHost(Protocol):
 
     ciphertext_buffer: memoryview
     handshakes: "Handshakes"
+    departures: Departures
 
 
 class Handshake(Hashable, Protocol):
@@ -162,8 +164,10 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._is_handshake_due = True
                 self._host.handshakes.soon(self)
 
-    def eof_received(self) -> None:
-        """Do nothing: the transport then closes by itself, and frames have explicit ends."""
+    def eof_received(self) -> bool:
+        """Close soon, as a connection without TLS; frames have explicit ends."""
+        self._host.departures.add(self._transport)
+        return True
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
