@@ -18,6 +18,7 @@ from kohort.broker.core.group.effects import JOIN_TIMER, Replies
 from kohort.broker.core.group.requests import JoinRequest, JoinResult, Now
 from kohort.broker.handlers.join_group import RESPONDERS
 from kohort.protocol.codec import codec
+from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -84,7 +85,10 @@ def _measure_all() -> Measured:
         frame = memoryview(one.encode(message))
         if one.decode(frame) != (message, len(frame)):
             raise RuntimeError(f"{message!r} came back changed")
-        name = f"{type(message).__name__} v{version}, {len(frame):,} B"
+        kind = f"{type(message).__name__} v{version}"
+        if getattr(message, "join_reason", JoinReason.UNKNOWN):
+            kind += " with JoinReason"
+        name = f"{kind}, {len(frame):,} B"
         if type(message).__name__.endswith("Request"):
             measured[f"decode {name}"] = _best_us(partial(one.decode, frame))
         else:
@@ -116,13 +120,15 @@ def _messages() -> Iterable[tuple[Any, int]]:
     yield from _produce(records)
     yield from _fetch(records)
     protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(60))
-    yield (
-        JoinGroupRequest(
-            group_id="orders", session_timeout_ms=45_000, rebalance_timeout_ms=300_000,
-            member_id=_MEMBER, protocol_type="consumer", protocols=[protocol],
-        ),
-        9,
-    )  # fmt: skip
+    for reason in (JoinReason.UNKNOWN, JoinReason.RESTART):
+        yield (
+            JoinGroupRequest(
+                group_id="orders", session_timeout_ms=45_000, rebalance_timeout_ms=300_000,
+                member_id=_MEMBER, protocol_type="consumer", protocols=[protocol],
+                join_reason=reason,
+            ),
+            9,
+        )  # fmt: skip
     yield RESPONDERS[9](_result_of_leader(1_000)), 9
 
 

@@ -22,8 +22,11 @@ Buffer = bytes | bytearray | memoryview
 
 STRICT_OPTION: Final = "strict_codecs"
 """The option of `python -X strict_codecs`, which tests and their brokers run with: a compiled
-writer that gives up on a message that can be written is then an error, not an unnoticed loss of
-speed."""
+codec that gives up on bytes that can be read, or on a message that can be written, is then an
+error, not an unnoticed loss of speed."""
+
+GAVE_UP: Final = "the compiled codec gave up on"
+"""The beginning of that error's text."""
 
 
 class Codec(Generic[T]):
@@ -31,8 +34,8 @@ class Codec(Generic[T]):
 
     Each direction is generated when it is first used, since few callers need both. For the messages
     that brokers handle most, the direction that they need is compiled if the package was built with
-    a compiler; malformed or unusual input still goes to the generated code, so both forms have the
-    same results and errors.
+    a compiler; malformed bytes and unusual values still go to the generated code, so both forms
+    have the same results and errors.
 
     Attributes:
         decode: ``(buffer, position=0) -> (message, end position)``; raises only DecodeError. Bytes
@@ -102,16 +105,15 @@ def _compiled(
 def _taking_over(generated: Callable[[str], Callable[..., Any]], name: str) -> Callable[..., Any]:
     """Return the generated direction as the fallback of the compiled one."""
     made = generated(name)
-    if name == "decode":
-        return made  # Peers may send malformed or unusual bytes, which is no fault of the codec.
 
-    def encode_into(message: Any, out: bytearray) -> list[Buffer]:
-        parts: list[Buffer] = made(message, out)
+    def take_over(*args: Any) -> Any:
+        result = made(*args)  # Raises for what is malformed: no fault of the compiled codec.
         is_strict = STRICT_OPTION in sys._xoptions  # noqa: SLF001 - that is how -X is read
-        assert not is_strict, f"the compiled codec gave up on {message!r:.999}"
-        return parts
+        message = result[0] if name == "decode" else args[0]
+        assert not is_strict, f"{GAVE_UP} {message!r:.999}"
+        return result
 
-    return encode_into
+    return take_over
 
 
 _codecs: Final[dict[tuple[type, int], Codec[Any]]] = {}

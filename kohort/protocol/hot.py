@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.protocol.constructs import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
+from kohort.protocol.constructs import (
+    ELEMENTS_MAX,
+    REQUEST_ELEMENTS_MAX,
+    TAGS_MAX,
+    TEXT_BYTES_MAX,
+)
 from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 from kohort.protocol.types import WireType
@@ -25,7 +30,7 @@ READ: Final[dict[str, tuple[int, ...]]] = {
     "fetch.FetchRequest": (16, 17, 18),
     "add_partitions_to_txn.AddPartitionsToTxnRequest": (3,),
     "end_txn.EndTxnRequest": (4, 5),
-    "txn_offset_commit.TxnOffsetCommitRequest": (4, 5),
+    "txn_offset_commit.TxnOffsetCommitRequest": (4, 5, 6),
 }
 """Messages that a broker reads: modules, classes, and the versions that current clients send."""
 
@@ -39,7 +44,7 @@ WRITTEN: Final[dict[str, tuple[int, ...]]] = {
     "fetch.FetchResponse": (16, 17, 18),
     "add_partitions_to_txn.AddPartitionsToTxnResponse": (3,),
     "end_txn.EndTxnResponse": (4, 5),
-    "txn_offset_commit.TxnOffsetCommitResponse": (4, 5),
+    "txn_offset_commit.TxnOffsetCommitResponse": (4, 5, 6),
     "offsets_topic.OffsetCommitKey": (1,),
     "offsets_topic.OffsetCommitValue": (4,),
     "transaction_log.TransactionLogKey": (0,),
@@ -64,7 +69,7 @@ def declared(message: type, version: int) -> str:
     schema = schema_of(message)
     flexible = "flexible" if schema.is_flexible(version) else "classic"
     elements_max = REQUEST_ELEMENTS_MAX if schema.is_request else ELEMENTS_MAX
-    limits = f"{elements_max}/{TEXT_BYTES_MAX}"
+    limits = f"{elements_max}/{TAGS_MAX}/{TEXT_BYTES_MAX}"
     return f"{message.__module__} {flexible} {limits} {_fields(message, version)}"
 
 

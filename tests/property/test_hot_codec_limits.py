@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from array import array
 from contextlib import suppress
 from typing import Any, cast
 
@@ -9,12 +10,14 @@ import construct
 import pytest
 
 from kohort.protocol.codec import STRICT_OPTION, codec
-from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
+from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX, TAGS_MAX, TEXT_BYTES_MAX
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
+from kohort.protocol.message import schema_of
 from kohort.protocol.messages import heartbeat
 from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchRequest,
     FetchResponse,
     PartitionData,
 )
@@ -94,13 +97,72 @@ def test_texts_have_the_same_limit_when_they_are_written(
         assert write.decode(write.encode(response))[0] == response
 
 
-@pytest.mark.parametrize(
-    "tags", [b"\x01\x28\x00", b"\x02\x28\x01a\x28\x01b", b"\x01\xb0\x3c\x01\x03"]
-)
-def test_tags_are_left_to_python(tags: bytes) -> None:
+_UNKNOWN, _OTHER, _JOIN_REASON = b"\x28\x01a", b"\xb1\x3c\x00", b"\xb0\x3c\x01\x03"
+
+
+def _with_tags(*tags: bytes) -> bytes:
     encoded = codec(JoinGroupRequest, 9).encode(full_value(JoinGroupRequest, 9))
-    plain = encoded[: encoded.index(b"\x01\xb0\x3c")]
-    same_when_read(JoinGroupRequest, 9, plain + tags)
+    return encoded[: encoded.index(b"\x01\xb0\x3c")] + bytes([len(tags)]) + b"".join(tags)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        (_JOIN_REASON,),
+        (_UNKNOWN,),
+        (_UNKNOWN, _JOIN_REASON),
+        (_JOIN_REASON, _UNKNOWN),
+        (_OTHER, _UNKNOWN, _JOIN_REASON),
+        (b"\xb0\x3c\x00",),
+        (b"\xb0\x3c\x03\xff\x01\x02",),
+    ],
+)
+def test_known_and_unknown_tags_are_compiled_in_any_order(tags: tuple[bytes, ...]) -> None:
+    encoded = _with_tags(*tags)
+
+    request, end = compiled_alone(JoinGroupRequest, 9)(encoded)
+
+    assert end == len(encoded)
+    assert (request, end) == in_python(JoinGroupRequest, 9, "decode")(encoded, 0)
+    same_when_read(JoinGroupRequest, 9, encoded)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        (_UNKNOWN, _UNKNOWN),
+        (_JOIN_REASON, _JOIN_REASON),
+        (_JOIN_REASON[:-1],),
+        (b"\x28\x7f",),
+        (b"\xff\xff\xff\xff\x7f\x00",),
+    ],
+)
+def test_malformed_tags_are_left_to_python(tags: tuple[bytes, ...]) -> None:
+    encoded = _with_tags(*tags)
+    with pytest.raises(AssertionError, match="left to Python"):
+        compiled_alone(JoinGroupRequest, 9)(encoded)
+    same_when_read(JoinGroupRequest, 9, encoded)
+
+
+@pytest.mark.parametrize("count", [TAGS_MAX, TAGS_MAX + 1])
+@pytest.mark.parametrize("message", [JoinGroupRequest, heartbeat.HeartbeatRequest])
+def test_tags_have_a_limit(message: type, count: int) -> None:
+    version = schema_of(message).versions.high
+    value: Any = full_value(message, version)
+    forget_tags(value, version)
+    encoded = bytearray(codec(message, version).encode(value)[:-1])
+    append_uvarint(encoded, count)
+    for tag in range(count):
+        append_uvarint(encoded, tag)
+        encoded.append(0)
+
+    same_when_read(message, version, bytes(encoded))
+
+    if count > TAGS_MAX:
+        with pytest.raises(DecodeError, match=f"{count} tagged fields"):
+            codec(message, version).decode(bytes(encoded))
+    else:
+        compiled_alone(message, version)(bytes(encoded))
 
 
 def test_records_are_views_of_the_buffer() -> None:
@@ -178,6 +240,19 @@ def test_a_strict_process_does_not_pass_over_a_writer_that_gave_up(
         codec(JoinGroupResponse, 9).encode(response)
 
 
+def test_a_strict_process_does_not_pass_over_a_reader_that_gave_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded = codec(JoinGroupRequest, 9).encode(full_value(JoinGroupRequest, 9))
+    monkeypatch.setitem(sys._xoptions, STRICT_OPTION, True)
+    assert codec(JoinGroupRequest, 9).decode(encoded)[1] == len(encoded)
+    with pytest.raises(DecodeError):
+        codec(JoinGroupRequest, 9).decode(encoded[:-1])
+    # Well formed, in a buffer that a broker does not have.
+    with pytest.raises(AssertionError, match="gave up"):
+        codec(JoinGroupRequest, 9).decode(array("B", encoded))
+
+
 def test_references_are_counted_right() -> None:
     """One too many would be a leak, one too few a crash."""
     text = "a topic that nobody else has \u03b1"
@@ -185,11 +260,17 @@ def test_references_are_counted_right() -> None:
     encode = compiled_alone(OffsetCommitKey, 1)
     encoded = codec(OffsetFetchRequest, 9).encode(full_value(OffsetFetchRequest, 9))
     decode = compiled_alone(OffsetFetchRequest, 9)
+    tagged = codec(FetchRequest, 18).encode(full_value(FetchRequest, 18))
+    decode_tagged = compiled_alone(FetchRequest, 18)
     references, objects = sys.getrefcount(text), len(gc.get_objects())
 
     for _ in range(1_000):
         encode(key, bytearray())
         decode(encoded)
+        decode_tagged(tagged)
+        for size in range(len(tagged) - 9, len(tagged)):
+            with suppress(AssertionError):
+                decode_tagged(tagged[:size])
         with suppress(AssertionError):
             decode(encoded[:-1])
 

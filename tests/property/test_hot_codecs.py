@@ -52,11 +52,10 @@ def test_codecs_use_what_is_compiled() -> None:
 @every_read
 @codec_settings
 @given(data=st.data())
-def test_messages_without_tags_are_read_by_what_is_compiled(
+def test_messages_are_read_by_what_is_compiled_with_all_their_tags(
     message: Message, version: int, data: st.DataObject
 ) -> None:
     value = data.draw(values(message, version))
-    forget_tags(value, version)
     encoded = codec(message, version).encode(value)
 
     assert compiled_alone(message, version)(encoded) == (value, len(encoded))

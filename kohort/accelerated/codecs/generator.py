@@ -3,8 +3,8 @@ most.
 
 The ordinary codecs are Python, generated when they are first used. For the messages of
 `kohort.protocol.hot` the same is generated in Cython while the package is built, in the direction
-that a broker needs, and compiled to one extension module (see docs/adr). It takes what is well
-formed and ordinary, and hands everything else to the ordinary codec.
+that a broker needs, and compiled to one extension module (see docs/adr). It reads
+what is well formed, writes what is ordinary, and hands everything else to the ordinary codec.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from kohort.accelerated.codecs.readers import ReaderWriter
 from kohort.accelerated.codecs.tables import Tables, TypedWriter
 from kohort.accelerated.codecs.writers import WriterWriter
+from kohort.protocol.constructs import TAGS_MAX
 from kohort.protocol.hot import READ, WRITTEN, declared
 from kohort.protocol.layout import layout
 
@@ -37,7 +38,8 @@ def _class(name: str) -> type:
 
 def source() -> str:
     """The whole module, in Cython."""
-    texts = [Path(__file__).with_name("helpers.pxi").read_text(encoding="utf-8")]
+    helpers = Path(__file__).with_name("helpers.pxi").read_text(encoding="utf-8")
+    texts = [f"cdef enum:\n    TAGS_MAX = {TAGS_MAX}", helpers]
     binding = ["cdef int _bind(Pair pair, key, message) except -1:"]
     declarations = ["DECLARED = {"]
     for number, (message, version, is_read) in enumerate(hot_pairs()):

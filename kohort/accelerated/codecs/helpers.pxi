@@ -1,6 +1,6 @@
-# What the generated readers and writers share. They return None, NULL or -1 for all that is not
-# ordinary: malformed, too large, with tags, of an unexpected type. The caller then asks the codec that
-# is written in Python, so what is wrong with a message is said in one place.
+# What the generated readers and writers share. Readers return None for all that is malformed, writers
+# -1 for all that is not ordinary: too large, with most tags, of an unexpected type. The caller then asks
+# the codec that is written in Python, so what is wrong with a message is said in one place.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -96,6 +96,13 @@ cdef extern from *:
     static CYTHON_INLINE void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
         Py_INCREF(value);
         *(PyObject **)((char *)object + offset) = value;
+    }
+    /* Into one that has the attribute already. */
+    HELPER void replace_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
+        PyObject **slot = (PyObject **)((char *)object + offset), *before = *slot;
+        Py_INCREF(value);
+        *slot = value;
+        Py_XDECREF(before);
     }
     /* Borrowed; NULL if the attribute was never set. */
     static CYTHON_INLINE PyObject *get_slot(PyObject *object, Py_ssize_t offset) {
@@ -299,6 +306,7 @@ cdef extern from *:
     Py_ssize_t slot_of(object, object) except -1
     object new_of(PyObject *)
     void set_slot(object, Py_ssize_t, object) noexcept
+    void replace_slot(object, Py_ssize_t, object) noexcept
     PyObject *get_slot(PyObject *, Py_ssize_t) noexcept
     int is_a(PyObject *, PyObject *) noexcept
     void out_open(Out *) noexcept
@@ -326,6 +334,44 @@ cdef extern from *:
     int is_none(PyObject *) noexcept
     int is_false(PyObject *) noexcept
     int is_true(PyObject *) noexcept
+
+cdef int64_t count_of_tags(
+    const unsigned char *data, int64_t *pos, int64_t end, int64_t *budget
+) noexcept:
+    """How many tags follow, taken from the budget of elements; -1 if there are too many."""
+    cdef int64_t count = read_uvarint(data, pos, end)
+    if count < 0 or count > TAGS_MAX:
+        return -1
+    budget[0] -= count
+    return -1 if budget[0] < 0 else count
+
+
+cdef int64_t next_tag(
+    const unsigned char *data, int64_t *pos, int64_t end, set seen, int64_t *stop
+) except -2:
+    """The number of a tag, with its end in `stop`; -1 if it has none, or was seen before."""
+    cdef int64_t tag = read_uvarint(data, pos, end)
+    cdef int64_t size = read_uvarint(data, pos, end) if tag >= 0 else -1
+    if size < 0 or size > end - pos[0] or tag in seen:
+        return -1
+    seen.add(tag)
+    stop[0] = pos[0] + size
+    return tag
+
+
+cdef int skip_tags(
+    const unsigned char *data, int64_t *pos, int64_t end, int64_t *budget
+) except -2:
+    """Read past tags of which none is known; -1 if they are malformed."""
+    cdef int64_t index, count = count_of_tags(data, pos, end, budget)
+    cdef set seen = set()
+    if count < 0:
+        return -1
+    for index in range(count):
+        if next_tag(data, pos, end, seen, pos) < 0:
+            return -1
+    return 0
+
 
 ctypedef object (*Read)(object, const unsigned char *, int64_t, int64_t)
 ctypedef int (*Write)(PyObject *, Out *) noexcept

@@ -1,7 +1,7 @@
-"""Generates the compiled reader of a layout, which is strict: what is unusual it leaves to Python.
+"""Generates the compiled reader of a layout: it reads whatever is well formed, tags included.
 
 The checks are those of `kohort.protocol.compiler.decoder`, in the same order; where that one
-raises, this one returns None. Tags, known ones too, are unusual: hardly any request has one.
+raises, this one returns None.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from kohort.protocol.constructs import (
     TEXT_BYTES_MAX,
     Array,
     Blob,
+    LenientInt8,
     MessageStruct,
     NullableStruct,
     Sized,
+    TaggedFields,
     Text,
     fixed_format,
     min_size,
@@ -65,11 +67,7 @@ class ReaderWriter(TypedWriter):
                 self.value(sub, sink)
         self._flush(run)
         if con.tagged is not None:
-            fields = {field.name: field for field in schema_of(con.message).fields}
-            for known in con.tagged.known:
-                self._default(con.message, target, fields[known.name])
-            self._refuse_if("pos >= end or data[pos] != 0")
-            self("pos += 1")
+            self._tagged(con, con.tagged, target)
         return target
 
     def value(self, con: Any, sink: Sink) -> None:  # noqa: ANN401
@@ -164,6 +162,46 @@ class ReaderWriter(TypedWriter):
         with self.block(f"for {index} in range({count}):"):
             self.value(con.subcon, lambda expression: f"{items}.append({expression})")
         self(sink(items))
+
+    def _tagged(self, con: MessageStruct, tagged: TaggedFields, target: str) -> None:
+        fields = {field.name: field for field in schema_of(con.message).fields}
+        for known in tagged.known:
+            self._default(con.message, target, fields[known.name])
+        self._refuse_if("pos >= end")
+        with self.block("if data[pos] == 0:"):
+            self("pos += 1")
+        with self.block("else:"):
+            if not tagged.known:
+                self._refuse_if("skip_tags(data, &pos, end, &budget) < 0")
+                return
+            count, index, tag, stop = (self.variable("int64_t", prefix) for prefix in "nite")
+            seen = self.variable("set", "s")
+            self(f"{count} = count_of_tags(data, &pos, end, &budget)")
+            self._refuse_if(f"{count} < 0")
+            self(f"{seen} = set()")
+            with self.block(f"for {index} in range({count}):"):
+                self(f"{tag} = next_tag(data, &pos, end, {seen}, &{stop})")
+                self._refuse_if(f"{tag} < 0")
+                for known in tagged.known:
+                    with self.block(f"if {tag} == {known.tag}:"):
+                        slot = self.tables.slot(con.message, known.name)
+                        self._known_tag(known.con, target, slot, stop)
+                        self("continue")
+                self(f"pos = {stop}")
+
+    def _known_tag(self, con: Any, target: str, slot: str, stop: str) -> None:  # noqa: ANN401
+        """Read a tag into an attribute that has its default already."""
+
+        def sink(expression: str) -> str:
+            return f"replace_slot({target}, {slot}, {expression})"
+
+        if isinstance(con, LenientInt8):
+            with self.block(f"if pos < {stop}:"):
+                self(sink("read_b(data + pos)"))
+            self(f"pos = {stop}")
+            return
+        self.value(con, sink)
+        self._refuse_if(f"pos != {stop}")
 
     def _default(self, owner: type, target: str, field: Field) -> None:
         default = field.make_default()

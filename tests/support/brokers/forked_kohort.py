@@ -82,6 +82,7 @@ class ForkedKohort(KohortServer):
             if self._pid and self._is_alive():
                 self.stop()
             self._forking.communicate()
+        self.check_codecs()
 
     def _end(self, how: signal.Signals) -> int:
         os.kill(self.pid, how)

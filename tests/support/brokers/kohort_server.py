@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kohort.protocol.codec import STRICT_OPTION
+from kohort.protocol.codec import GAVE_UP, STRICT_OPTION
 from tests.support.brokers.server_process import ServerProcess
 
 _OVERRIDES = {
@@ -39,3 +39,14 @@ class KohortServer(ServerProcess):
         for name, value in self.overrides.items():
             command += ["--override", f"{name}={value}"]
         return command
+
+    def check_codecs(self) -> None:
+        """Fail if a compiled codec has given up on what it should have read or written."""
+        if self.log_file.exists():
+            log = self.log_file.read_text(errors="replace")
+            at = log.find(GAVE_UP)
+            assert at < 0, log[max(at - 2_000, 0) : at + 1_000]
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        self.check_codecs()
