@@ -48,7 +48,7 @@ def test_what_fails_after_a_signal_that_stopped_spark_too_is_no_failure(
 def test_what_fails_after_a_signal_while_spark_goes_on_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kohort.pipeline.stopping._PATIENCE_S", 0.1)
+    monkeypatch.setattr("kohort.pipeline.stopping._END_TIMEOUT_S", 0.1)
     with pytest.raises(DataLossError):
         stopped_and_failing(session(is_stopped=False))
 
