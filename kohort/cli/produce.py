@@ -259,4 +259,5 @@ class _Progress:
     def _print(self, end: str) -> None:
         sent, seconds = self._producer.sent_records, time.monotonic() - self._begun_s
         rate = sent / seconds if seconds else 0
-        print(f"\r{sent:,} records, {rate:,.0f}/s", end=end, file=sys.stderr, flush=True)
+        records = "1 record" if sent == 1 else f"{sent:,} records"
+        print(f"\r{records}, {rate:,.0f}/s", end=end, file=sys.stderr, flush=True)

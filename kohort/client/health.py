@@ -291,7 +291,8 @@ def _name(partition: TopicPartition) -> str:
 
 
 def _times(failing: OngoingFailure) -> str:
-    return f"{failing.times} times in {failing.seconds:.0f} seconds: {failing.error}"
+    times = "once" if failing.times == 1 else f"{failing.times} times"
+    return f"{times} in {failing.seconds:.0f} seconds: {failing.error}"
 
 
 def _plain(failing: OngoingFailure | None) -> dict[str, Any] | None:

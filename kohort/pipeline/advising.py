@@ -18,6 +18,7 @@ from kohort.pipeline.advisor import pieces
 from kohort.pipeline.advisor.pieces import GroupTrace, Key
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.batching import batched
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
@@ -143,7 +144,8 @@ class Advising:
         found = [one for one in found if one.trace is not None]
         self.groups += len(found)
         count = sum(one.settings for one in found)
-        self._report(f"{len(found):,} groups, {count:,} pairs of a group and a setting to replay")
+        groups, replays = counted(len(found), "group"), counted(count, "replay")
+        self._report(f"{groups}, {replays} of a group under a setting")
         parts = [pieces.to_replay(one) for one in found]
         with explained("replaying"):
             replayed = iter(

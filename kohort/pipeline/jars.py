@@ -21,6 +21,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import find_java
 
@@ -97,7 +98,7 @@ def ensure(directory: Path | None = None, *, with_s3: bool = False) -> list[Path
 def _fetch(missing: Sequence[Jar], place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     total = sum(jar.size for jar in missing)
-    announce(f"fetching {len(missing)} jars ({total / 1e6:.0f} MB) into {place}")
+    announce(f"fetching {counted(len(missing), 'jar')} ({total / 1e6:.0f} MB) into {place}")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place) as scratch:
         arrived = Path(scratch, "arrived")
         arrived.mkdir()

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.metrics import Metrics
 
 LATE_S_MAX: Final = 10.0
@@ -145,9 +146,10 @@ def line(name: str, progress: StreamingQueryProgress) -> str:
     """One batch in one line."""
     seconds = progress.batchDuration / 1000
     count = behind(progress)
-    told = "how far behind is unknown" if count is None else f"{count:,} offsets behind"
+    told = "how far behind is unknown" if count is None else f"{counted(count, 'offset')} behind"
+    rows = counted(progress.numInputRows, "row")
     return (
-        f"{name}: batch {progress.batchId}, {progress.numInputRows:,} rows in {seconds:.1f} s, "
+        f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, "
         f"{progress.processedRowsPerSecond:,.0f} rows/s, {told}"
     )
 

@@ -226,7 +226,7 @@ def test_the_command_reads_a_file_writes_table_and_topic_and_says_it_in_words(
     assert "\n  * " in out
     assert " static membership" in out
     assert "not known: which partitions members had" in out
-    assert "1 lines are not events" in err
+    assert "left out: 1 line without an event" in err
     assert DeltaLake(spark, str(lake)).read("advice").count() > 20
     (sent,) = (
         spark.read.format("kafka")

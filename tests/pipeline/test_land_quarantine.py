@@ -87,7 +87,7 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
     bad = [(1, b"{", "not JSON"), (3, b"\xff", "not UTF-8")]
     assert_rows(put_aside(lake, topic), bad)
     told = capfd.readouterr().err
-    assert f"2 values cannot be decoded; the table quarantined/{topic} has them" in told
+    assert f"2 values that cannot be decoded: in the table quarantined/{topic}" in told
     assert "land: 5 rows in all, of them 2 in quarantine" in told
     quarantined = [one for one in metrics.read_text().splitlines() if "quarantined_total{" in one]
     assert [line.rpartition(" ")[2] for line in quarantined] == ["2.0"]

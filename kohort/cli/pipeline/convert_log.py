@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kohort.pipeline.broker_log.convert import convert_files
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UsageError
 
 
@@ -47,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"{options.output}: {error.strerror}") from error
     announce(
-        f"{converter.line_count:,} lines, {converter.fact_count:,} of them about "
-        f"{converter.group_count:,} groups: {converter.record_count:,} records"
+        f"{counted(converter.line_count, 'line')}, {converter.fact_count:,} of them about "
+        f"{counted(converter.group_count, 'group')}: {counted(converter.record_count, 'record')}"
     )
     if not converter.record_count:
         announce("is this the log of a broker that coordinates groups, at level INFO?")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UsageError
 
 PACKAGES: Final = ("kohort", "construct")
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         count = write(archive)
     except OSError as error:
         raise UsageError(f"{archive}: {error.strerror}") from error
-    announce(f"{count} modules of {' and '.join(PACKAGES)}")
+    announce(f"{counted(count, 'module')} of {' and '.join(PACKAGES)}")
     print(archive)
     return 0
 

@@ -143,9 +143,13 @@ class Outcomes:
         )
 
 
+def _attempts(item: Item) -> str:
+    return "one attempt" if item.attempts == 1 else f"{item.attempts} attempts"
+
+
 def _as_raised(item: Item, error: Exception) -> HandlerError:
     made = HandlerError(
-        f"{_name(item)} could not be handled, in {item.attempts} attempts: {error!r}; it is not"
+        f"{_name(item)} could not be handled, in {_attempts(item)}: {error!r}; it is not"
         " committed, and comes again. With dead_letter it would be put aside, with"
         ' on_failure="skip" passed over',
         item.partition,

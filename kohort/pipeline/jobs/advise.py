@@ -24,6 +24,7 @@ from kohort.pipeline.advisor.setting import known_settings
 from kohort.pipeline.advisor.words import nothing_better
 from kohort.pipeline.arrow import schema_of, values_of
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
@@ -141,7 +142,7 @@ def from_files(options: argparse.Namespace) -> Iterator[Events]:
     if not count:
         raise UsageError("nothing is in the files of --from")
     if bad:
-        announce(f"{bad:,} lines are not events of a history; left out")
+        announce(f"left out: {counted(bad, 'line')} without an event of a history")
     yield from in_parts(found)
 
 

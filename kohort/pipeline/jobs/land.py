@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Admin
@@ -136,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
 
 def summed_up(rows: int, aside: int) -> str:
     """What the job has landed, in a sentence."""
-    text = f"{rows:,} rows in all"
+    text = f"{counted(rows, 'row')} in all"
     return f"{text}, of them {aside:,} in quarantine" if aside else text
 
 

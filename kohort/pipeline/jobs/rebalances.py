@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.events.reading import Record
 from kohort.pipeline.java import QUICK
@@ -99,7 +100,7 @@ class _Job:
     def take(self, records: Iterable[Record], count: int) -> None:
         """One batch of about so many records; may come again."""
         begun_s = time.monotonic()
-        self._progress.report(f"taking {count:,} records")
+        self._progress.report(f"taking {counted(count, 'record')}")
         tally = self._ingest.take(records)
         self.tally.add(tally)
         took_s = time.monotonic() - begun_s
@@ -113,7 +114,7 @@ class _Job:
         count = self._findings.renew(everything=everything)
         if count:
             took_s = time.monotonic() - begun_s
-            announce(f"{JOB}: findings of {count:,} groups made again; {took_s:.1f} s")
+            announce(f"{JOB}: findings of {counted(count, 'group')} made again; {took_s:.1f} s")
 
     def read_files(self, options: argparse.Namespace) -> None:
         for piece in files.pieces(options.files, options.timezone):

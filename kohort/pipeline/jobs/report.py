@@ -8,6 +8,7 @@ from typing import Final
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
@@ -49,5 +50,5 @@ def run(options: argparse.Namespace) -> int:
         write_whole(output, text)
     except OSError as error:
         raise UnavailableError(f"--output {output}: {error.strerror}") from error
-    announce(f"{output}: {len(contents.groups)} groups, {len(text) / 1024:,.0f} KiB")
+    announce(f"{output}: {counted(len(contents.groups), 'group')}, {len(text) / 1024:,.0f} KiB")
     return 0

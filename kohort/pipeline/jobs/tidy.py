@@ -13,6 +13,7 @@ from typing import Final
 
 from kohort.pipeline import options as common
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.lake import Lake
@@ -71,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
                 lake.compact(name)
             lake.vacuum(name, max(options.keep_files_hours, HOURS_MIN))
             before, after = before + count, after + lake.file_count(name)
-    announce(f"tidy: {len(names)} tables, {after:,} files instead of {before:,}")
+    tables, files = counted(len(names), "table"), counted(after, "file")
+    announce(f"tidy: {tables}, {files} instead of {before:,}")
     return 0
 
 

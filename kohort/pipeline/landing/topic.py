@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.pipeline.checkpoint import Checkpoint
 from kohort.pipeline.console import announce
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.kafka import Kafka, Offsets, Topic, partition_ranges
 from kohort.pipeline.lake import Lake
@@ -221,7 +222,8 @@ class TopicLander:
         count = self._tables.append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
         if count:
             self.query.announce(
-                f"{count:,} values cannot be decoded; the table {self._tables.quarantine} has them"
+                f"{counted(count, 'value')} that cannot be decoded: in the table"
+                f" {self._tables.quarantine}"
             )
             self._put_aside(self.name, count)
 

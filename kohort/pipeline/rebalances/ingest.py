@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.collector import collector_rests
+from kohort.pipeline.counting import counted
 from kohort.pipeline.events import rows
 from kohort.pipeline.events.reading import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
@@ -63,7 +64,7 @@ class Tally:
             self.reasons[reason] = self.reasons.get(reason, 0) + count
 
     def shown(self) -> str:
-        text = f"{self.rebalances:,} rebalances, {self.avoided:,} avoided"
+        text = f"{counted(self.rebalances, 'rebalance')}, {self.avoided:,} avoided"
         if self.running:
             text += f", {self.running:,} of them told of while they ran"
         if self.quarantined:

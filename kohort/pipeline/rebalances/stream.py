@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.events.reading import Record
 from kohort.pipeline.faults import explain
@@ -140,7 +141,7 @@ class HistoryStream:
         )
         if lost:
             self._query.announce(
-                f"{lost:,} events were deleted by the topic's retention before they were read; the"
+                f"the topic's retention deleted {counted(lost, 'event')} before they were read; the"
                 " table sequence_gaps says of which groups"
             )
 

@@ -125,8 +125,8 @@ class Groups:
             known = self._known_lag(group_id)
             raise TimeoutError(
                 f"group {group_id!r} is {self.state(group_id) or 'not there'} with "
-                f"{len(self.members(group_id))} members and lag "
-                f"{'unknown' if known is None else known} "
+                f"members={len(self.members(group_id))}, "
+                f"lag={'unknown' if known is None else known} "
                 f"after {timeout_s:g} s; wanted: state={state}, members={members}, lag={lag}"
             )
 

@@ -85,7 +85,7 @@ async def test_others_follow_a_rebalance_and_give_up_partitions_in_a_second_one(
     await members.settle(first, second, partitions=2)
     assert joins.since(begun, "first") == [
         (JoinReason.GROUP_REBALANCING, "group is rebalancing"),
-        (JoinReason.PARTITIONS_REVOKED, "gave up 1 partitions"),
+        (JoinReason.PARTITIONS_REVOKED, "gave up a partition"),
     ]
 
 

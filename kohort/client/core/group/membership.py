@@ -301,7 +301,8 @@ class Membership:
         owned = self._subscription.assigned
         revoked = owned - assigned
         if revoked:
-            self._want(JoinReason.PARTITIONS_REVOKED, f"gave up {len(revoked)} partitions")
+            count = "a partition" if len(revoked) == 1 else f"{len(revoked)} partitions"
+            self._want(JoinReason.PARTITIONS_REVOKED, f"gave up {count}")
         self._next = Apply(revoked, assigned, assigned - owned)
 
     # Other events.
