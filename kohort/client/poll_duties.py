@@ -1,4 +1,4 @@
-"""What a poll does besides returning records: findings of the heartbeat thread, rebalance steps,
+"""What a poll does besides returning records: findings of the heartbeat thread, rebalance actions,
 callbacks, commits, positions.
 
 None of these waits for the network: such work runs in tasks of its own and wakes the poll when it

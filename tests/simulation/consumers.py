@@ -8,9 +8,9 @@ import random
 from typing import Any
 
 from kohort.broker.core.group.requests import LeaveEntry
+from kohort.client.core.group.actions import Apply, Join, MemberAction, Sync
 from kohort.client.core.group.heartbeat import LookUpCoordinator, SendHeartbeat, SendLeave
 from kohort.client.core.group.identity import Identity
-from kohort.client.core.group.steps import Apply, Join, Step, Sync
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.driven_members import DrivenMember
@@ -39,14 +39,14 @@ class FaultyMember(DrivenMember):
     def _chance(self, share: float) -> bool:
         return not self.is_well and self._life.chance.random() < share
 
-    def _do(self, step: Step) -> None:
-        super()._do(step)
-        if isinstance(step, Apply):
+    def _do(self, action: MemberAction) -> None:
+        super()._do(action)
+        if isinstance(action, Apply):
             self.owned_in = self.membership.identity.generation
 
-    def _send(self, step: Join | Sync, send: Any) -> None:  # noqa: ANN401
+    def _send(self, action: Join | Sync, send: Any) -> None:  # noqa: ANN401
         is_lost = self._chance(0.05)
-        super()._send(step, self.scenario.ticket if is_lost else send)
+        super()._send(action, self.scenario.ticket if is_lost else send)
         self._breaks = is_lost or self._chance(0.1)
         delay_ms = self._life.chance.choice([0, 200, 5_000]) if self._chance(0.3) else 0
         self._ready_ms = self.scenario.ms + delay_ms

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S: Final = 5.0
 
-THREAD_LAST_STEPS_S: Final = 1.0
+THREAD_EXIT_S: Final = 1.0
 """Allowed time between the thread's report that it has ended and its actual exit: usually
 microseconds, longer on a busy machine."""
 
@@ -182,7 +182,7 @@ class HeartbeatThread:
                 await self._ended.wait()
         if self._ended.is_set():
             # The thread has nothing left to do, but exits only when it is scheduled again.
-            self._thread.join(THREAD_LAST_STEPS_S)
+            self._thread.join(THREAD_EXIT_S)
         return self._ended.is_set()
 
     # Runs in the thread.

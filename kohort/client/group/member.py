@@ -1,9 +1,9 @@
-"""A consumer's group membership: carries out the steps that the core's `Membership` asks for.
+"""A consumer's group membership: carries out the actions that the core's `Membership` asks for.
 
-Steps that wait for the network (finding the coordinator, joining, leading, syncing) run in a task
+Actions that wait for the network (finding the coordinator, joining, leading, syncing) run in a task
 of their own, a *round*, which a poll starts and which continues between polls: a poll that is
 cancelled or returns records meanwhile loses nothing, and the other members are not kept waiting.
-Steps that involve the application (callbacks, commits before a rebalance) run within polls only.
+Actions that involve the application (callbacks, commits before a rebalance) run within polls only.
 
 The heartbeat thread starts heartbeating at each JoinGroup response and stops when membership ends.
 """
@@ -24,23 +24,23 @@ from kohort.client.core.errors import (
     BrokerUnreachableError,
     error_for,
 )
+from kohort.client.core.group.actions import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    MemberAction,
+    Prepare,
+    RefreshTopics,
+    Sync,
+)
 from kohort.client.core.group.assignors import Assignor
 from kohort.client.core.group.assignors.assignor import Assignment
 from kohort.client.core.group.heartbeat import Finding, FindingKind, HeartbeatRules
 from kohort.client.core.group.identity import NO_MEMBER
 from kohort.client.core.group.membership import Membership, MemberState
 from kohort.client.core.group.statistics import GroupStatistics
-from kohort.client.core.group.steps import (
-    Apply,
-    Assign,
-    FindCoordinator,
-    Idle,
-    Join,
-    Prepare,
-    RefreshTopics,
-    Step,
-    Sync,
-)
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.heartbeat_thread import (
@@ -160,35 +160,35 @@ class MembershipShell:
             error, self._error = self._error, None
             raise error
         while self._round is None:
-            step = self._next_step()
-            match step:
+            action = self._next_action()
+            match action:
                 case Idle(until_ms):
                     self.idle_until_ms = until_ms
                     break
                 case Prepare():
-                    if not await self._prepare(step, deadline_s):
+                    if not await self._prepare(action, deadline_s):
                         return
                 case Apply():
-                    if not await self._apply(step, deadline_s):
+                    if not await self._apply(action, deadline_s):
                         return
                 case _:
-                    self._begin_round(step)
+                    self._begin_round(action)
             self._learn()
         if self._round is None or time.monotonic() >= deadline_s:
             self._rebalance.raise_error()
 
-    async def _prepare(self, step: Prepare, deadline_s: float) -> bool:
+    async def _prepare(self, action: Prepare, deadline_s: float) -> bool:
         before = self.membership.identity
-        if not await self._rebalance.prepare(step, self.membership.mode, deadline_s):
+        if not await self._rebalance.prepare(action, self.membership.mode, deadline_s):
             return False
         if self.membership.identity == before:
             self.membership.prepared()
         return True
 
-    async def _apply(self, step: Apply, deadline_s: float) -> bool:
+    async def _apply(self, action: Apply, deadline_s: float) -> bool:
         identity = self.membership.identity
         is_done = await self._rebalance.apply(
-            step, deadline_s, is_valid=lambda: self.membership.identity == identity
+            action, deadline_s, is_valid=lambda: self.membership.identity == identity
         )
         if is_done:
             self.membership.applied()
@@ -207,12 +207,12 @@ class MembershipShell:
 
     # Rounds.
 
-    def _begin_round(self, step: Step) -> None:
+    def _begin_round(self, action: MemberAction) -> None:
         if not self._is_started:
             self._is_started = True
             self.heartbeats.start()
         self._round = asyncio.create_task(
-            self._run_round(step), name=f"rebalance of {self.coordinator.group_id}"
+            self._run_round(action), name=f"rebalance of {self.coordinator.group_id}"
         )
         self._round.add_done_callback(self._round_ended)
 
@@ -226,22 +226,22 @@ class MembershipShell:
             task.exception()
         self._on_progress()
 
-    async def _run_round(self, step: Step) -> None:
+    async def _run_round(self, action: MemberAction) -> None:
         backoff = self._backoff(self._config)
         while True:
             try:
-                match step:
+                match action:
                     case FindCoordinator():
                         await self._find_coordinator()
                     case RefreshTopics():
                         await self._metadata.refresh()
                         self.membership.topics_refreshed()
                     case Join():
-                        await self._join(step)
+                        await self._join(action)
                     case Assign():
-                        await self._assign(step)
+                        await self._assign(action)
                     case Sync():
-                        await self._sync(step)
+                        await self._sync(action)
                     case _:
                         return
             except (DisconnectedError, BrokerUnreachableError) as error:
@@ -253,14 +253,14 @@ class MembershipShell:
             self._note_state()
             if self._is_leaving:
                 return
-            step = self._next_step()
+            action = self._next_action()
 
-    def _next_step(self) -> Step:
+    def _next_action(self) -> MemberAction:
         now_ms = monotonic_ms()
-        step = self.membership.next_step(now_ms)
-        self.statistics.begun(step, self.membership.wish, now_ms)
+        action = self.membership.next_action(now_ms)
+        self.statistics.begun(action, self.membership.wish, now_ms)
         self._note_state()
-        return step
+        return action
 
     def _note_state(self) -> None:
         """Called at every state change, so that two rebalances in quick succession count as two."""
@@ -280,41 +280,41 @@ class MembershipShell:
             self.membership.coordinator_failed(code, monotonic_ms())
             self._metadata.want()
 
-    async def _join(self, step: Join) -> None:
+    async def _join(self, action: Join) -> None:
         self._align_heartbeats()
         config = self._config
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
         logger.info(
             "group %s: joining (%s: %s)",
             self.coordinator.group_id,
-            step.request.join_reason,
-            step.request.reason,
+            action.request.join_reason,
+            action.request.reason,
         )
         try:
-            answer = await self._call(step.request, timeout_ms)
+            answer = await self._call(action.request, timeout_ms)
         except DisconnectedError as error:
             logger.debug("group %s: JoinGroup: %s", self.coordinator.group_id, error)
             self.coordinator.lost()
             self.statistics.join_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            self.membership.join_failed(step.identity, monotonic_ms())
+            self.membership.join_failed(action.identity, monotonic_ms())
         else:
             self.statistics.join_answered(answer.error_code, monotonic_ms())
-            self.membership.join_answered(step.identity, answer, monotonic_ms())
+            self.membership.join_answered(action.identity, answer, monotonic_ms())
             self._forget_coordinator(answer.error_code)
 
-    async def _sync(self, step: Sync) -> None:
+    async def _sync(self, action: Sync) -> None:
         config = self._config
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GRACE_MS)
         try:
-            answer = await self._call(step.request, timeout_ms)
+            answer = await self._call(action.request, timeout_ms)
         except DisconnectedError as error:
             logger.debug("group %s: SyncGroup: %s", self.coordinator.group_id, error)
             self.coordinator.lost()
             self.statistics.sync_answered(ErrorCode.NETWORK_EXCEPTION, monotonic_ms())
-            self.membership.sync_failed(step.identity, monotonic_ms())
+            self.membership.sync_failed(action.identity, monotonic_ms())
         else:
             self.statistics.sync_answered(answer.error_code, monotonic_ms())
-            self.membership.sync_answered(step.identity, answer, monotonic_ms())
+            self.membership.sync_answered(action.identity, answer, monotonic_ms())
             self._forget_coordinator(answer.error_code)
 
     async def _call(self, request: object, timeout_ms: int) -> Any:  # noqa: ANN401
@@ -333,29 +333,29 @@ class MembershipShell:
         if error_code in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}:
             self.coordinator.lost()
 
-    async def _assign(self, step: Assign) -> None:
+    async def _assign(self, action: Assign) -> None:
         # From now on metadata must cover everything that the group's members subscribe to.
-        self._leading = step.topics
+        self._leading = action.topics
         try:
             await self._metadata.refresh()
         finally:
             self._leading = frozenset()
-        counts = self._metadata.cluster.partition_counts(step.topics)
+        counts = self._metadata.cluster.partition_counts(action.topics)
         assignment: Assignment = {}
-        if step.assignor is not None:
-            assignment = await self._run_assignor(step.assignor, step, counts)
+        if action.assignor is not None:
+            assignment = await self._run_assignor(action.assignor, action, counts)
         # Topics that do not exist yet are watched as well.
-        self.membership.assigned(assignment, {one: counts.get(one, 0) for one in step.topics})
+        self.membership.assigned(assignment, {one: counts.get(one, 0) for one in action.topics})
 
     _leading: frozenset[str] = frozenset()
     """Topics of the group that this member has just become the leader of."""
 
     async def _run_assignor(
-        self, assignor: Assignor, step: Assign, counts: dict[str, int]
+        self, assignor: Assignor, action: Assign, counts: dict[str, int]
     ) -> Assignment:
-        if len(step.members) < LARGE_GROUP:
-            return assignor.assign(counts, step.members)
-        return await asyncio.to_thread(assignor.assign, counts, step.members)
+        if len(action.members) < LARGE_GROUP:
+            return assignor.assign(counts, action.members)
+        return await asyncio.to_thread(assignor.assign, counts, action.members)
 
     # Events.
 

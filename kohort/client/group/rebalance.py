@@ -14,8 +14,8 @@ from typing import Final
 
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.fetch.positions import Positions
+from kohort.client.core.group.actions import Apply, Prepare
 from kohort.client.core.group.assignors import RebalanceProtocol
-from kohort.client.core.group.steps import Apply, Prepare
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.fetch.fetcher import Fetcher
@@ -68,45 +68,45 @@ class Rebalance:
         self._commit: asyncio.Task[None] | None = None
         self._is_committed = False
         self.callbacks = Callbacks(self._callback_failed)
-        """Callbacks of the current step."""
+        """Callbacks of the current action."""
         self._error: BaseException | None = None
 
-    # Steps.
+    # Actions.
 
-    async def prepare(self, step: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
+    async def prepare(self, action: Prepare, mode: RebalanceProtocol, deadline_s: float) -> bool:
         """Commit, notify the listener, and keep the retained partitions. Returns whether that is
         complete.
         """
-        if step.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
-            held = self._subscription.assigned - step.kept
-            if not step.lost and not await self._commit_before(held, deadline_s):
+        if action.revoked is not None or mode is RebalanceProtocol.COOPERATIVE:
+            held = self._subscription.assigned - action.kept
+            if not action.lost and not await self._commit_before(held, deadline_s):
                 return False
-        if step.revoked is not None:
-            await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
-        if step.lost:
-            await self._take_back("on_lost", self._told.on_lost, step.lost)
+        if action.revoked is not None:
+            await self._take_back("on_revoked", self._told.on_revoked, action.revoked)
+        if action.lost:
+            await self._take_back("on_lost", self._told.on_lost, action.lost)
         await self.callbacks.wait_over()
-        # An interrupted earlier step may have revoked some partitions that this one would keep.
-        self._finish(step.kept - self.callbacks.given_up)
+        # An interrupted earlier action may have revoked some partitions that this one would keep.
+        self._finish(action.kept - self.callbacks.given_up)
         return True
 
-    async def apply(self, step: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
+    async def apply(self, action: Apply, deadline_s: float, is_valid: Callable[[], bool]) -> bool:
         """Give up revoked partitions, take the new assignment, notify the listener. Returns whether
         that is complete.
         """
-        if step.revoked and not self.callbacks.has_called("on_assigned"):
-            if not await self._commit_before(step.revoked, deadline_s):
+        if action.revoked and not self.callbacks.has_called("on_assigned"):
+            if not await self._commit_before(action.revoked, deadline_s):
                 return False
-            await self._take_back("on_revoked", self._told.on_revoked, step.revoked)
+            await self._take_back("on_revoked", self._told.on_revoked, action.revoked)
         if not is_valid():
-            # Membership was lost meanwhile; the next step handles the rest.
-            self._finish(self._subscription.assigned - step.revoked)
+            # Membership was lost meanwhile; the next action handles the rest.
+            self._finish(self._subscription.assigned - action.revoked)
             return True
-        self.own(step.assigned)
-        # Holds also for a later poll that has another step to do while this callback still runs.
-        self._positions.hold(step.added)
-        await self._call("on_assigned", self._told.on_assigned, step.added)
-        self._positions.release(step.added)
+        self.own(action.assigned)
+        # Holds also for a later poll that has another action to do while this callback still runs.
+        self._positions.hold(action.added)
+        await self._call("on_assigned", self._told.on_assigned, action.added)
+        self._positions.release(action.added)
         self._fetcher.wake()
         self._finish(None)
         return True

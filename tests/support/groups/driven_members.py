@@ -18,6 +18,17 @@ from kohort.broker.core.group.requests import (
     SyncRequest,
 )
 from kohort.client.core.backoff import Backoff
+from kohort.client.core.group.actions import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    MemberAction,
+    Prepare,
+    RefreshTopics,
+    Sync,
+)
 from kohort.client.core.group.assignors import ASSIGNORS
 from kohort.client.core.group.heartbeat import (
     HeartbeatConfig,
@@ -29,17 +40,6 @@ from kohort.client.core.group.heartbeat import (
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.group.membership import Membership, MemberState
 from kohort.client.core.group.requests import MembershipConfig
-from kohort.client.core.group.steps import (
-    Apply,
-    Assign,
-    FindCoordinator,
-    Idle,
-    Join,
-    Prepare,
-    RefreshTopics,
-    Step,
-    Sync,
-)
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.errors import ErrorCode
@@ -118,10 +118,10 @@ class DrivenMember:
             self.membership.findings(self.heartbeats.take_findings())
             if self._waiting is not None and not self._take_answer():
                 return
-            step = self.membership.next_step(now_ms)
-            if isinstance(step, Idle):
+            action = self.membership.next_action(now_ms)
+            if isinstance(action, Idle):
                 return
-            self._do(step)
+            self._do(action)
         raise AssertionError("never comes to rest")
 
     def leave(self) -> None:
@@ -132,10 +132,10 @@ class DrivenMember:
         self._waiting = None
         self.subscription.unsubscribe()
 
-    # Steps.
+    # Actions.
 
-    def _do(self, step: Step) -> None:
-        match step:
+    def _do(self, action: MemberAction) -> None:
+        match action:
             case FindCoordinator():
                 self._find_coordinator()
             case RefreshTopics():
@@ -146,14 +146,14 @@ class DrivenMember:
             case Join(_, request):
                 self.heartbeats.end()
                 self.joins.append(request)
-                self._send(step, lambda: self._join(request))
+                self._send(action, lambda: self._join(request))
             case Assign(assignor, members, topics):
                 known = self.scenario.partition_counts
                 counts = {topic: known[topic] for topic in topics if topic in known}
                 assignment = assignor.assign(counts, members) if assignor else {}
                 self.membership.assigned(assignment, counts)
             case Sync(_, request):
-                self._send(step, lambda: self._sync(request))
+                self._send(action, lambda: self._sync(request))
             case Apply(revoked, assigned, added):
                 if revoked:
                     self._call("revoked", revoked)
@@ -180,19 +180,19 @@ class DrivenMember:
     def _call(self, name: str, partitions: frozenset[TopicPartition]) -> None:
         self.calls.append((name, tuple(sorted(partitions))))
 
-    def _send(self, step: Join | Sync, send: Any) -> None:  # noqa: ANN401
+    def _send(self, action: Join | Sync, send: Any) -> None:  # noqa: ANN401
         if self.odd_answers:
-            self._refuse(step, self.odd_answers.popleft())
+            self._refuse(action, self.odd_answers.popleft())
         else:
-            self._waiting = (step, self.scenario.ticket() if self.is_cut_off else send())
+            self._waiting = (action, self.scenario.ticket() if self.is_cut_off else send())
 
-    def _refuse(self, step: Join | Sync, code: ErrorCode) -> None:
+    def _refuse(self, action: Join | Sync, code: ErrorCode) -> None:
         now_ms = self.scenario.ms
-        if isinstance(step, Join):
-            self.membership.join_answered(step.identity, joined(JoinResult(code)), now_ms)
+        if isinstance(action, Join):
+            self.membership.join_answered(action.identity, joined(JoinResult(code)), now_ms)
         else:
             refused = SyncGroupResponse(error_code=code, assignment=b"")
-            self.membership.sync_answered(step.identity, refused, now_ms)
+            self.membership.sync_answered(action.identity, refused, now_ms)
 
     def _join(self, request: JoinGroupRequest) -> Ticket:
         scenario, ticket = self.scenario, self.scenario.ticket()
@@ -226,25 +226,25 @@ class DrivenMember:
 
     def _take_answer(self) -> bool:
         assert self._waiting is not None
-        step, ticket = self._waiting
+        action, ticket = self._waiting
         now_ms = self.scenario.ms
         if self.is_cut_off:
             # The connection breaks at once; who waited for an answer does not get it.
             self._waiting = None
-            if isinstance(step, Join):
-                self.membership.join_failed(step.identity, now_ms)
+            if isinstance(action, Join):
+                self.membership.join_failed(action.identity, now_ms)
             else:
-                self.membership.sync_failed(step.identity, now_ms)
+                self.membership.sync_failed(action.identity, now_ms)
             return True
         if ticket.is_parked:
             return False
         self._waiting = None
-        if isinstance(step, Join):
-            self.membership.join_answered(step.identity, joined(ticket.answer), now_ms)
+        if isinstance(action, Join):
+            self.membership.join_answered(action.identity, joined(ticket.answer), now_ms)
             if self.membership.state is MemberState.COMPLETING_REBALANCE:
                 self.heartbeats.begin(self.membership.identity, now_ms)
         else:
-            self.membership.sync_answered(step.identity, synced(ticket.answer), now_ms)
+            self.membership.sync_answered(action.identity, synced(ticket.answer), now_ms)
         return True
 
     def _beat(self, now_ms: int) -> None:

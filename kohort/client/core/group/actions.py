@@ -1,4 +1,4 @@
-"""The steps that a membership asks its consumer to perform, one at a time."""
+"""The actions that a membership asks its consumer to perform, one at a time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -79,4 +79,6 @@ class Apply(NamedTuple):
     """The partitions for on_assigned, which is called even if there are none."""
 
 
-Step: TypeAlias = Idle | FindCoordinator | RefreshTopics | Prepare | Join | Assign | Sync | Apply
+MemberAction: TypeAlias = (
+    Idle | FindCoordinator | RefreshTopics | Prepare | Join | Assign | Sync | Apply
+)

@@ -1,6 +1,6 @@
 """A consumer's group membership: when to join, with what, and what the responses mean.
 
-Pure. The consumer calls `next_step`, performs it, and reports the result, always one step at a
+Pure. The consumer calls `next_action`, performs it, and reports the result, always one action at a
 time; other events (findings of the heartbeat thread, new metadata, a forced rebalance) may arrive
 in between.
 """
@@ -17,6 +17,17 @@ from kohort.client.core.errors import (
     error_for,
     is_refusal,
 )
+from kohort.client.core.group.actions import (
+    Apply,
+    Assign,
+    FindCoordinator,
+    Idle,
+    Join,
+    MemberAction,
+    Prepare,
+    RefreshTopics,
+    Sync,
+)
 from kohort.client.core.group.assignors.assignor import Assignment, Assignor, RebalanceProtocol
 from kohort.client.core.group.handover import Handover, held_back
 from kohort.client.core.group.heartbeat import Finding, FindingKind, SendLeave
@@ -29,17 +40,6 @@ from kohort.client.core.group.requests import (
     MembershipConfig,
     join_request,
     sync_request,
-)
-from kohort.client.core.group.steps import (
-    Apply,
-    Assign,
-    FindCoordinator,
-    Idle,
-    Join,
-    Prepare,
-    RefreshTopics,
-    Step,
-    Sync,
 )
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.group.watched_topics import WatchedTopics
@@ -102,12 +102,12 @@ class Membership:
         self._watched = WatchedTopics()
         self._handover = Handover(config.max_poll_interval_ms)
         self._next: Assign | Sync | Apply | None = None
-        """The step that follows a response."""
+        """The action that follows a response."""
 
-    # Steps.
+    # Actions.
 
-    def next_step(self, now_ms: int) -> Step:
-        """Return the next step, which counts as started.
+    def next_action(self, now_ms: int) -> MemberAction:
+        """Return the next action, which counts as started.
 
         Raises:
             FencedInstanceError: another process uses this member's instance id. Raised every time.
@@ -128,7 +128,7 @@ class Membership:
             return self._next
         return self._next_join(now_ms)
 
-    def _next_join(self, now_ms: int) -> Step:
+    def _next_join(self, now_ms: int) -> MemberAction:
         topics = self._subscription.topics
         if self.state is MemberState.STABLE and topics != self._joined_topics:
             self._want(JoinReason.SUBSCRIPTION_CHANGE, "subscription changed")
@@ -158,7 +158,7 @@ class Membership:
         kept = frozenset(one for one in owned if self._subscription.wants(one.topic))
         return Prepare(revoked=owned - kept or None, lost=nothing, kept=kept)
 
-    # Results of steps.
+    # Results of actions.
 
     def coordinator_found(self) -> None:
         """Record that the coordinator was found and is reachable."""
@@ -176,8 +176,8 @@ class Membership:
             self._wait_until_ms = now_ms + self._backoff.fail()
 
     def round_failed(self, now_ms: int) -> None:
-        """Back off after a step failed with an error that the next poll raises. An application that
-        keeps polling must not retry at once: a user with a wrong password could be locked out.
+        """Back off after an action failed with an error that the next poll raises. An application
+        that keeps polling must not retry at once: a user with a wrong password could be locked out.
         """
         self._wait_until_ms = now_ms + self._backoff.fail()
         if self.state is MemberState.PREPARING_REBALANCE:

@@ -14,15 +14,15 @@ from types import MappingProxyType
 from typing import Final
 
 from kohort.client.core.errors import ConsumerError, is_refusal
-from kohort.client.core.group.steps import (
+from kohort.client.core.group.actions import (
     Apply,
     Assign,
     FindCoordinator,
     Idle,
     Join,
+    MemberAction,
     Prepare,
     RefreshTopics,
-    Step,
     Sync,
 )
 from kohort.client.core.ongoing_failures import OngoingFailures
@@ -55,7 +55,7 @@ class RebalancePhase(Enum):
     """It notifies the listener of its assignment."""
 
 
-_PHASES: Final[Mapping[type[Step], RebalancePhase]] = MappingProxyType(
+_PHASES: Final[Mapping[type[MemberAction], RebalancePhase]] = MappingProxyType(
     {
         FindCoordinator: RebalancePhase.FINDING_COORDINATOR,
         RefreshTopics: RebalancePhase.PREPARING,
@@ -181,21 +181,21 @@ class GroupStatistics:
 
     # Events.
 
-    def begun(self, step: Step, cause: str, now_ms: int) -> None:
-        """Record the start of a step. `cause`: why the consumer wants to join, if it does; the
+    def begun(self, action: MemberAction, cause: str, now_ms: int) -> None:
+        """Record the start of an action. `cause`: why the consumer wants to join, if it does; the
         first cause of a rebalance is kept.
         """
-        phase = _PHASES.get(type(step), RebalancePhase.NONE)
+        phase = _PHASES.get(type(action), RebalancePhase.NONE)
         # Idle although it wants to join: it is waiting before another attempt.
-        if phase is not self.phase and not (cause and isinstance(step, Idle)):
+        if phase is not self.phase and not (cause and isinstance(action, Idle)):
             self.phase = phase
             self.phase_since_ms = now_ms
-        if isinstance(step, Join):
+        if isinstance(action, Join):
             self._join_sent_ms = now_ms
             if self.rebalance_began_ms is None:
                 self.rebalance_began_ms = now_ms
                 self._cause = cause
-        elif isinstance(step, Sync):
+        elif isinstance(action, Sync):
             self._sync_sent_ms = now_ms
 
     def join_answered(self, code: int, now_ms: int) -> None:

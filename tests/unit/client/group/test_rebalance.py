@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kohort.client.core.group.actions import Apply, Prepare
 from kohort.client.core.group.assignors import RebalanceProtocol
-from kohort.client.core.group.steps import Apply, Prepare
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.listener import Partitions, RebalanceListener
@@ -65,13 +65,13 @@ def play(test: Callable[[Scene], Awaitable[None]]) -> None:
 
 def test_nothing_is_returned_of_what_the_listener_is_told_it_loses() -> None:
     async def test(scene: Scene) -> None:
-        step = Prepare(revoked=frozenset({A, B}), lost=NOTHING, kept=NOTHING)
+        action = Prepare(revoked=frozenset({A, B}), lost=NOTHING, kept=NOTHING)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await scene.rebalance.prepare(step, RebalanceProtocol.EAGER, 0)
+                await scene.rebalance.prepare(action, RebalanceProtocol.EAGER, 0)
         # The callback runs; another poll may have something else to do, as finding a coordinator.
         assert not scene.taken()
-        await scene.rebalance.prepare(step, RebalanceProtocol.EAGER, 0)
+        await scene.rebalance.prepare(action, RebalanceProtocol.EAGER, 0)
         assert not scene.subscription.assigned
 
     play(test)
@@ -80,10 +80,10 @@ def test_nothing_is_returned_of_what_the_listener_is_told_it_loses() -> None:
 def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() -> None:
     async def test(scene: Scene) -> None:
         scene.rebalance.own(frozenset({A}))
-        step = Apply(revoked=NOTHING, assigned=frozenset({A, B}), added=frozenset({B}))
+        action = Apply(revoked=NOTHING, assigned=frozenset({A, B}), added=frozenset({B}))
 
         async def apply() -> None:
-            await scene.rebalance.apply(step, 0, is_valid=lambda: True)
+            await scene.rebalance.apply(action, 0, is_valid=lambda: True)
 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -100,7 +100,7 @@ def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() 
 
 
 @pytest.mark.parametrize(
-    ("next_step", "told"),
+    ("next_action", "told"),
     [
         pytest.param(
             Prepare(revoked=None, lost=frozenset({A, B}), kept=NOTHING),
@@ -120,7 +120,7 @@ def test_nothing_is_returned_of_what_is_new_before_the_listener_has_been_told() 
     ],
 )
 def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_meanwhile(
-    next_step: Prepare, told: list[tuple[str, set[TopicPartition]]]
+    next_action: Prepare, told: list[tuple[str, set[TopicPartition]]]
 ) -> None:
     heard: list[tuple[str, set[TopicPartition]]] = []
 
@@ -134,15 +134,15 @@ def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_mean
 
     async def test(scene: Scene) -> None:
         scene.rebalance.listener = Noting()
-        step = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
+        action = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await scene.rebalance.apply(step, 0, is_valid=lambda: True)
+                await scene.rebalance.apply(action, 0, is_valid=lambda: True)
 
-        await scene.rebalance.prepare(next_step, RebalanceProtocol.COOPERATIVE, 0)
+        await scene.rebalance.prepare(next_action, RebalanceProtocol.COOPERATIVE, 0)
 
         assert heard == told
         # Of what it was told to have lost nothing is read on.
-        assert scene.subscription.assigned == next_step.kept - {A}
+        assert scene.subscription.assigned == next_action.kept - {A}
 
     play(test)

@@ -7,8 +7,8 @@ import pytest
 from kohort.client.core.errors import (
     IllegalStateError,
 )
+from kohort.client.core.group.actions import Join, Sync
 from kohort.client.core.group.membership import MemberState
-from kohort.client.core.group.steps import Join, Sync
 from kohort.client.core.group.wire_forms import encode_share
 from kohort.client.core.partitions import TopicPartition
 from kohort.protocol.join_reason import JoinReason
@@ -174,14 +174,14 @@ def test_a_topic_that_appears_while_a_leader_waits_for_its_share_is_not_missed()
     membership = DrivenMember(Scenario(partition_counts={}), "t", strategy=EAGER).membership
     membership.coordinator_found()
     membership.prepared()
-    join = membership.next_step(0)
+    join = membership.next_action(0)
     assert isinstance(join, Join)
     joined = JoinGroupResponse(
         error_code=0, generation_id=1, protocol_name="range", leader="m", member_id="m", members=[]
     )
     membership.join_answered(join.identity, joined, 0)
     membership.assigned({}, {"t": 0})
-    sync = membership.next_step(0)
+    sync = membership.next_action(0)
     assert isinstance(sync, Sync)
     membership.metadata_updated({"t": 2})
     synced = SyncGroupResponse(error_code=0, assignment=encode_share(()))

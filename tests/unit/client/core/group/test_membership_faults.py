@@ -8,8 +8,8 @@ from kohort.client.core.errors import (
     FencedInstanceError,
     InconsistentProtocolError,
 )
+from kohort.client.core.group.actions import FindCoordinator, Idle, Join, MemberAction, Sync
 from kohort.client.core.group.membership import MemberState
-from kohort.client.core.group.steps import FindCoordinator, Idle, Join, Step, Sync
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from tests.support.groups.driven_members import DrivenMember, live
@@ -91,7 +91,7 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first() -> None:
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
 @pytest.mark.parametrize("asked", [Join, Sync])
 def test_odd_answers_to_a_join_or_a_sync_are_tried_again(
-    strategy: tuple[str, ...], asked: type[Step]
+    strategy: tuple[str, ...], asked: type[MemberAction]
 ) -> None:
     scenario, members = group_of(2, strategy=strategy)
     odd = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode(9_999), ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -174,11 +174,11 @@ def test_a_step_that_ended_with_an_error_is_tried_again_after_longer_and_longer_
     membership = member.membership
     now, waits = 0, []
     for _ in range(4):
-        assert isinstance(membership.next_step(now), FindCoordinator)
+        assert isinstance(membership.next_action(now), FindCoordinator)
         membership.round_failed(now)
-        step = membership.next_step(now)
-        assert isinstance(step, Idle)
-        assert step.until_ms is not None
-        waits.append(step.until_ms - now)
-        now = step.until_ms
+        action = membership.next_action(now)
+        assert isinstance(action, Idle)
+        assert action.until_ms is not None
+        waits.append(action.until_ms - now)
+        now = action.until_ms
     assert 0 < waits[0] < waits[1] < waits[2] < waits[3]

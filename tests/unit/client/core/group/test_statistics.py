@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.errors import AuthorizationError, CommitFailedError
+from kohort.client.core.group.actions import Idle, Join, MemberAction, Prepare, Sync
 from kohort.client.core.group.heartbeat import HeartbeatConfig, HeartbeatRules, SendHeartbeat
 from kohort.client.core.group.identity import NO_MEMBER, Identity
 from kohort.client.core.group.statistics import (
@@ -17,7 +18,6 @@ from kohort.client.core.group.statistics import (
     RebalancePhase,
     Sampled,
 )
-from kohort.client.core.group.steps import Idle, Join, Prepare, Step, Sync
 from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
@@ -125,9 +125,9 @@ def test_a_phase_is_as_old_as_when_it_was_entered_first() -> None:
     statistics = GroupStatistics()
     prepare = Prepare(None, frozenset(), frozenset())
     seen = []
-    steps: list[Step] = [prepare, prepare, JOIN, SYNC, SYNC]
-    for at_ms, step in enumerate(steps):
-        statistics.begun(step, "why", at_ms)
+    actions: list[MemberAction] = [prepare, prepare, JOIN, SYNC, SYNC]
+    for at_ms, action in enumerate(actions):
+        statistics.begun(action, "why", at_ms)
         seen.append((statistics.phase, statistics.phase_since_ms))
     assert seen == [
         (RebalancePhase.PREPARING, 0),
