@@ -103,11 +103,11 @@ class Pulse:
     """What the job is at, told every ten seconds."""
 
     def __init__(self) -> None:
-        self.step = ""
+        self.doing = ""
 
-    def report(self, step: str) -> None:
+    def report(self, doing: str) -> None:
         """From now on it is at this."""
-        self.step = step
+        self.doing = doing
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def pulse(spark: SparkSession) -> Iterator[Pulse]:
         # If Spark is gone, the code that works with it says so.
         with suppress(Exception):
             while not over.wait(QUIET_S_MAX):
-                announce_stages(spark, now.step)
+                announce_stages(spark, now.doing)
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
     thread.start()
@@ -131,15 +131,15 @@ def pulse(spark: SparkSession) -> Iterator[Pulse]:
         thread.join()
 
 
-def announce_stages(spark: SparkSession, step: str = "") -> None:
+def announce_stages(spark: SparkSession, doing: str = "") -> None:
     """How far the stages are that run now, and what they are for."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
     tasks = sum(stage.numTasks for stage in stages if stage is not None)
-    counted = f"{done} of {tasks} tasks are done" if tasks else ""
-    if step or counted:
-        announce("working: " + ", ".join(part for part in (step, counted) if part))
+    told = f"{done} of {tasks} tasks are done" if tasks else ""
+    if doing or told:
+        announce("working: " + ", ".join(part for part in (doing, told) if part))
 
 
 def line(name: str, progress: StreamingQueryProgress) -> str:

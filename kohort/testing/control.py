@@ -61,10 +61,10 @@ class ControlledBroker:
         self._fault_number = 0
         self._lock = threading.Lock()
 
-    def answer(self, steps: list[str], body: Json) -> Json:
+    def answer(self, parts: list[str], body: Json) -> Json:
         """Execute the call named by the rest of the path. Raises the errors of the call."""
         answer: Json = {}
-        match steps:
+        match parts:
             case ["create_topic"]:
                 self.kafka.create_topic(**body)
             case ["produce"]:
@@ -85,7 +85,7 @@ class ControlledBroker:
             case [("restart" | "stop" | "start" | "crash" | "fill_disk" | "free_disk") as action]:
                 getattr(self.kafka, action)(**body)
             case _:
-                raise ControlError(HTTPStatus.NOT_FOUND, f"there is no {'/'.join(steps)}")
+                raise ControlError(HTTPStatus.NOT_FOUND, f"there is no {'/'.join(parts)}")
         return answer
 
     def _answer_group(self, name: str, action: str, body: Json) -> Json:
@@ -175,24 +175,24 @@ class Control:
 
     def answer(self, path: str, body: Json) -> Json:
         """Return the answer to one request. Raises ControlError, or the errors of the call."""
-        steps = [step for step in path.split("/") if step]
-        if steps == ["brokers"]:
+        parts = [part for part in path.split("/") if part]
+        if parts == ["brokers"]:
             made = self._add(body.get("settings", {}))
             return {"id": self._number, "bootstrap_servers": made.kafka.bootstrap_servers}
-        if len(steps) < 2 or steps[0] != "brokers" or not steps[1].isdigit():
+        if len(parts) < 2 or parts[0] != "brokers" or not parts[1].isdigit():
             raise ControlError(HTTPStatus.NOT_FOUND, f"there is no {path}")
-        number = int(steps[1])
+        number = int(parts[1])
         broker = self._brokers.get(number)
         if broker is None:
             raise ControlError(HTTPStatus.NOT_FOUND, f"there is no broker {number}")
-        if steps[2:] == []:
+        if parts[2:] == []:
             return {"id": number, "bootstrap_servers": broker.kafka.bootstrap_servers}
-        if steps[2:] == ["close"]:
+        if parts[2:] == ["close"]:
             with self._lock:
                 self._brokers.pop(number, None)
             broker.close()
             return {}
-        return broker.answer(steps[2:], body)
+        return broker.answer(parts[2:], body)
 
     def _add(self, settings: Mapping[str, object], port: int = 0) -> ControlledBroker:
         with self._lock:

@@ -20,7 +20,7 @@ TOPIC: Final = "__rebalance_history"
 REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 
-_STEP: Final = 1_000
+_READ_FIRST: Final = 1_000
 """So many records are looked at first, from the end; then twice as many before them, and so on."""
 
 
@@ -40,9 +40,9 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
     first = find_offsets(cluster, {partition: START})[partition].offset
     key = group_id.encode("utf-8", "surrogatepass")
     found: dict[int, Json] = {}
-    stop, step = ends[partition].offset, _STEP
+    stop, count = ends[partition].offset, _READ_FIRST
     while stop > first and len(found) < last:
-        start = max(first, stop - step)
+        start = max(first, stop - count)
         older: dict[int, Json] = {}
         for record in read_records(cluster, TOPIC, 0, start, stop):
             if record.key == key and _is_wanted(record, kind):
@@ -50,7 +50,7 @@ def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | Non
                 # A rebalance that ran for long is there twice; what is stored later is complete.
                 older[told["sequence"]] = told
         found = older | found
-        stop, step = start, step * 2
+        stop, count = start, count * 2
     records = [found[sequence] for sequence in sorted(found)]
     return {
         "group": group_id,

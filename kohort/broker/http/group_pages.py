@@ -96,11 +96,11 @@ class GroupPages:
         total = 0
         found: list[str] = []
         for start in range(0, len(every_id), _SORTED_TOGETHER):
-            step = every_id[start : start + _SORTED_TOGETHER]
+            chunk = every_id[start : start + _SORTED_TOGETHER]
             if is_seen is not None:
-                step = [one for one in step if is_seen(one)]
-            total += len(step)
-            found += step if after is None else [one for one in step if one > after]
+                chunk = [one for one in chunk if is_seen(one)]
+            total += len(chunk)
+            found += chunk if after is None else [one for one in chunk if one > after]
             # Nearly sorted already, which makes the sort quick.
             found.sort()
             del found[count:]

@@ -17,7 +17,7 @@ from kohort.broker.runtime.slices import Slice
 TURN_MS = 5
 """Longer than for other work: operations in the purgatory are late already."""
 
-_STEP = 10
+_ENTRIES_PER_STEP = 10
 """Entries between two checks of the clock."""
 
 _HOPS_BEFORE_EXPIRY = 3
@@ -41,7 +41,7 @@ class PurgatoryShell:
         self._expiry_turn: asyncio.Handle | None = None
         self._is_closed = False
         # Completed operations cause responses, whose cost the clock does not show here.
-        self._piece = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _STEP)
+        self._piece = Slice(clock, TURN_MS, ENTRIES_PER_TURN // _ENTRIES_PER_STEP)
         purgatory.attach(self)
 
     def wake_soon(self) -> None:
@@ -99,7 +99,7 @@ class PurgatoryShell:
                 # The entry that the timer was set for has been cancelled. The purgatory relies on
                 # the timer until it is called, and would announce only earlier deadlines.
                 purgatory.expire(now_ms, 0)
-            sizes = chain((1, 2, 4, 8), repeat(_STEP))
+            sizes = chain((1, 2, 4, 8), repeat(_ENTRIES_PER_STEP))
             self._work(is_due, lambda: purgatory.expire(now_ms, next(sizes)))
         finally:
             # After an error, too, which must not end all other deadlines.
@@ -114,7 +114,7 @@ class PurgatoryShell:
     def _drain(self) -> None:
         purgatory = self._purgatory
         try:
-            self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_STEP))
+            self._work(lambda: purgatory.has_work, lambda: purgatory.drain(_ENTRIES_PER_STEP))
         finally:
             self._drain_turn = None
             if purgatory.has_work:

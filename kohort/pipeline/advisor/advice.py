@@ -19,8 +19,8 @@ from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.trace import Trace, Uncertainty
 from kohort.pipeline.advisor.weighing import (
+    CHANCE_MS,
     GAIN_LEAST,
-    STEP_MS,
     UNREAD_TOLD,
     earns_its_parts,
     score,
@@ -226,12 +226,12 @@ def _effort(one: Prediction, recorded: Setting) -> tuple[int, str]:
 
 
 def _point(one: Prediction) -> _Point:
-    return one.notice_ms, one.rebalances, _step(one.stopped_ms), _step(one.unread_ms)
+    return one.notice_ms, one.rebalances, _level(one.stopped_ms), _level(one.unread_ms)
 
 
-def _step(duration_ms: int) -> int:
-    """The same for durations that are the same but for chance."""
-    return round(log1p(duration_ms / STEP_MS) / log1p(GAIN_LEAST))
+def _level(duration_ms: int) -> int:
+    """The level of a duration; durations that differ by chance alone have the same one."""
+    return round(log1p(duration_ms / CHANCE_MS) / log1p(GAIN_LEAST))
 
 
 def _beats(one: _Point, other: _Point) -> bool:
@@ -258,7 +258,7 @@ def _told(
 def _gains_on(one: Prediction, other: Prediction) -> bool:
     fewer = one.rebalances <= other.rebalances * (1 - GAIN_LEAST) - 0.5
     # What chance may give or take is no gain.
-    least_ms = max(other.stopped_ms * GAIN_LEAST + STEP_MS, one.stopped_spread_ms)
+    least_ms = max(other.stopped_ms * GAIN_LEAST + CHANCE_MS, one.stopped_spread_ms)
     shorter = one.stopped_ms <= other.stopped_ms - least_ms
-    is_read_more = one.unread_ms <= other.unread_ms * (1 - UNREAD_TOLD) - STEP_MS
+    is_read_more = one.unread_ms <= other.unread_ms * (1 - UNREAD_TOLD) - CHANCE_MS
     return fewer or shorter or is_read_more

@@ -13,10 +13,11 @@ from typing import Final
 from kohort.pipeline.advisor.prediction import CLOSE, Prediction, gain_by_pairs
 from kohort.pipeline.advisor.setting import Setting
 
-STEP_MS: Final = 1_000
+CHANCE_MS: Final = 1_000
 """Differences in stopped time below it are chance."""
 GAIN_LEAST: Final = 0.05
-"""Share of the rebalances: sparing a smaller one is no gain."""
+"""The smallest gain: one choice has at least this share fewer rebalances, or of stopped time less,
+than the other."""
 UNREAD_TOLD: Final = 0.1
 """Share of the time without a reader: a smaller difference is not told of."""
 UNREAD_WEIGHT: Final = 0.75
@@ -34,7 +35,7 @@ def score(one: Prediction, other: Prediction, slack_ms: int) -> float:
     """
     return (
         one.rebalances / max(other.rebalances, 1)
-        + one.stopped_ms / max(other.stopped_ms, STEP_MS)
+        + one.stopped_ms / max(other.stopped_ms, CHANCE_MS)
         + UNREAD_WEIGHT * (one.unread_ms + slack_ms) / (other.unread_ms + slack_ms)
         + 0.1 * one.notice_ms / other.notice_ms
     )
@@ -66,7 +67,7 @@ def beats(one: Prediction, twin: Prediction, slack_ms: int) -> bool:
     """
     gains = (
         gain_by_pairs(twin.rebalances_by_seed, one.rebalances_by_seed, share=GAIN_LEAST, least=0.5),
-        gain_by_pairs(twin.stopped_by_seed, one.stopped_by_seed, share=CLOSE, least=STEP_MS),
-        gain_by_pairs(twin.unread_by_seed, one.unread_by_seed, share=UNREAD_TOLD, least=STEP_MS),
+        gain_by_pairs(twin.stopped_by_seed, one.stopped_by_seed, share=CLOSE, least=CHANCE_MS),
+        gain_by_pairs(twin.unread_by_seed, one.unread_by_seed, share=UNREAD_TOLD, least=CHANCE_MS),
     )
     return any(gains) and score(one, twin, slack_ms) < score(twin, twin, slack_ms)

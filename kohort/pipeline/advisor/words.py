@@ -9,7 +9,7 @@ from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.trace import Trace
 
-STEP_MS: Final = 1_000
+TOLD_FROM_MS: Final = 1_000
 """Differences below it are not told of."""
 UNREAD_TOLD: Final = 0.1
 """Share of the time without a reader: a smaller difference is not told of."""
@@ -29,7 +29,7 @@ def words(recorded: Prediction, one: Prediction) -> str:
 
 def _notice(recorded: Prediction, one: Prediction) -> str:
     later_ms = one.notice_ms - recorded.notice_ms
-    if abs(later_ms) < STEP_MS:
+    if abs(later_ms) < TOLD_FROM_MS:
         return "a crash is noticed as soon as now"
     text = f"a crash is noticed {seconds(abs(later_ms))} s "
     if later_ms > 0:
@@ -43,7 +43,7 @@ def _notice(recorded: Prediction, one: Prediction) -> str:
 
 def _unread(recorded: Prediction, one: Prediction) -> list[str]:
     """The price of whatever keeps partitions where they are while they are not read."""
-    least_ms = max(recorded.unread_ms * UNREAD_TOLD, STEP_MS)
+    least_ms = max(recorded.unread_ms * UNREAD_TOLD, TOLD_FROM_MS)
     if abs(one.unread_ms - recorded.unread_ms) <= least_ms:
         return []
     before, after = seconds(recorded.unread_ms), seconds(one.unread_ms)
@@ -54,7 +54,7 @@ def is_by_chance(one: Prediction) -> bool:
     """Whether a single run may differ from the prediction, by chance alone, so much that the
     advice has to say so.
     """
-    return one.stopped_spread_ms > max(SPREAD_TOLD * one.stopped_ms, STEP_MS)
+    return one.stopped_spread_ms > max(SPREAD_TOLD * one.stopped_ms, TOLD_FROM_MS)
 
 
 def _by_chance(one: Prediction) -> str:

@@ -59,8 +59,8 @@ def rebalance(event: Event) -> Row:
         "stall_count": _size(timeline.get("stalled_ms")),
         "join_phase_ms": joined_ms,
         "join_phase_end": timeline.get("join_phase_end"),
-        "assignment_ms": _step(joined_ms, synced_ms),
-        "store_ms": _step(synced_ms, timeline.get("durable_ms")),
+        "assignment_ms": _lasted_ms(joined_ms, synced_ms),
+        "store_ms": _lasted_ms(synced_ms, timeline.get("durable_ms")),
         "duration_ms": timeline.get("finished_ms"),
         "waited_phase": waited.get("phase"),
         "waited_ms": waited.get("ms"),
@@ -120,7 +120,7 @@ def _member(member: Event) -> Row:
     return {
         **member,
         "owner": member.get("member_id") if owner is None else owner,
-        "join_delay_ms": _step(member.get("told_ms"), member.get("join_received_ms")),
+        "join_delay_ms": _lasted_ms(member.get("told_ms"), member.get("join_received_ms")),
         "partitions_known": bool(partitions.get("known")),
         "partitions_kept": _known(partitions, "kept"),
         "partitions_given_up": _known(partitions, "given_up_count"),
@@ -134,7 +134,7 @@ def _size(values: list[Any] | None) -> int | None:
     return None if values is None else len(values)
 
 
-def _step(start: int | None, end: int | None) -> int | None:
+def _lasted_ms(start: int | None, end: int | None) -> int | None:
     """From one moment to another one; None if one of them never came."""
     if start is None or end is None:
         return None

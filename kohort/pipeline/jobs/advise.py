@@ -34,7 +34,7 @@ from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas.advice import ADVICE
-from kohort.pipeline.transformations import advice as steps
+from kohort.pipeline.transformations import advice as frames
 from kohort.pipeline.transformations.common import GROUP
 
 NAME: Final = "kohort-advise"
@@ -187,7 +187,7 @@ def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
     """One record for each group. A run that is repeated sends them again, under the same key."""
     with explained(f"writing to the topic {topic}"):
         (
-            steps.messages(rows)
+            frames.messages(rows)
             .write.format("kafka")
             .options(**kafka.connector_options())
             .option("topic", topic)

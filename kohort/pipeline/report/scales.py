@@ -14,7 +14,7 @@ Tick = tuple[float, str]
 
 SPREAD_MAX: Final = 20
 """The largest ratio of the largest value to the smallest for which an axis is linear."""
-_STEPS_MS: Final = tuple(
+_INTERVALS_MS: Final = tuple(
     SECOND_MS * seconds
     for seconds in (
         *(1, 2, 5, 10, 15, 30),
@@ -47,19 +47,19 @@ class Times:
     def ticks(self, most: int) -> list[Tick]:
         """At most `most` ticks, at full seconds, minutes, hours or days of UTC."""
         span_ms = self.until_ms - self.from_ms
-        step_ms = next((one for one in _STEPS_MS if span_ms <= one * most), None)
-        if step_ms is None:
-            step_ms = -(-span_ms // most // DAY_MS) * DAY_MS
-        first_ms = -(-self.from_ms // step_ms) * step_ms
-        moments = range(first_ms, self.until_ms + 1, step_ms)
-        return [(self.place(at_ms), _named(at_ms, step_ms)) for at_ms in moments]
+        interval_ms = next((one for one in _INTERVALS_MS if span_ms <= one * most), None)
+        if interval_ms is None:
+            interval_ms = -(-span_ms // most // DAY_MS) * DAY_MS
+        first_ms = -(-self.from_ms // interval_ms) * interval_ms
+        moments = range(first_ms, self.until_ms + 1, interval_ms)
+        return [(self.place(at_ms), _named(at_ms, interval_ms)) for at_ms in moments]
 
 
-def _named(at_ms: int, step_ms: int) -> str:
+def _named(at_ms: int, interval_ms: int) -> str:
     at = datetime.fromtimestamp(max(at_ms, 0) / SECOND_MS, UTC)
     if at_ms % DAY_MS == 0:
         return f"{at.day} {at:%b}"
-    return f"{at:%H:%M}" if step_ms >= MINUTE_MS else f"{at:%H:%M:%S}"
+    return f"{at:%H:%M}" if interval_ms >= MINUTE_MS else f"{at:%H:%M:%S}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class Values:
 
     def ticks(self, most: int) -> list[Tick]:
         if self.is_even:
-            step = nice_step(self.highest, most)
-            count = int(self.highest / step + 1e-9)
-            values = [step * place for place in range(count + 1)]
+            interval = nice_interval(self.highest, most)
+            count = int(self.highest / interval + 1e-9)
+            values = [interval * place for place in range(count + 1)]
         else:
             powers = range(int(math.log10(self.highest)) + 1)
             tens = [0.0, *(10.0**power for power in powers)]
@@ -100,8 +100,8 @@ class Values:
         return [(self.place(value), f"{value:,.10g}") for value in values]
 
 
-def nice_step(highest: float, most: int) -> float:
-    """A step of 1, 2 or 5 times a power of ten that gives at most `most` steps."""
+def nice_interval(highest: float, most: int) -> float:
+    """An interval of 1, 2 or 5 times a power of ten that gives at most `most` intervals."""
     least = highest / max(most, 1)
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     return max(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least), 1.0)

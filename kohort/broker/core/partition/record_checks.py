@@ -7,10 +7,10 @@ milliseconds, so that a large or hostile batch delays only its sender.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from kohort.broker.core.partition.verdict import RecordError
+from kohort.broker.core.steps import Steps
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from kohort.protocol.records.varint import read_varint
@@ -29,10 +29,9 @@ _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 
 Block = bytes | memoryview
-Steps = Generator[None, None, None]
 
 
-def framing_steps(block: Block, record_count: int) -> Steps:
+def framing_steps(block: Block, record_count: int) -> Steps[None]:
     """Check that the first record parses and the lengths of all fill the block exactly, or raise
     DecodeError.
 
@@ -115,7 +114,7 @@ class RecordRules:
             self.errors.append(error)
 
 
-def full_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps:
+def full_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:
     """Check that every record parses, follows the one before it and obeys `rules`, or raise
     DecodeError.
 

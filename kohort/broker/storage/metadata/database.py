@@ -324,9 +324,9 @@ class MetadataDatabase:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         if version < len(_MIGRATIONS):
-            steps = "".join(_MIGRATIONS[version:])
+            script = "".join(_MIGRATIONS[version:])
             self._connection.executescript(
-                f"BEGIN IMMEDIATE; {steps} PRAGMA application_id = {_APPLICATION_ID};"
+                f"BEGIN IMMEDIATE; {script} PRAGMA application_id = {_APPLICATION_ID};"
                 f" PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;"
             )
 

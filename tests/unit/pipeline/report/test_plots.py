@@ -11,7 +11,7 @@ from kohort.pipeline.report.contents import Ownership
 from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
 from kohort.pipeline.report.ownership import ownership
-from kohort.pipeline.report.scales import Times, Values, nice_step
+from kohort.pipeline.report.scales import Times, Values, nice_interval
 from kohort.pipeline.report.settings_plot import front
 from kohort.pipeline.report.timeline import timeline
 from tests.unit.pipeline.report.pages import BEGIN_MS, advice, event, page
@@ -65,9 +65,9 @@ def test_one_rebalance_is_a_plot_too() -> None:
 
 @pytest.mark.parametrize("highest", [0.2, 1, 7, 99, 12_345])
 def test_an_even_axis_counts_in_round_steps(highest: float) -> None:
-    step = nice_step(highest, 4)
-    assert highest / step <= 4
-    assert f"{step:g}".strip("0.")[0] in "125"
+    interval = nice_interval(highest, 4)
+    assert highest / interval <= 4
+    assert f"{interval:g}".strip("0.")[0] in "125"
 
 
 def test_a_few_costly_settings_do_not_press_the_others_into_a_corner() -> None:
