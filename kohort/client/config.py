@@ -97,7 +97,7 @@ class OtherSettings(TypedDict, total=False):
     sasl_oauth_token_provider: TokenProvider | None
 
 
-class Settings(OtherSettings, total=False):
+class ConsumerSettings(OtherSettings, total=False):
     """The keyword arguments of `Consumer`, all optional; `ConsumerConfig` says what they mean."""
 
     key_deserializer: Callable[[Any], Any] | None
@@ -386,7 +386,7 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
     Raises:
         ConfigError: a setting does not exist, or as `ConsumerConfig`.
     """
-    known = Settings.__annotations__
+    known = ConsumerSettings.__annotations__
     for name in settings:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 
-from kohort.client.config import OtherSettings, Settings
+from kohort.client.config import ConsumerSettings, OtherSettings
 
 if TYPE_CHECKING:
     # Only type checkers see this. A plain `Consumer` without parameters means `Consumer[Any, Any]`.
@@ -108,9 +108,9 @@ class TypedConstructor(Generic[K, V]):
     ) -> None: ...
 
     @overload
-    def __init__(self, *topics: str, **settings: Unpack[Settings]) -> None: ...
+    def __init__(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> None: ...
 
-    def __init__(self, *topics: str, **settings: Unpack[Settings]) -> None:
+    def __init__(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> None:
         """Create a consumer, subscribed to `topics` if any are given.
 
         Raises:
@@ -118,5 +118,5 @@ class TypedConstructor(Generic[K, V]):
         """
         self._set_up(topics, settings)
 
-    def _set_up(self, topics: tuple[str, ...], settings: Settings) -> None:
+    def _set_up(self, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
         raise NotImplementedError

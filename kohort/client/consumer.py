@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from types import TracebackType
 from typing import Final, Self, Unpack
 
-from kohort.client.config import ConsumerConfig, Settings, config_from
+from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
 from kohort.client.constructor import K, TypedConstructor, V
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.group.group_metadata import GroupMetadata
@@ -57,7 +57,7 @@ class Consumer(TypedConstructor[K, V]):
     tasks may commit, seek, pause and query meanwhile.
     """
 
-    def _set_up(self, topics: tuple[str, ...], settings: Settings) -> None:
+    def _set_up(self, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
         if settings.get("client_id") is None:
             # Distinguishes the metrics of several consumers, and the member ids that brokers derive
             # from it.

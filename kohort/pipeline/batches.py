@@ -56,7 +56,7 @@ class Batches:
             self._is_stopped = True
         query.stop()
 
-    def outcome(self, query: StreamingQuery) -> PipelineError | PySparkException | None:
+    def failure(self, query: StreamingQuery) -> PipelineError | PySparkException | None:
         """Why a query that is over failed: what a batch raised, else what Spark says.
 
         None if it ended in order, or because it was stopped.

@@ -59,12 +59,12 @@ def test_a_batch_that_fails_at_length_is_told_in_our_words_and_to_spark_in_a_lin
 
     batches = Batches("a batch", lambda frame, _: fail_at_length(frame))
     with running(spark, tmp_path, batches) as query:
-        outcome = batches.outcome(query)
+        failure = batches.failure(query)
         with pytest.raises(StreamingQueryException) as told:
             query.awaitTermination()
-    assert isinstance(outcome, PipelineError)
-    assert "the table of tests" in str(outcome)
-    assert "TheSeventhDisk" in str(outcome)
+    assert isinstance(failure, PipelineError)
+    assert "the table of tests" in str(failure)
+    assert "TheSeventhDisk" in str(failure)
     assert len(str(told.value)) < LONG // 50
 
 
@@ -73,9 +73,9 @@ def test_what_no_job_foresaw_is_told_by_its_name(spark: SparkSession, tmp_path: 
 
     batches = Batches("a batch", lambda _, batch_id: [][batch_id])
     with running(spark, tmp_path, batches) as query:
-        outcome = batches.outcome(query)
-    assert isinstance(outcome, PipelineError)
-    assert str(outcome) == "a batch: IndexError: list index out of range"
+        failure = batches.failure(query)
+    assert isinstance(failure, PipelineError)
+    assert str(failure) == "a batch: IndexError: list index out of range"
 
 
 def test_a_query_that_is_stopped_amid_a_batch_ends_in_order(
@@ -105,7 +105,7 @@ def test_a_query_that_is_stopped_amid_a_batch_ends_in_order(
     with running(spark, tmp_path, overheard) as query:
         assert has_begun.wait(60)
         batches.stop(query)
-        assert batches.outcome(query) is None
+        assert batches.failure(query) is None
         assert query.exception() is None
     # What Spark makes of it, on a stack of its own size.
     java = spark.sparkContext._jvm

@@ -156,7 +156,7 @@ def lander(
 
 
 def land(lander: TopicLander) -> Exception | None:
-    return lander.query.outcome(lander.start())
+    return lander.query.failure(lander.start())
 
 
 def avro(number: int) -> bytes:

@@ -133,8 +133,8 @@ def produce(
 async def _continue(
     ctx: RequestContext, request: ProduceRequest, steps: _AppendSteps, pause: _Pause | Later[None]
 ) -> ProduceResponse | None:
-    outcome = await _finish(steps, pause, ctx.broker.large_batch)
-    answer = _answer(ctx, request, outcome)
+    progress = await _finish(steps, pause, ctx.broker.large_batch)
+    answer = _answer(ctx, request, progress)
     return await answer if isinstance(answer, Later) else answer
 
 
@@ -159,8 +159,8 @@ async def _finish(
             try:
                 pause = next(steps)
             except StopIteration as done:
-                outcome: _ProduceProgress = done.value
-                return outcome
+                progress: _ProduceProgress = done.value
+                return progress
     finally:
         if is_holding:
             large_batch.release()
@@ -168,7 +168,7 @@ async def _finish(
 
 def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     """Append batch by batch; yields wherever the event loop should get a turn."""
-    outcome = _ProduceProgress(ProduceResponse(responses=[]))
+    progress = _ProduceProgress(ProduceResponse(responses=[]))
     piece = Slice(ctx.broker.clock, TURN_MS)
     for topic_data in request.topic_data:
         if not topic_data.partition_data:
@@ -176,7 +176,7 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
         topic = _find_topic(ctx, topic_data)
         is_denied = ctx.broker.access is not None and _is_denied(ctx, topic_data, topic)
         answers: list[PartitionProduceResponse] = []
-        outcome.response.responses.append(
+        progress.response.responses.append(
             TopicProduceResponse(
                 name=topic_data.name,
                 topic_id=topic_data.topic_id,
@@ -194,12 +194,12 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
                 continue
             try:
                 partition = _find_partition(ctx, topic, data.index)
-                yield from _append(ctx, request, partition, data, answer, outcome)
+                yield from _append(ctx, request, partition, data, answer, progress)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
-    if outcome.in_transaction:
-        yield from _append_in_transaction(ctx, request, outcome)
-    return outcome
+    if progress.in_transaction:
+        yield from _append_in_transaction(ctx, request, progress)
+    return progress
 
 
 def _is_denied(ctx: RequestContext, data: TopicProduceData, topic: Topic | None) -> bool:
@@ -230,7 +230,7 @@ def _append(
     partition: Partition,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
-    outcome: _ProduceProgress,
+    progress: _ProduceProgress,
 ) -> Generator[_Pause, None, None]:
     """Validate and append one batch, and fill in ``answer``."""
     wall_ms = ctx.broker.clock.wall_ms()
@@ -259,14 +259,14 @@ def _append(
             partition,
             verdict,
             answer,
-            outcome,
+            progress,
             wall_ms=wall_ms,
             is_first_of_epoch_zero=ctx.api_version >= ADDS_SINCE,
         )
         refuse = partial(_refuse, partition, answer)
-        outcome.in_transaction.append(Candidate(partition, verdict, append, refuse))
+        progress.in_transaction.append(Candidate(partition, verdict, append, refuse))
         return
-    _append_valid(request, partition, verdict, answer, outcome, wall_ms=wall_ms)
+    _append_valid(request, partition, verdict, answer, progress, wall_ms=wall_ms)
 
 
 def _append_valid(
@@ -274,7 +274,7 @@ def _append_valid(
     partition: Partition,
     verdict: ValidBatch,
     answer: PartitionProduceResponse,
-    outcome: _ProduceProgress,
+    progress: _ProduceProgress,
     *,
     wall_ms: int,
     is_first_of_epoch_zero: bool = False,
@@ -302,16 +302,16 @@ def _append_valid(
 
     pending = PendingAppend(partition, appended.next_offset, on_decided)
     if request.acks == ACKS_ALL and not pending.is_decided:
-        outcome.pending.append(pending)
+        progress.pending.append(pending)
 
 
 def _append_in_transaction(
-    ctx: RequestContext, request: ProduceRequest, outcome: _ProduceProgress
+    ctx: RequestContext, request: ProduceRequest, progress: _ProduceProgress
 ) -> Generator[Later[None], None, None]:
     transactional_id = request.transactional_id
     if transactional_id is None:
         error = KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open in this partition")
-        for one in outcome.in_transaction:
+        for one in progress.in_transaction:
             one.refuse(error)
         return
     yield from append_in_transaction(
@@ -319,7 +319,7 @@ def _append_in_transaction(
         transactional_id,
         ctx.api_version,
         ctx.client,
-        outcome.in_transaction,
+        progress.in_transaction,
     )
 
 
@@ -364,18 +364,18 @@ def _validate(
 
 
 def _answer(
-    ctx: RequestContext, request: ProduceRequest, outcome: _ProduceProgress
+    ctx: RequestContext, request: ProduceRequest, progress: _ProduceProgress
 ) -> ProduceResponse | Later[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
-        failure = _first_failure(outcome.response)
+        failure = _first_failure(progress.response)
         if failure is not None:
             raise CloseConnection(f"produce with acks=0 failed for {failure}")
         return None
-    if not outcome.pending:
-        return outcome.response
+    if not progress.pending:
+        return progress.response
     answer: Later[ProduceResponse] = Later()
     operation = DelayedProduce(
-        outcome.pending, response=outcome.response, answer=answer, owner=ctx.connection
+        progress.pending, response=progress.response, answer=answer, owner=ctx.connection
     )
     deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
     ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)

@@ -130,7 +130,7 @@ class Gate:
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self._outcome: Later[Any] | None = None
+        self._awaited: Later[Any] | None = None
         """The result that the exchange is working on, or worked on last."""
         self._timer: asyncio.TimerHandle | None = None
         """Sends the delayed answer."""
@@ -163,10 +163,10 @@ class Gate:
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self._state = State.SHUT
-        if self._outcome is not None:
+        if self._awaited is not None:
             # Other frames wait for their turn.
-            self._outcome.cancel()
-            self._outcome = None
+            self._awaited.cancel()
+            self._awaited = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -209,7 +209,7 @@ class Gate:
             return self._refuse(failure, arrived_ms)
         if not isinstance(outcome, Later):
             return self._decide(outcome, arrived_ms)
-        self._outcome = outcome
+        self._awaited = outcome
         decided: Later[Verdict | Later[Verdict]] = outcome.settle(
             lambda later: self._decide_later(later, arrived_ms)
         )
@@ -243,7 +243,7 @@ class Gate:
         return exchange.step(token)
 
     def _decide_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
-        self._outcome = None
+        self._awaited = None
         if later.is_cancelled:
             # The client is gone; there is nothing to answer.
             return Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED)

@@ -294,7 +294,7 @@ class Fetcher:
     def _pump(self) -> None:
         """Send the requests that are due, and carry out the effects of the state."""
         if self._is_running:
-            self._send_planned()
+            self._send_due()
         state = self.state
         for note in state.notes:
             logger.log(logging.WARNING if note.is_warning else logging.DEBUG, "%s", note.text)
@@ -306,7 +306,7 @@ class Fetcher:
         if is_refresh_wanted:
             self._on_metadata_wanted()
 
-    def _send_planned(self) -> None:
+    def _send_due(self) -> None:
         state, began_ms = self.state, loop_ms()
         state.notice_new_topics(began_ms, wall_ms())
         self._resets.begin()

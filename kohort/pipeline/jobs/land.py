@@ -214,9 +214,9 @@ class _Running:
         self.query = query
         self.since_s = time.monotonic()
 
-    def outcome(self) -> PipelineError | None:
+    def failure(self) -> PipelineError | None:
         """Why it ended, None if that was in order."""
-        error = self.lander.query.outcome(self.query)
+        error = self.lander.query.failure(self.query)
         if error is None or isinstance(error, PipelineError):
             return error
         try:
@@ -293,7 +293,7 @@ class _Job:
 
     def _settle(self, topic: str, waiting: list[str]) -> None:
         running = self._running.pop(topic)
-        error = running.outcome()
+        error = running.failure()
         self._progress.wait_told(running.query)
         running.lander.close()
         if running.query.lastProgress is not None:

@@ -111,7 +111,7 @@ class HistoryStream:
 
     def raise_failure(self, query: StreamingQuery) -> None:
         """Why a query that is over failed, if it did. Raises PipelineError."""
-        error = self._query.outcome(query)
+        error = self._query.failure(query)
         if isinstance(error, PipelineError):
             raise error
         if error is not None:

@@ -152,9 +152,9 @@ class TopicQuery:
         """Ends it, amid a batch if need be; the next run does that one again."""
         self._batches.stop(query)
 
-    def outcome(self, query: StreamingQuery) -> PipelineError | PySparkException | None:
-        """Why a query that is over failed, None if it did not; see `Batches.outcome`."""
-        return self._batches.outcome(query)
+    def failure(self, query: StreamingQuery) -> PipelineError | PySparkException | None:
+        """Why a query that is over failed, None if it did not; see `Batches.failure`."""
+        return self._batches.failure(query)
 
     def close(self) -> None:
         """Ends what the query does not own."""

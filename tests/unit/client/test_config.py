@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kohort import Assignor, Consumer, JoinReason, RebalanceListener, errors
-from kohort.client.config import ConsumerConfig, Settings, config_from
+from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
 from kohort.client.core.fetch.config import IsolationLevel
 from kohort.client.core.group.assignors import RangeAssignor
 from kohort.client.core.reset_policy import RESET_EARLIEST
@@ -107,7 +107,7 @@ def test_a_password_is_not_shown() -> None:
 
 def test_the_keyword_arguments_are_the_fields_of_the_configuration() -> None:
     fields = inspect.signature(ConsumerConfig).parameters
-    types = {name: one.__forward_arg__ for name, one in Settings.__annotations__.items()}
+    types = {name: one.__forward_arg__ for name, one in ConsumerSettings.__annotations__.items()}
     assert types == {name: one.annotation for name, one in fields.items()}
 
 
