@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kohort.cli import main as kohort
 from scripts.chromium import found_or_exit
+from scripts.png import squeezed
 
 ROOT = Path(__file__).parents[1]
 WEEK = ROOT / "examples" / "rebalance-week" / "week.jsonl.gz"
@@ -63,6 +64,7 @@ def _take(browser: str, page: Path, picture: Path, size: tuple[int, int], theme:
         capture_output=True,
         timeout=240,
     )
+    picture.write_bytes(squeezed(picture.read_bytes()))
 
 
 if __name__ == "__main__":
