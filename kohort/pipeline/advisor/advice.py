@@ -25,7 +25,7 @@ from kohort.pipeline.advisor.weighing import (
     earns_its_parts,
     score,
 )
-from kohort.pipeline.advisor.words import check, counted, nothing_better, words
+from kohort.pipeline.advisor.words import TOO_FAR, check, counted, nothing_better, words
 
 UNREAD_MOST: Final = 2.0
 """What leaves partitions without a reader for so many times as long is not taken for fewer
@@ -203,7 +203,7 @@ def _is_off(trace: Trace, recorded: Prediction) -> bool:
 
 def _checked(trace: Trace, recorded: Prediction, *, is_off: bool) -> str:
     text = check(trace, recorded)
-    return f"{text}; too far off for anything to be advised" if is_off else text
+    return f"{text}; {TOO_FAR}" if is_off else text
 
 
 def pareto_front(predictions: Sequence[Prediction], recorded: Setting) -> list[Prediction]:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kohort.pipeline.advisor.setting import Setting
 
 INSTANCE: Final = "<a name that stays, one for each process>"
-ROLLING: Final = "in two rolling restarts: with both assignors first"
+ROLLING: Final = "two rolling restarts: first beside the assignor of now, then alone"
 
 ConfigLines: TypeAlias = Mapping[str, tuple[str, ...]]
 """Lines by whom they are for: `java`, `librdkafka`, `aiokafka`, `kohort`, and `broker`."""

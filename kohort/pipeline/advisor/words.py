@@ -13,6 +13,8 @@ TOLD_FROM_MS: Final = 1_000
 """Differences below it are not told of."""
 UNREAD_TOLD: Final = 0.1
 """Share of the time without a reader: a smaller difference is not told of."""
+TOO_FAR: Final = "too far off for anything to be advised"
+"""The end of the check where the replay does not fit the history."""
 SPREAD_TOLD: Final = 0.1
 """Share of the stopped time by which chance has to move it for the advice to say so."""
 

@@ -29,7 +29,7 @@ class Cause:
     share: str
     """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
     who: str
-    """The processes that caused it, in words; empty if not known."""
+    """The processes that caused it, each with how often, in words; empty if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,15 @@ def _sum(page: GroupPage, column: str) -> int:
 def _who(page: GroupPage, row: Row) -> str:
     """The processes that caused most rebalances, if they are few or stand out."""
     culprits = [one for one in page.culprits if one["trigger_kind"] == row["trigger_kind"]]
-    some = [f"{name(one['process'])} ({one['rebalance_count']:,})" for one in culprits[:WHO_FIRST]]
-    left = culprits[0]["processes"] - len(some) if culprits else 0
-    return ", ".join(some) + (f" and {left:,} more" if left > 0 else "")
+    first = culprits[:WHO_FIRST]
+    left = culprits[0]["processes"] - len(first) if culprits else 0
+    if len(first) == 1 and not left:
+        return f"by {name(first[0]['process'])}"
+    said = [f"{one['rebalance_count']:,} by {name(one['process'])}" for one in first]
+    if left > 0:
+        others = row["rebalance_count"] - sum(one["rebalance_count"] for one in first)
+        said.append(f"{max(others, left):,} by {counted(left, 'other')}")
+    return ", ".join(said)
 
 
 def _storms(page: GroupPage) -> str:
@@ -143,8 +149,8 @@ def _also(page: GroupPage) -> Iterator[str]:
         stopped_ms = sum(row["stopped_total_ms"] or 0 for row in page.needless.rows)
         least = "at least " if page.needless.left_out else ""
         yield (
-            f"{counted(page.needless.total, 'rebalance')} moved no partition, and stopped members "
-            f"for {least}{duration(stopped_ms)}."
+            f"{counted(page.needless.total, 'rebalance')} moved no partition, and stopped "
+            + (f"members for {least}{duration(stopped_ms)}." if stopped_ms else "no member.")
         )
     expired = [row for row in page.heartbeat_gaps.rows if row["expired_count"]]
     if expired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Final
 
@@ -10,15 +11,15 @@ from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.words import changes
 from kohort.pipeline.report.answer import FirstScreen
 from kohort.pipeline.report.contents import GroupPage, Row
-from kohort.pipeline.report.markup import Markup, element, join, text
+from kohort.pipeline.report.markup import NBSP, Markup, element, join, text
 from kohort.pipeline.report.settings_plot import front
 from kohort.pipeline.report.tables import Cells, behind, number, table
-from kohort.pipeline.report.words import duration, name, seconds
+from kohort.pipeline.report.words import counted, duration, name, seconds
 
 TRIED_MAX: Final = 100
 _FOR: Final = {
     "java": "Java (properties)",
-    "librdkafka": "librdkafka: confluent-kafka, Go, .NET, Node.js",
+    "librdkafka": "librdkafka (Python, Go, .NET, Node.js)",
     "aiokafka": "aiokafka (arguments)",
     "kohort": "Kohort's consumer (arguments)",
     "broker": "The brokers (server.properties)",
@@ -44,7 +45,7 @@ def changed(recorded: Row, row: Row) -> str:
     if row.get("quicker_member"):
         return f"If {name(row['quicker_member'])} were as quick as the others"
     said = changes(setting_of(recorded), setting_of(row))
-    return said[:1].upper() + said[1:]
+    return re.sub(r"(?<=\d) s\b", f"{NBSP}s", said[:1].upper() + said[1:])
 
 
 def compared(found: FirstScreen) -> Markup:
@@ -54,7 +55,8 @@ def compared(found: FirstScreen) -> Markup:
     """
     recorded = found.recorded
     assert recorded is not None
-    rows: list[Cells] = [_short_line("As it is", recorded)]
+    now = element("small", _now(recorded), class_="now")
+    rows: list[Cells] = [_short_line(join(("As it is: ", now)), recorded)]
     rows += [
         _short_line(_named(place, recorded, row), row)
         for place, row in enumerate(found.choices, start=1)
@@ -64,6 +66,39 @@ def compared(found: FirstScreen) -> Markup:
     return table(_SHORT_TITLES, rows, class_="compared")
 
 
+def _now(recorded: Row) -> str:
+    """The settings that the group had, of which the table speaks."""
+    setting, unknown = setting_of(recorded), " ".join(_not_said(recorded))
+    said = ["static members"] if setting.static else []
+    if "eager or cooperative" not in unknown:
+        said.append("cooperative assignor" if setting.cooperative else "eager assignor")
+    if "session.timeout.ms" not in unknown:
+        said.append(f"{duration(setting.session_timeout_ms)} session")
+    return ", ".join(said) or "as far as it is known"
+
+
+def legend(page: GroupPage) -> Markup:
+    """The meaning of the table's columns, and why its first line is not quite the history."""
+    figures = page.figures
+    history = counted(figures["rebalance_count"], "rebalance")
+    if figures["stopped_total_ms"]:
+        history += f", {duration(figures['stopped_total_ms'])} stopped"
+    said = (
+        "Stopped: all members added up. Unread: partitions without a reader, added up. "
+        "Crash noticed: how long after it. "
+        f"All are replays; the history itself has {history}."
+    )
+    return element("p", said, class_="muted")
+
+
+def to_paste(found: FirstScreen) -> tuple[str, Markup] | None:
+    """For whom the first lines to paste are, and these."""
+    if found.best is None or found.recorded is None:
+        return None
+    blocks = _blocks(found.recorded, found.best)
+    return blocks[0] if blocks else None
+
+
 def to_set(found: FirstScreen) -> Markup | None:
     """The lines to paste for the setting that gains most, one client library open."""
     if found.best is None or found.recorded is None:
@@ -71,6 +106,7 @@ def to_set(found: FirstScreen) -> Markup | None:
     blocks = _blocks(found.recorded, found.best)
     return element(
         "div",
+        element("h4", "Lines to paste for ★"),
         [behind(whom, code, is_open=place == 0) for place, (whom, code) in enumerate(blocks)],
         class_="to-set",
     )
@@ -106,7 +142,7 @@ def _named(place: int, recorded: Row, row: Row) -> Markup:
     if not row["is_best"]:
         return join((f"{place}. ", said))
     star = element("span", "★", class_="star", title="gains most")
-    return join((f"{place}. ", star, " ", element("strong", said)))
+    return join((f"{place}. ", star, " ", said))
 
 
 def _line(title: Markup | str, row: Row) -> Cells:
@@ -164,17 +200,33 @@ def _pastes(found: FirstScreen, recorded: Row) -> list[Markup]:
 
 
 def _lines(lines: tuple[str, ...]) -> Markup:
-    return Markup("\n".join(map(text, lines)))
+    """The lines as they are pasted. A long one may break behind its `=` and before the last name of
+    a class, not within a word; `wbr` is not copied.
+    """
+    return Markup("\n".join(map(_line_to_paste, lines)))
+
+
+def _line_to_paste(line: str) -> Markup:
+    if line.startswith("#") or "=" not in line:
+        return text(line)
+    option, value = line.split("=", 1)
+    package, dot, last = value.rpartition(".")
+    may_break = element("wbr") if dot else None
+    return join((f"{option}=", element("wbr"), package, dot, may_break, last))
 
 
 def _unknown(recorded: Row) -> Markup | None:
-    unknown = [*(recorded.get("unranked") or ()), *(recorded.get("unknown") or ())]
+    unknown = _not_said(recorded)
     if not unknown:
         return None
     return behind(
         f"What the history does not say ({len(unknown)})",
         element("ul", [element("li", said) for said in unknown]),
     )
+
+
+def _not_said(recorded: Row) -> list[str]:
+    return [*(recorded.get("unranked") or ()), *(recorded.get("unknown") or ())]
 
 
 def _tried(page: GroupPage, recorded: Row) -> Markup:

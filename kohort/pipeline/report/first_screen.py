@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.pipeline.advisor.words import nothing_better
+from kohort.pipeline.advisor.words import TOO_FAR, nothing_better
 from kohort.pipeline.report.answer import Cause, FirstScreen
-from kohort.pipeline.report.choices import changed, compared, to_set
+from kohort.pipeline.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Child, Markup, element, join, text
 from kohort.pipeline.report.words import (
     NOTHING,
     cause,
     counted,
+    days,
     duration,
     family,
     name,
@@ -25,17 +26,23 @@ _SLOW: Final = (
     "partitions and commits. Smaller batches (max.poll.records) and a quicker callback for "
     "revoked partitions help there, whatever the settings."
 )
+_OFF: Final = "nothing is advised, as the replay does not fit the history"
+_RESTART: Final = {"member_left", "member_added"}
+_HALVES: Final = "A restart is two of these: a member left, and a member joined."
 
 
 def headline(page: GroupPage) -> str:
     """The totals of the group, in a sentence."""
     figures = page.figures
-    span = duration(figures["last_at_ms"] - figures["first_at_ms"])
-    text = f"{counted(figures['rebalance_count'], 'rebalance')} in {span}"
+    first_ms, last_ms = figures["first_at_ms"], figures["last_at_ms"]
+    text = counted(figures["rebalance_count"], "rebalance")
+    if last_ms > first_ms:
+        text += f" in {duration(last_ms - first_ms)}"
+    text += f", {days(first_ms, last_ms)}"
     if figures["stopped_total_ms"]:
         text += (
-            f"; members stood still for {duration(figures['stopped_total_ms'])} in sum, for up to "
-            f"{duration(figures['stopped_longest_ms'])} at a time"
+            f"; members stood still for {duration(figures['stopped_total_ms'])}, all added up, at "
+            f"most {duration(figures['stopped_longest_ms'])} at a time"
         )
     else:
         text += "; for how long members stood still is not known, or they did not"
@@ -44,14 +51,23 @@ def headline(page: GroupPage) -> str:
     return f"{text}."
 
 
-def in_short(page: GroupPage, found: FirstScreen) -> Markup:
-    """The three answers in a line each, for small screens."""
-    said = [("Mostly", mostly(page, found)), ("Waited for", slowest(page, found))]
-    if found.best is not None:
-        said.append(("To change", change(found)))
+def in_short(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
+    """The answers in a line each and the lines to paste, for small screens."""
+    said = [("Why", mostly(page, found)), ("Waited for", slowest(page, found))]
+    if found.recorded is not None:
+        to_change = change(found)
+        if found.best is not None:
+            to_change = join((to_change, "; ", _noticed(found.recorded, found.best)))
+        said.append(("To change", to_change))
+    pasted = to_paste(found)
+    others = element(
+        "a", "Lines for other clients, and the other choices", href=f"#{anchor}-change"
+    )
     return element(
-        "p",
-        [[element("strong", f"{what}: "), words, element("br")] for what, words in said],
+        "div",
+        [element("p", element("strong", f"{what}: "), words) for what, words in said],
+        [element("p", element("strong", f"{pasted[0]}:")), pasted[1]] if pasted else None,
+        element("p", others) if pasted else None,
         class_="short",
     )
 
@@ -63,10 +79,15 @@ def mostly(page: GroupPage, found: FirstScreen) -> str:
     if found.storms and page.started_by[0]["started_by"] == "deploy":
         storms = page.started_by[0]
         return (
-            f"{counted(storms['storm_count'], 'deploy')}: {storms['rebalance_count']:,} rebalances"
+            f"{counted(storms['storm_count'], 'deploy')}: {storms['rebalance_count']:,} of "
+            f"{counted(page.figures['rebalance_count'], 'rebalance')}"
         )
     most = found.causes[0]
-    return f"{cause(most.kind)}: {most.rebalances:,} times ({most.share})"
+    said = (
+        f"{cause(most.kind)}: {most.rebalances:,} of "
+        f"{counted(page.figures['rebalance_count'], 'rebalance')}"
+    )
+    return f"{said}, {most.share} of the stopped time" if most.stopped_ms else said
 
 
 def slowest(page: GroupPage, found: FirstScreen) -> Markup | str:
@@ -74,11 +95,13 @@ def slowest(page: GroupPage, found: FirstScreen) -> Markup | str:
     if not found.waited:
         return NOTHING
     row, count = found.waited[0], page.figures["rebalance_count"]
-    said = text(f"{name(row['process'])}, in {row['waited_for_count']:,} of {count:,}")
-    if found.quicker is None or found.recorded is None:
+    said = text(
+        f"{name(row['process'])}, in {row['waited_for_count']:,} of {counted(count, 'rebalance')}"
+    )
+    if found.quicker is None or found.recorded is None or _is_off(found.recorded):
         return said
     gain = _gain(found.recorded["stopped_ms"], found.quicker["stopped_ms"])
-    return join((said, "; were it as quick as the others, ", gain))
+    return join((said, "; if it were as quick as the others: ", gain))
 
 
 def change(found: FirstScreen) -> Markup | str:
@@ -87,13 +110,29 @@ def change(found: FirstScreen) -> Markup | str:
     if recorded is None:
         return NOTHING
     if best is None:
-        return "nothing" if not found.choices else "to be weighed"
-    gain = _gain(recorded["stopped_ms"], best["stopped_ms"])
-    return join((f"{changed(recorded, best)}: ", gain))
+        if _is_off(recorded):
+            return _OFF
+        if not found.choices:
+            return nothing_better(recorded.get("unranked") or ())
+        return f"no choice is better in all; {counted(len(found.choices), 'setting')} to weigh"
+    return join((f"{changed(recorded, best)}: ", _gains(recorded, best)))
 
 
 def _gain(before_ms: int, after_ms: int) -> Markup:
-    return join((_time(before_ms), " → ", _time(after_ms), " stopped"))
+    before, after = duration(before_ms), duration(after_ms)
+    return join((f"{before} → ", element("strong", f"{after} stopped")))
+
+
+def _gains(recorded: Row, best: Row) -> Markup:
+    """The change in stopped time and rebalances."""
+    gain = _gain(recorded["stopped_ms"], best["stopped_ms"])
+    fewer = f"{recorded['rebalances']:,} → {counted(best['rebalances'], 'rebalance')}"
+    return join((gain, f", {fewer}"))
+
+
+def _is_off(recorded: Row) -> bool:
+    """Whether the replay fits the history too badly for anything to be advised."""
+    return str(recorded["text"]).endswith(TOO_FAR)
 
 
 def first_screen(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
@@ -105,27 +144,36 @@ def first_screen(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
         "div",
         _answer("Why", _why(page, found)),
         _answer("Whom the others waited for", _waited(page, found)),
-        _answer("What to change", _change(found, anchor), class_="change"),
+        _answer(
+            "What to change",
+            _change(page, found, anchor),
+            class_="change",
+            id_=f"{anchor}-change",
+        ),
         _answer("Also seen", element("ul", also), class_="also") if also else None,
         class_="answers",
     )
 
 
-def _answer(title: str, content: Child, class_: str | None = None) -> Markup:
-    return element("section", element("h3", title), content, class_=class_)
+def _answer(
+    title: str, content: Child, class_: str | None = None, id_: str | None = None
+) -> Markup:
+    return element("section", element("h3", title), content, class_=class_, id=id_)
 
 
 def _why(page: GroupPage, found: FirstScreen) -> Child:
     most_ms = max((one.stopped_ms for one in found.causes), default=0)
     items = [_cause(one, most_ms) for one in found.causes]
     storms = element("p", found.storms) if found.storms else None
+    shown = {one.kind for one in found.causes}
+    halves = element("p", _HALVES, class_="muted") if storms and shown >= _RESTART else None
     left = len([row for row in page.causes if row["rebalance_count"]]) - len(items)
     more = element("p", f"{counted(left, 'further cause')} below.", class_="muted")
-    return [storms, element("ol", items, class_="causes"), more if left > 0 else None]
+    return [storms, halves, element("ol", items, class_="causes"), more if left > 0 else None]
 
 
 def _cause(one: Cause, most_ms: int) -> Markup:
-    stopped = [", ", _time(one.stopped_ms), f" stopped ({one.share})"] if one.stopped_ms else None
+    stopped = f", {duration(one.stopped_ms)} stopped ({one.share})" if one.stopped_ms else None
     bar = (
         element(
             "span",
@@ -136,7 +184,7 @@ def _cause(one: Cause, most_ms: int) -> Markup:
         if one.stopped_ms
         else None
     )
-    who = element("small", f"by {one.who}") if one.who else None
+    who = element("small", one.who) if one.who else None
     return element(
         "li",
         element("strong", cause(one.kind)),
@@ -159,22 +207,21 @@ def _waited(page: GroupPage, found: FirstScreen) -> Child:
 
 def _quicker(found: FirstScreen) -> Markup | None:
     """The cost of one slow member, from a replay without its slowness."""
-    if found.quicker is None or found.recorded is None:
+    if found.quicker is None or found.recorded is None or _is_off(found.recorded):
         return None
-    after = element("strong", _time(found.quicker["stopped_ms"]), " stopped")
-    before = _time(found.recorded["stopped_ms"])
+    gain = _gain(found.recorded["stopped_ms"], found.quicker["stopped_ms"])
     who = f"If {name(found.quicker['quicker_member'])} were as quick as the others: "
-    return element("p", who, before, " → ", after, ".")
+    return element("p", who, gain, ".")
 
 
 def _waited_for(page: GroupPage, found: FirstScreen, row: Row) -> Markup:
     count, times = page.figures["rebalance_count"], row["waited_for_count"]
     said = (
         f": waited for in {times:,} of {counted(count, 'rebalance')} ({percent(times, count)}), "
-        f"{duration(row['waited_for_total_ms'])} in all"
+        f"{duration(row['waited_for_total_ms'])} by the clock"
     )
     if row["join_count"]:
-        said += f"; takes {duration(row['join_delay_p50_ms'])} to join once it is told"
+        said += f"; it takes {duration(row['join_delay_p50_ms'])} to join once it is told"
         is_first = row is found.waited[0]
         if is_first and found.others_join_ms is not None:
             said += f", the others {duration(found.others_join_ms)}"
@@ -183,28 +230,45 @@ def _waited_for(page: GroupPage, found: FirstScreen, row: Row) -> Markup:
     return element("li", element("strong", name(row["process"])), f"{said}.")
 
 
-def _change(found: FirstScreen, anchor: str) -> Child:
+def _change(page: GroupPage, found: FirstScreen, anchor: str) -> Child:
     if found.recorded is None:
         return element("p", "No advice was worked out for this group.")
     if not found.choices:
         unranked = found.recorded.get("unranked") or ()
-        why = [element("p", _sentence(said), class_="muted") for said in unranked]
-        return [element("p", _sentence(nothing_better(unranked))), *why]
+        said, why = nothing_better(unranked), [*unranked]
+        if _is_off(found.recorded):
+            said, why = _OFF, [found.recorded["text"], *unranked]
+        muted = [element("p", _sentence(one), class_="muted") for one in why]
+        return [element("p", _sentence(said)), *muted]
     best, recorded = found.best, found.recorded
     more = element("a", "how good this is", href=f"#{anchor}-advice")
     if best is None:
         count = counted(len(found.choices), "setting")
-        head = element("p", f"No choice is better in all: {count} to weigh; ", more, ".")
+        said = f"no choice is better in all: {count} to weigh"
+        head = _sentence(_OFF if _is_off(recorded) else said).removesuffix(".")
         check = element("p", _sentence(recorded["text"]), class_="muted")
-        return [head, compared(found), check]
-    head = element("p", element("strong", changed(recorded, best)), " gains most; ", more, ".")
-    return [head, element("div", compared(found), to_set(found), class_="advice")]
+        return [element("p", f"{head}; ", more, "."), compared(found), legend(page), check]
+    head = element(
+        "p",
+        element("strong", changed(recorded, best)),
+        " would have gained most: ",
+        _gains(recorded, best),
+        "; ",
+        _noticed(recorded, best),
+        "; ",
+        more,
+        ".",
+    )
+    table = element("div", compared(found), legend(page))
+    return [head, element("div", table, to_set(found), class_="advice")]
+
+
+def _noticed(recorded: Row, best: Row) -> str:
+    before, after = duration(recorded["notice_ms"]), duration(best["notice_ms"])
+    if before == after:
+        return f"a crash is noticed after {after}, as now"
+    return f"a crash is noticed after {after}, now {before}"
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _time(ms: int | None) -> Markup:
-    """The duration, which is not broken across lines."""
-    return element("span", duration(ms), class_="whole")

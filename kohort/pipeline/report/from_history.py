@@ -151,7 +151,7 @@ def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int
     return (
         from_ms - around_ms,
         until_ms + around_ms,
-        f"The storm that cost most, from {moment(from_ms)}.",
+        f"The burst that cost most, from {moment(from_ms)}.",
     )
 
 

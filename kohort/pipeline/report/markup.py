@@ -13,9 +13,11 @@ from typing import Final, TypeAlias
 
 from kohort.broker.core.history.wording import shown
 
+NBSP: Final = "\u00a0"
+"""The space at which a line does not break: between a number and its unit."""
 TEXT_CHARS_MAX: Final = 2_000
 """Bound on a text; the longest sentence of the broker is shorter."""
-_VOID: Final = frozenset({"meta", "br", "col"})
+_VOID: Final = frozenset({"meta", "br", "col", "wbr"})
 
 
 class Markup(str):
@@ -44,10 +46,10 @@ def join(children: Iterable[Child]) -> Markup:
 
 
 def text(value: str) -> Markup:
-    """The text in printable form, on one line."""
+    """The text in printable form, on one line; spaces of our own that do not break stay."""
     if len(value) > TEXT_CHARS_MAX:
         value = value[:TEXT_CHARS_MAX] + "…"
-    return Markup(escape(shown(value)))
+    return Markup(escape(NBSP.join(map(shown, value.split(NBSP)))))
 
 
 def _child(child: Child) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Markup, element, join
 from kohort.pipeline.report.tables import behind
-from kohort.pipeline.report.words import clock, counted, duration, seconds, storms_of
+from kohort.pipeline.report.words import clock, counted, duration, storms_of
 
 
 def narrative(page: GroupPage) -> Markup:
@@ -60,7 +60,7 @@ def _summary(storm: Row) -> str:
 
 def _stopped(ms: int) -> str:
     """The stopped time in words; empty if it is not known, as in a log."""
-    return f", {seconds(ms)} s stopped" if ms else ""
+    return f", {duration(ms)} stopped" if ms else ""
 
 
 def _sentences(rows: list[Row]) -> Markup:

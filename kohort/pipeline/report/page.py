@@ -22,7 +22,7 @@ from kohort.pipeline.report.markup import Child, Markup, element, join
 from kohort.pipeline.report.narrative import narrative
 from kohort.pipeline.report.ownership import ownership, table_rows
 from kohort.pipeline.report.timeline import timeline
-from kohort.pipeline.report.words import counted, name, seconds
+from kohort.pipeline.report.words import counted, duration, name
 
 STYLE: Final = "page.css"
 _OWNED_ROWS_MAX: Final = 100
@@ -80,7 +80,7 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
         "Waited for",
         "What to change",
         "Rebalances",
-        "Stopped, s",
+        "Stopped",
     )
     rows: list[tables.Cells] = []
     for place, (page, found) in enumerate(zip(contents.groups, answers, strict=True), start=1):
@@ -92,16 +92,16 @@ def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
                 slowest(page, found),
                 change(found),
                 f"{page.figures['rebalance_count']:,}",
-                seconds(page.figures["stopped_total_ms"]),
+                duration(page.figures["stopped_total_ms"]),
             )
         )
     others = [
-        (name(row["group"]), f"{row['rebalance_count']:,}", seconds(row["stopped_total_ms"]))
+        (name(row["group"]), f"{row['rebalance_count']:,}", duration(row["stopped_total_ms"]))
         for row in contents.others.rows
     ]
     more = None
     if others:
-        shown = tables.table(("Group", "Rebalances", "Stopped, s"), others)
+        shown = tables.table(("Group", "Rebalances", "Stopped"), others)
         more = tables.listed("Groups that stood still for less", contents.others, shown)
     return join((tables.table(titles, rows, texts=4), more))
 
@@ -113,7 +113,7 @@ def _group(page: GroupPage, found: FirstScreen, place: int, *, is_alone: bool) -
         "main" if is_alone else "article",
         None if is_alone else element("h2", name(page.group)),
         element("p", headline(page), class_="headline"),
-        in_short(page, found) if is_alone else None,
+        in_short(page, found, anchor) if is_alone else None,
         first_screen(page, found, anchor),
         element("h3", "How good the advice is, and other choices", id=f"{anchor}-advice"),
         advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),

@@ -18,6 +18,8 @@ WIDE: Final = 900
 NARROW: Final = 350
 LETTER: Final = 6.8
 """The average width of a letter in points."""
+DIGIT: Final = 8.3
+"""The width of a digit in points."""
 LINE: Final = 18
 
 Anchor = Literal["start", "middle", "end"]
@@ -68,7 +70,7 @@ def time_axis(ticks: Sequence[Tick], top: float, bottom: float, right: float) ->
     """Draw vertical lines, with the time below each."""
     parts = []
     for x, named in ticks:
-        half = len(named) * LETTER / 2
+        half = len(named) * DIGIT / 2
         parts.append(line(x, top, x, bottom, "grid"))
         parts.append(words(min(max(x, half), right - half), bottom + LINE - 4, named, "middle"))
     return parts

@@ -18,7 +18,7 @@ from kohort.pipeline.report.svg import (
     value_axis,
     words,
 )
-from kohort.pipeline.report.words import cause, counted, duration, family, moment, seconds
+from kohort.pipeline.report.words import cause, counted, duration, family, moment, period
 
 _LEFT: Final = 46
 _TITLE: Final = 26
@@ -29,6 +29,8 @@ _PANELS: Final = (
 _PANEL: Final = {True: 84, False: 64}
 _LANE: Final = 22
 _MARK_LEAST: Final = 5.0
+_BARS_LEAST: Final = 12
+"""How many bars have room at least: a single one would fill the plot and look like a plateau."""
 
 
 def timeline(page: GroupPage) -> Markup:
@@ -38,16 +40,16 @@ def timeline(page: GroupPage) -> Markup:
 
 def alt(page: GroupPage) -> str:
     figures = page.figures
-    first, last = moment(figures["first_at_ms"]), moment(figures["last_at_ms"])
     text = (
-        f"{counted(figures['rebalance_count'], 'rebalance')} between {first} and {last}, in steps "
-        f"of {duration(page.bin_ms)}."
+        f"{counted(figures['rebalance_count'], 'rebalance')}, "
+        f"{period(figures['first_at_ms'], figures['last_at_ms'])}, in steps of "
+        f"{duration(page.bin_ms)}."
     )
     if page.by_time:
         worst = max(page.by_time, key=lambda row: row["stopped_total_ms"])
         if worst["stopped_total_ms"]:
             text += (
-                f" Members stood still for longest, {seconds(worst['stopped_total_ms'])} s in "
+                f" Members stood still for longest, {duration(worst['stopped_total_ms'])} in "
                 f"{counted(worst['rebalance_count'], 'rebalance')}, from {moment(worst['at_ms'])}."
             )
     return text
@@ -56,7 +58,7 @@ def alt(page: GroupPage) -> str:
 def _caption(page: GroupPage) -> str:
     figures = page.figures
     text = (
-        f"{moment(figures['first_at_ms'])} to {moment(figures['last_at_ms'])} UTC, a bar for each "
+        f"{period(figures['first_at_ms'], figures['last_at_ms'])} UTC, a bar for each "
         f"{duration(page.bin_ms)}; below, a mark for each rebalance, taller if it cost more."
     )
     if page.marks.left_out:
@@ -70,6 +72,7 @@ def _draw(page: GroupPage, width: int) -> Drawing:
     # Every bar has its full width, including the last one.
     end_ms = max([last_ms, *(row["at_ms"] + page.bin_ms for row in page.by_time)])
     start_ms = min([first_ms, *(row["at_ms"] for row in page.by_time)])
+    end_ms = max(end_ms, start_ms + _BARS_LEAST * page.bin_ms)
     times = Times.around(start_ms, end_ms, _LEFT, width - 4)
     parts: list[Markup] = []
     top = 0.0

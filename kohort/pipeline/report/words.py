@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kohort.broker.core.history.wording import shown
+from kohort.pipeline.report.markup import NBSP
 
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60_000
@@ -26,7 +27,7 @@ CAUSES: Final = {
     "sync_expired": "A member did not fetch its assignment",
     "leader_rejoined": "The leader joined again",
     "follower_rejoined": "A follower joined again",
-    "protocols_changed": "A member changed what it offers",
+    "protocols_changed": "A member changed its subscription or assignors",
     "forced_by_reason": "A member asked for it",
     "store_failed": "The assignment could not be stored",
     "over_capacity": "The group was too large",
@@ -73,9 +74,13 @@ def family(kind: str) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """The duration in words: 850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h."""
-    if ms is None:
-        return NOTHING
+    """The duration in words: 850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h; on one line."""
+    return NOTHING if ms is None else _duration(ms).replace(" ", NBSP)
+
+
+def _duration(ms: int) -> str:
+    if ms == 0:
+        return "0 s"
     if ms < SECOND_MS:
         return f"{ms} ms"
     if ms < 10 * SECOND_MS:
@@ -113,7 +118,7 @@ def percent(part: int, whole: int) -> str:
     if not whole:
         return NOTHING
     share = 100 * part / whole
-    return "< 1 %" if 0 < share < 1 else f"{share:.0f} %"
+    return ("< 1 %" if 0 < share < 1 else f"{share:.0f} %").replace(" ", NBSP)
 
 
 def name(value: str | None) -> str:
@@ -139,6 +144,26 @@ def clock(ms: int) -> str:
     """The time within a sentence, as the page says the year: Mon 5 Jan 10:00:01."""
     at = _utc(ms)
     return f"{at:%a} {at.day} {at:%b %H:%M:%S}"
+
+
+def period(first_ms: int, last_ms: int) -> str:
+    """From one moment to the other, the date once if it is the same: Mon 5 Jan 2026, 10:00:01 to
+    10:04:30.
+    """
+    first, last = _utc(first_ms), _utc(last_ms)
+    if first.date() != last.date():
+        return f"{moment(first_ms)} to {moment(last_ms)}"
+    until = f" to {last:%H:%M:%S}" if f"{first:%H:%M:%S}" != f"{last:%H:%M:%S}" else ""
+    return f"{moment(first_ms)}{until}"
+
+
+def days(first_ms: int, last_ms: int) -> str:
+    """From one day to the other, 5 Jan to 11 Jan 2026; within one day with the time."""
+    first, last = _utc(first_ms), _utc(last_ms)
+    if first.date() == last.date():
+        return f"{period(first_ms, last_ms)} UTC"
+    year = "" if first.year == last.year else f" {first.year}"
+    return f"{first.day} {first:%b}{year} to {last.day} {last:%b %Y}"
 
 
 def _utc(ms: int) -> datetime:

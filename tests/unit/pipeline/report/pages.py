@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kohort.pipeline.advisor.computation import compute_advice
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.events import History, is_event
+from kohort.pipeline.report.from_advice import advice_rows
 from kohort.pipeline.report.from_history import group_page
 
 WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
@@ -43,6 +45,12 @@ def page(group: str = "billing", **changes: Any) -> GroupPage:  # noqa: ANN401 -
 @cache
 def _page(group: str) -> GroupPage:
     return group_page(history(group), advice())
+
+
+@cache
+def worked_out(group: str) -> list[Row]:
+    """The advice that the advisor gives for a group of the week."""
+    return advice_rows(compute_advice(group, history(group).events))
 
 
 def advice() -> list[Row]:

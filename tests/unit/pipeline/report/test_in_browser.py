@@ -9,27 +9,32 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kohort.pipeline.report.contents import Contents
+from kohort.pipeline.report.contents import Contents, GroupPage
 from kohort.pipeline.report.page import render
 from tests.support.contrast import TEXT, hexadecimal, ratio
 from tests.support.processes import java_env
-from tests.unit.pipeline.report.pages import page
+from tests.unit.pipeline.report.pages import page, worked_out
 
 pytestmark = pytest.mark.long
 
-SCREEN = 900
+SCREEN, TELEPHONE = 900, 844
+LETTERS_LEAST = 8
+"""Letters in a line, below which a text of several lines is not read but spelt."""
 _FRAME = """<!doctype html><meta charset="utf-8"><body style="margin:0"><pre id="found"></pre>
 <iframe id="page" style="border:0;width:{width}px;height:{height}px" srcdoc="{page}"></iframe>
 <script>
 document.getElementById("page").onload = (event) => {{
   const view = event.target.contentWindow, doc = view.document;
-  const answered = doc.querySelector(".answers .change").getBoundingClientRect().bottom;
+  const bottom = (one) => (one ? one.getBoundingClientRect().bottom : 0);
+  const answered = bottom(doc.querySelector(".answers .change"));
+  const pasted = bottom(doc.querySelector(".short pre"));
   for (const one of doc.querySelectorAll("details")) one.open = true;
   const texts = [];
   const walker = doc.createTreeWalker(doc.body, NodeFilter.SHOW_TEXT);
@@ -44,6 +49,9 @@ document.getElementById("page").onload = (event) => {{
     let ground = "rgba(0, 0, 0, 0)";
     for (let up = parent; up && ground === "rgba(0, 0, 0, 0)"; up = up.parentElement)
       ground = view.getComputedStyle(up).backgroundColor;
+    const range = doc.createRange();
+    range.selectNodeContents(walker.currentNode);
+    const tops = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
     const scale = drawn ? drawn.getBoundingClientRect().width / drawn.viewBox.baseVal.width : 1;
     texts.push({{
       text: walker.currentNode.data.slice(0, 40),
@@ -51,6 +59,8 @@ document.getElementById("page").onload = (event) => {{
       ground: parent.classList.contains("letter") ? null : ground,
       size: parseFloat(style.fontSize) * scale,
       right: area.right,
+      across: walker.currentNode.data.trim().length / Math.max(tops.size, 1),
+      rows: tops.size,
       scrolls: !!parent.closest("pre"),
     }});
   }}
@@ -59,18 +69,19 @@ document.getElementById("page").onload = (event) => {{
     width: doc.documentElement.scrollWidth,
     plots: plots.length,
     answered,
+    pasted,
     texts,
   }});
 }};
 </script>"""
 
 
-def measure(width: int, theme: str, tmp_path: Path) -> dict[str, Any]:
-    """What a browser of this width makes of the page of a group."""
+def measure(width: int, theme: str, tmp_path: Path, *pages: GroupPage) -> dict[str, Any]:
+    """What a browser of this width makes of the page of a group, or of several."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
         java_env.missing("there is no chromium")
-    contents = Contents([page()])
+    contents = Contents(pages or [page(advice=worked_out("billing"))])
     text = render(contents, "the recorded week", datetime(2026, 1, 12, tzinfo=UTC))
     frame = tmp_path / "frame.html"
     frame.write_text(
@@ -116,5 +127,22 @@ def test_everything_fits_and_can_be_read(width: int, theme: str, tmp_path: Path)
     (title, *_) = found["texts"]
     is_dark = title["ground"] == "rgb(18, 24, 30)"
     assert is_dark == (theme == "dark")
-    # On a desk, the advice and what to paste for it are on the first screen.
-    assert found["answered"] < SCREEN or width < 1000
+    # The advice and what to paste for it are on the first screen, on a telephone in short.
+    assert found["answered"] <= SCREEN or width < 1000
+    assert (0 < found["pasted"] <= TELEPHONE) == (width == 390) or width in {320, 768}
+    assert not _broken(found)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_of_several_groups_fits_too(width: int, tmp_path: Path) -> None:
+    group = ('<b>bold</b> "quoted" & ' + "x" * 200)[:200]
+    long = replace(page("payments"), group=group)
+    pages = [page(advice=worked_out("billing")), long, page("search")]
+    found = measure(width, "light", tmp_path, *pages)
+    assert found["width"] <= width
+    assert not _broken(found)
+
+
+def _broken(found: dict[str, Any]) -> list[Any]:
+    """The texts that are broken into columns of a few letters."""
+    return [one for one in found["texts"] if one["rows"] > 4 and one["across"] < LETTERS_LEAST]

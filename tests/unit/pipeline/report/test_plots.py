@@ -10,6 +10,7 @@ from kohort.pipeline.report.answer import answer
 from kohort.pipeline.report.contents import Ownership
 from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
+from kohort.pipeline.report.markup import NBSP
 from kohort.pipeline.report.ownership import ownership
 from kohort.pipeline.report.scales import Times, Values, nice_interval
 from kohort.pipeline.report.settings_plot import front
@@ -47,7 +48,7 @@ def test_a_history_of_minutes_is_drawn_in_minutes() -> None:
     drawn = timeline(group_page(History("g", events)))
     assert ">10:01<" in drawn
     assert "Jan<" not in drawn
-    assert "a bar for each 5 s" in drawn
+    assert f"a bar for each 5{NBSP}s" in drawn
 
 
 def test_where_no_stopped_time_is_known_none_is_drawn() -> None:
@@ -61,6 +62,11 @@ def test_one_rebalance_is_a_plot_too() -> None:
     drawn = timeline(group_page(History("g", [event(1, 0)])))
     assert drawn.count("<svg") == 2
     assert "NaN" not in drawn
+    # Its bar is a bar, with room beside it.
+    widths = [float(one) for one in re.findall(r'width="([\d.]+)" [^>]*class="count"', drawn)]
+    assert len(widths) == 2
+    assert max(widths) < 100
+    assert "Mon 5 Jan 2026, 10:00:00 UTC, a bar" in drawn
 
 
 @pytest.mark.parametrize("highest", [0.2, 1, 7, 99, 12_345])
@@ -87,8 +93,8 @@ def test_each_plot_says_in_words_what_it_shows() -> None:
     # One for each width, and the same.
     assert [len(one) for one in alts] == [2, 2, 2]
     (time, _), (owners, _), (settings, _) = alts
-    assert "141 rebalances between Mon 5 Jan 2026, 00:00:00" in time
-    assert "620 s in 11 rebalances" in time
+    assert "141 rebalances, Mon 5 Jan 2026, 00:00:00 to Sun 11 Jan 2026, 07:13:25" in time
+    assert f"10{NBSP}min in 11 rebalances" in time
     assert "Owners of 24 partitions" in owners
     assert "6 owners" in owners
     assert "As it is: 141 rebalances, 6,500 s stopped" in settings
