@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
+from kohort.broker.core.security.rate import Rate
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -262,6 +263,29 @@ def test_an_answer_that_is_kept_encoded_tells_the_wait_too(broker: BrokerThread)
         heartbeat(client, 0)
         heartbeat(client, 0)
         assert time.monotonic() - began >= 0.5
+
+
+def test_within_limits_a_request_is_charged_without_any_arithmetic(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed, record = [], Rate.record
+
+    def count(rate: Rate, amount: int, now_ms: int) -> None:
+        computed.append(amount)
+        record(rate, amount, now_ms)
+
+    monkeypatch.setattr(Rate, "record", count)
+    with RawClient(broker.port) as client:
+        limits = [("producer_byte_rate", 1e9), ("consumer_byte_rate", 1e9)]
+        assert alter(client, ANONYMOUS, *limits, ("request_percentage", 1_000.0)) == 0
+        began = time.monotonic()
+        for _ in range(100):
+            produce(client, 10)
+            fetch(client)
+            heartbeat(client)
+        windows = int(time.monotonic() - began) + 2
+    # Of each of three accounts, when a sample begins: what went before, and the first use of it.
+    assert 3 <= len(computed) <= 3 * 2 * windows
 
 
 def test_a_broker_stops_while_a_client_is_held_back(tmp_path: Path) -> None:

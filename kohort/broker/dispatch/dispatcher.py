@@ -19,7 +19,7 @@ from kohort.broker.dispatch.failures import (
     unsupported_version,
 )
 from kohort.broker.dispatch.registry import Route, Router
-from kohort.broker.dispatch.throttling import FETCH_KEY, Charge
+from kohort.broker.dispatch.throttling import FETCH_KEY, Charge, Charging
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
@@ -43,8 +43,8 @@ from kohort.protocol.messages.api_versions import ApiVersionsResponse
 from kohort.protocol.messages.fetch import FetchResponse
 
 _Call = tuple[RequestHeader, Route, Any, float, Charge | None]
-"""A request being handled: header, route, request, start time on `perf_counter`, and the charge if
-clients have quotas."""
+"""A request being handled: header, route, request, start time on `perf_counter`, and what it is
+charged by if clients have quotas."""
 
 
 class Dispatcher:
@@ -57,6 +57,8 @@ class Dispatcher:
         self._routes = router.routes
         self._broker = broker
         self._limits = broker.quotas
+        if broker.quotas is not None:
+            self._charging = Charging(broker.quotas, broker.clock)
         self._metrics = metrics
         self._log = log
 
@@ -83,9 +85,9 @@ class Dispatcher:
         if end != len(frame):
             self._note_extra_bytes(route, header, connection, len(frame) - end)
         limits = self._limits
-        charge = None
+        charge: Charge | None = None
         if limits is not None and limits.is_limiting:
-            charge = Charge(limits, self._broker.clock, connection, header, len(frame))
+            charge = (connection, limits.accounts(connection, header.client_id), len(frame), None)
         call = (header, route, request, started_s, charge)
         try:
             returned: Any = route.handler(RequestContext(header, connection, self._broker), request)
@@ -98,7 +100,8 @@ class Dispatcher:
             return self._give(call, returned)
         assert kind is Later, f"{route.api.name} returned {kind.__name__}"
         if charge is not None:
-            charge.is_parked(started_s)
+            charge = (*charge[:3], perf_counter() - started_s)
+            call = (header, route, request, started_s, charge)
         if returned.is_done:
             return self._finish(call, returned)
         answer: Later[ResponseBuffers] = returned.settle(partial(self._finish, call))
@@ -144,59 +147,33 @@ class Dispatcher:
         """Encode a handler's response; None is for requests without a response."""
         header, route, _, started_s, charge = call
         buffers: ResponseBuffers = None
-        if charge is not None:
-            buffers = self._charge(call, charge, response)
-        elif response is not None:
+        if response is not None:
             try:
                 buffers = _buffers(header, route, response)
             except EncodeError as error:
                 return self._fail(call, error)
         duration_s = perf_counter() - started_s
+        if charge is not None:
+            throttle_ms = self._charging.charge(charge, header, duration_s, buffers, response)
+            if throttle_ms:
+                buffers = _throttle(call, charge, response, throttle_ms) or buffers
         self._metrics.request_answered(route.api.name, route.version, response, duration_s)
         return buffers
 
     def _give(self, call: _Call, answer: EncodedResponse) -> ResponseBuffers:
         """Send a response that was encoded before."""
         header, route, _, started_s, charge = call
-        throttle_ms = 0
-        if charge is not None:
-            throttle_ms = charge.of_request(started_s, is_answered=True)
         has_tags = route.response_header_has_tags
         buffers: list[Buffer] = [
             response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
         ]
-        if charge is not None and throttle_ms:
-            charge.hold_back(throttle_ms)
-            told, _ = route.response_codec.decode(answer.body, 0)
-            buffers = _throttled(header, route, told, throttle_ms) or buffers
         duration_s = perf_counter() - started_s
-        self._metrics.request_answered(route.api.name, route.version, None, duration_s)
-        return buffers
-
-    def _charge(self, call: _Call, charge: Charge, response: Struct | None) -> ResponseBuffers:
-        """Encode the response, and charge the client's quota; the client is throttled if it exceeds
-        it.
-
-        Raises:
-            EncodeError: the response cannot be encoded.
-        """
-        header, route, _, started_s, _ = call
-        throttle_ms = charge.of_request(started_s, is_answered=response is not None)
-        buffers: ResponseBuffers = None
-        if response is not None:
-            told: Any = response
-            # A handler may determine the throttle time itself.
-            throttle_ms = max(throttle_ms, getattr(told, "throttle_time_ms", 0))
-            buffers = _buffers(header, route, told)
-            if header.api_key == FETCH_KEY:
-                throttle_ms = charge.of_answer(sum(map(len, buffers)), throttle_ms)
-                if throttle_ms:
-                    # As in Kafka, whichever quota it is.
-                    told = FetchResponse(responses=[])
+        if charge is not None:
+            throttle_ms = self._charging.charge(charge, header, duration_s, buffers, None)
             if throttle_ms:
-                buffers = _throttled(header, route, told, throttle_ms) or buffers
-        if throttle_ms:
-            charge.hold_back(throttle_ms)
+                told, _ = route.response_codec.decode(answer.body, 0)
+                buffers = _throttle(call, charge, told, throttle_ms) or buffers
+        self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return buffers
 
     def _finish(self, call: _Call, later: Later[Any]) -> ResponseBuffers:
@@ -232,11 +209,14 @@ class Dispatcher:
         except NoErrorField:
             raise self._rejected("not_answerable", f"{name}: {code.name}") from None
         try:
-            if charge is not None:
-                return self._charge(call, charge, response)
-            return _buffers(header, route, response)
+            buffers: ResponseBuffers = _buffers(header, route, response)
         except EncodeError as unsaid:
             raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None
+        if charge is not None:
+            throttle_ms = self._charging.charge(charge, header, duration_s, buffers, response)
+            if throttle_ms:
+                buffers = _throttle(call, charge, response, throttle_ms) or buffers
+        return buffers
 
     def _note_fault(self, name: str, error: Exception) -> None:
         """Log an internal error, rate-limited: a peer may cause it a thousand times a second."""
@@ -300,10 +280,17 @@ def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buff
     )
 
 
-def _throttled(
-    header: RequestHeader, route: Route, told: Struct, throttle_ms: int
+def _throttle(
+    call: _Call, charge: Charge, response: Struct | None, throttle_ms: int
 ) -> list[Buffer] | None:
-    """Encode the response with the throttle time in it; None if it has no field for that."""
+    """Throttle the connection once the response is written, and encode the response again with the
+    time in it; None if it has no field for that, or there is no response.
+    """
+    header, route, *_ = call
+    connection, *_ = charge
+    connection.throttle_ms = throttle_ms
+    # As in Kafka, whichever quota it is.
+    told: Any = FetchResponse(responses=[]) if header.api_key == FETCH_KEY else response
     if not hasattr(told, "throttle_time_ms"):
         return None
     told.throttle_time_ms = throttle_ms

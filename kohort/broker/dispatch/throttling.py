@@ -1,88 +1,101 @@
-"""Charges a request to the client's quotas, and throttles the client (KIP-219).
+"""Charges requests to the quotas of their clients, and throttles these (KIP-219).
 
 The response is sent at once and says how long the client should wait; the connection executes and
-reads nothing for that time, whatever the client does. A `Charge` is created only if some quota is
-set.
+reads nothing for that time, whatever the client does. Used only if some quota is set.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
-from kohort.broker.core.security.quotas import Accounts
-from kohort.broker.network.service import ConnectionInfo
+from kohort.broker.core.security.quotas import Account, Accounts
+from kohort.broker.network.service import ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.protocol.framing import RequestHeader
+from kohort.protocol.message import Struct
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 
+Charge: TypeAlias = tuple[ConnectionInfo, Accounts, int, float | None]
+"""What a request is charged by: the connection that it came from, the accounts of its client, its
+size in bytes, and the seconds that its handler took before it waited, None if it did not: to wait
+is no use of time. Not a class, because one is made for every request.
+"""
 
-class Charge:
-    """The charge of one request."""
 
-    __slots__ = (
-        "_accounts", "_busy_s", "_clock", "_header", "_info", "_now_ms", "_quotas", "_size",
-    )  # fmt: skip
+class Charging:
+    """Charges requests when their responses are ready."""
 
-    def __init__(
+    __slots__ = ("_limits", "_now_ms")
+
+    def __init__(self, limits: ClientQuotas, clock: Clock) -> None:
+        self._limits = limits
+        self._now_ms = clock.monotonic_ms
+
+    def charge(
         self,
-        limits: ClientQuotas,
-        clock: Clock,
-        info: ConnectionInfo,
+        charge: Charge,
         header: RequestHeader,
-        size: int,
-    ) -> None:
-        """`size` is the size of the request in bytes."""
-        self._quotas = limits.quotas
-        self._clock = clock
-        self._info = info
-        self._header = header
-        self._size = size
-        self._busy_s: float | None = None
-        self._accounts: Accounts
+        took_s: float,
+        buffers: ResponseBuffers,
+        response: Struct | None,
+    ) -> int:
+        """Charge for the time that was used, and for the bytes of a Produce or of the response to a
+        Fetch. Returns the milliseconds for which the client has to be throttled, 0 if it is within
+        its quotas.
 
-    def is_parked(self, started_s: float) -> None:
-        """Record that the handler waits; meanwhile it uses no time."""
-        self._busy_s = perf_counter() - started_s
-
-    def of_request(self, started_s: float, *, is_answered: bool) -> int:
-        """Charge for the time used, and a Produce for its bytes; return the throttle time in
-        milliseconds.
+        Args:
+            took_s: time since the request arrived.
+            buffers: the encoded response, None for a request that is not answered.
+            response: where the handler has determined a throttle time itself, the larger one is
+                returned.
         """
-        now_ms = self._now_ms = self._clock.monotonic_ms()
-        header = self._header
-        # Limits may have changed while the handler waited.
-        accounts = self._accounts = self._quotas.accounts(
-            self._info.session.principal.name, header.client_id or ""
-        )
+        # What `Account.charge` does for nearly every request is inlined: a call that finds nothing
+        # of itself in the processor's caches takes as long as all the rest.
+        connection, accounts, size, busy_s = charge
+        if not accounts.is_current:
+            # Limits have changed while the handler waited.
+            accounts = self._limits.accounts(connection, header.client_id)
+        now_ms = self._now_ms()
         throttle_ms = 0
         account = accounts.request
-        if account is not None and is_answered:
-            busy_s = perf_counter() - started_s if self._busy_s is None else self._busy_s
-            throttle_ms = account.charge(int(busy_s * 1_000_000), now_ms)
-        if header.api_key == PRODUCE_KEY:
+        if account is not None and buffers is not None:
+            amount = int((took_s if busy_s is None else busy_s) * 1_000_000)
+            left = account.left - amount
+            if left >= 0 and now_ms < account.turns_ms:
+                account.left, account.last_ms = left, now_ms
+            else:
+                throttle_ms = account.charge(amount, now_ms)
+        key = header.api_key
+        if key == PRODUCE_KEY:
             account = accounts.producer
             if account is not None:
-                of_bytes_ms = account.charge(self._size, now_ms)
-                if of_bytes_ms > throttle_ms:
-                    return of_bytes_ms
+                left = account.left - size
+                if left < 0 or now_ms >= account.turns_ms:
+                    return max(throttle_ms, account.charge(size, now_ms))
+                account.left, account.last_ms = left, now_ms
+        elif key == FETCH_KEY:
+            account = accounts.consumer
+            if account is not None and buffers is not None:
+                amount = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+                left = account.left - amount
+                if throttle_ms or left < 0 or now_ms >= account.turns_ms:
+                    return _charge_response(account, amount, throttle_ms, now_ms)
+                account.left, account.last_ms = left, now_ms
+        else:
+            own_ms: int = getattr(response, "throttle_time_ms", 0)
+            if own_ms > throttle_ms:
+                return own_ms
         return throttle_ms
 
-    def of_answer(self, byte_count: int, throttle_ms: int) -> int:
-        """Charge a Fetch for its answer, after `of_request`, whose throttle time is `throttle_ms`;
-        return that of both. Then the answer is not to be given, and is not charged.
-        """
-        account = self._accounts.consumer
-        if account is not None:
-            of_bytes_ms = account.charge(byte_count, self._now_ms)
-            if throttle_ms or of_bytes_ms:
-                throttle_ms = max(throttle_ms, of_bytes_ms)
-                account.charge(-byte_count, self._now_ms)
-        return throttle_ms
 
-    def hold_back(self, throttle_ms: int) -> None:
-        """Throttle the connection after the response is written."""
-        self._info.throttle_ms = throttle_ms
+def _charge_response(account: Account, byte_count: int, throttle_ms: int, now_ms: int) -> int:
+    """Charge the response to a Fetch. If the client is throttled, by whichever quota, the data is
+    not sent, and not charged.
+    """
+    of_bytes_ms = account.charge(byte_count, now_ms)
+    if throttle_ms or of_bytes_ms:
+        account.charge(-byte_count, now_ms)
+    return max(throttle_ms, of_bytes_ms)

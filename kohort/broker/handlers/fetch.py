@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.quotas import Quotas
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -69,9 +68,11 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         # This broker never creates a session, so this one is from another broker at the same
         # address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    quotas = ctx.broker.quotas
-    if quotas is not None and quotas.is_limiting:
-        _limit_to_quota(ctx, quotas.quotas, request)
+    accounts = ctx.connection.accounts
+    if accounts.consumer is not None and accounts.is_current:
+        at_once = accounts.consumer.at_once
+        if request.max_bytes > at_once or request.min_bytes > at_once:
+            _limit_to_quota(request, at_once)
     denied = () if ctx.broker.access is None else _denied(ctx, request)
     reads = [
         (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
@@ -175,16 +176,12 @@ class _Reading:
             answer.give(_response(self.reads))
 
 
-def _limit_to_quota(ctx: RequestContext, quotas: Quotas, request: FetchRequest) -> None:
+def _limit_to_quota(request: FetchRequest, at_once: int) -> None:
     """Limit `max_bytes` to what the client's quota allows at once; and `min_bytes`, or the request
     would wait for data that it cannot get.
     """
-    user, client_id = ctx.connection.session.principal.name, ctx.header.client_id or ""
-    account = quotas.accounts(user, client_id).consumer
-    if account is not None:
-        at_once = account.at_once
-        request.max_bytes = min(request.max_bytes, at_once)
-        request.min_bytes = min(request.min_bytes, at_once)
+    request.max_bytes = min(request.max_bytes, at_once)
+    request.min_bytes = min(request.min_bytes, at_once)
 
 
 def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]]:

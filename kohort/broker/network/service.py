@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from kohort.broker.core.security.quotas import NO_ACCOUNTS, Accounts
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.later import Later
@@ -79,6 +80,10 @@ class ConnectionInfo:
     throttle_ms: int = 0
     """Set by the service with a response: once that is written, the connection neither reads nor
     executes anything for this time (KIP-219), and then resets it."""
+    accounts: Accounts = NO_ACCOUNTS
+    accounts_of: Session = UNKNOWN
+    """The accounts of the client that sent the last request, and the session that they were looked
+    up for: they are those of no other. Set by the service if clients have quotas."""
     sends_files: bool = False
     """Whether responses may contain file ranges, which are sent without being read."""
 

@@ -10,7 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.quotas import Entity, Quotas, check_limit, entity_of
+from kohort.broker.core.security.quotas import (
+    Accounts,
+    Entity,
+    Quotas,
+    check_limit,
+    entity_of,
+)
+from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore
 
@@ -42,6 +49,17 @@ class ClientQuotas:
             quotas.set(entity_in(key), json.loads(text))
         self.is_limiting = self._limits_clients()
         """Whether any client has a limit; if none has, requests are not charged."""
+
+    def accounts(self, connection: ConnectionInfo, client_id: str | None) -> Accounts:
+        """The accounts of the client that sent a request; kept with its connection."""
+        name = client_id or ""
+        accounts = connection.accounts
+        session = connection.session
+        if accounts.is_current and accounts.client_id == name and connection.accounts_of is session:
+            return accounts
+        accounts = self.quotas.accounts(session.principal.name, name)
+        connection.accounts, connection.accounts_of = accounts, session
+        return accounts
 
     async def alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool

@@ -45,6 +45,11 @@ HOLDING_MAX: Final = 10_000
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 """The time in each second that one percent stands for."""
 
+_NOT_BEGUN: Final = -1
+"""The time of no sample: before all times."""
+_BUDGET_MAX: Final = 1e30
+"""There is no largest limit for time, and infinity is not a whole number."""
+
 
 class QuotaError(Exception):
     """An invalid limit or entity; the text is for the client that asked for it."""
@@ -127,36 +132,103 @@ def check_limit(entity: Entity, key: str, value: float) -> None:
 
 
 class Account:
-    """A limit that applies to a client, and what has been used of it."""
+    """A limit that applies to a client, and what has been used of it.
 
-    __slots__ = ("_a_second", "_longest_ms", "_rate", "at_once", "limit", "names")
+    As long as what was used would be within the limit in the shortest time that a rate is measured
+    over, a use is subtracted from what is left, and nothing else is computed. `Rate` is told when
+    its sample turns, or when nothing is left; only then is there anything to wait for.
+    """
 
-    def __init__(self, limit: float, names: tuple[str, str], rate: Rate, *, is_time: bool) -> None:
-        """`names` are the user and client id that share the account, "" for any."""
-        self.limit = limit
-        self.names = names
-        self.at_once = int(limit * rate.least_ms / 1_000)
+    __slots__ = (
+        "_a_second", "_budget", "_left_before", "_longest_ms", "_rate", "at_once", "last_ms",
+        "left", "limit", "turns_ms",
+    )  # fmt: skip
+
+    def __init__(self, rate: Rate) -> None:
+        """Before anything is charged, `limit_to` is to be called."""
+        self.limit = 0.0
+        self.at_once = 0
         """The most for one answer: what the limit allows in all windows but one."""
         self._rate = rate
+        self._a_second = 0.0
+        self._longest_ms: int | None = None
+        self._budget = 0
+        """The most that may have been used, whenever that was."""
+        self.turns_ms = _NOT_BEGUN
+        """The time from which a use is not of the same sample."""
+        self.left = self._left_before = 0
+        """What is left of the budget, now and when the rate was last told."""
+        self.last_ms = 0
+        """The time of the last use."""
+
+    def limit_to(self, limit: float, *, is_time: bool) -> None:
+        """Set the limit; what has been used before counts."""
+        if limit == self.limit:
+            return
+        self._tell()
+        self.limit = limit
         self._a_second = limit * MICROSECONDS_OF_A_PERCENT if is_time else limit
-        self._longest_ms = rate.window_ms if is_time else None
+        self._longest_ms = self._rate.window_ms if is_time else None
+        least_ms = self._rate.least_ms
+        self.at_once = int(limit * least_ms / 1_000)
+        # Rounded down, and beyond some limits less than they are: what exceeds it is computed.
+        self._budget = int(min(self._a_second * least_ms, _BUDGET_MAX)) // 1_000
+        self.turns_ms = _NOT_BEGUN
 
     def charge(self, amount: int, now_ms: int) -> int:
         """Record a use: bytes, or microseconds of time. Returns the milliseconds for which the
-        client has to be throttled, 0 if it is within its limit.
+        client has to be throttled, 0 if it is within its limit. A negative amount takes back the
+        last use.
         """
-        throttle_ms = self._rate.use(amount, self._a_second, now_ms)
+        left = self.left - amount
+        if left >= 0 and now_ms < self.turns_ms:
+            self.left = left
+            self.last_ms = now_ms
+            return 0
+        return self._charge_to_rate(amount, now_ms)
+
+    def _charge_to_rate(self, amount: int, now_ms: int) -> int:
+        self._tell()
+        rate = self._rate
+        rate.record(amount, now_ms)
+        throttle_ms = rate.throttle_ms(self._a_second, now_ms)
+        self.turns_ms = rate.turns_ms
+        self.left = self._left_before = self._budget - rate.total
+        self.last_ms = now_ms
         if throttle_ms and self._longest_ms is not None:
             return min(throttle_ms, self._longest_ms)
         return throttle_ms
 
+    def _tell(self) -> None:
+        """Let the rate know what it has not been told of."""
+        if self.turns_ms != _NOT_BEGUN:
+            self._rate.record(self._left_before - self.left, self.last_ms)
+            self._left_before = self.left
 
-class Accounts(NamedTuple):
+
+class Accounts:
     """What a client is charged on; None where it has no limit."""
 
-    request: Account | None
-    producer: Account | None
-    consumer: Account | None
+    __slots__ = ("client_id", "consumer", "is_current", "producer", "request")
+
+    def __init__(
+        self,
+        client_id: str,
+        request: Account | None,
+        producer: Account | None,
+        consumer: Account | None,
+    ) -> None:
+        self.client_id = client_id
+        self.request = request
+        self.producer = producer
+        self.consumer = consumer
+        self.is_current = True
+        """False once limits have changed, or for another reason they are to be looked up again."""
+
+
+NO_ACCOUNTS: Final = Accounts("", None, None, None)
+"""The accounts of a client that has not been looked up."""
+NO_ACCOUNTS.is_current = False
 
 
 class Quotas:
@@ -170,19 +242,17 @@ class Quotas:
         mutation_window_ms: int = WINDOW_MS,
     ) -> None:
         self.limits: dict[Entity, dict[str, float]] = {}
-        self._rates: RecentlyUsed[tuple[str, str, str], Rate] = RecentlyUsed(
-            partial(self._new_rate, windows, window_ms), ACCOUNTS_MAX
+        self._used: RecentlyUsed[tuple[str, str, str], Account] = RecentlyUsed(
+            partial(self._new_account, windows, window_ms), ACCOUNTS_MAX
         )
-        """Rates by key, user and client id."""
+        """Accounts by key, and by the user and client id that share one, "" for any."""
         self._buckets: RecentlyUsed[tuple[str, str], TokenBucket] = RecentlyUsed(
             lambda: TokenBucket(mutation_windows, mutation_window_ms), ACCOUNTS_MAX
         )
-        self._accounts: dict[tuple[str, str, str], Account | None] = {}
-        """Cache of the accounts of clients; dropped after a change of limits, and when a rate is
-        added, because another rate may have been dropped for it.
-        """
         self._of_clients: dict[tuple[str, str], Accounts] = {}
-        """The same for all that requests of a client use."""
+        """Cache of the accounts of clients; dropped after a change of limits, and when an account
+        is added, because another may have been dropped for it.
+        """
 
     def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
         """Replace the limits of an entity; an empty mapping removes it."""
@@ -193,42 +263,36 @@ class Quotas:
         self._forget()
 
     def accounts(self, user: str, client_id: str) -> Accounts:
-        """The accounts of a client for all that its requests use."""
+        """The accounts of a client for all that its requests use. May be kept as long as they are
+        current.
+        """
         try:
             return self._of_clients[user, client_id]
         except KeyError:
-            found = Accounts(*(self.account(key, user, client_id) for key in _OF_REQUESTS))
+            found = [self.account(key, user, client_id) for key in _OF_REQUESTS]
             if len(self._of_clients) >= HOLDING_MAX:
-                self._of_clients = {}
-            self._of_clients[user, client_id] = found
-            return found
+                self._forget()
+            accounts = self._of_clients[user, client_id] = Accounts(client_id, *found)
+            return accounts
 
     def account(self, key: str, user: str, client_id: str) -> Account | None:
         """The account of a client for bytes or time; None if it has no limit."""
-        asked = key, user, client_id
-        try:
-            return self._accounts[asked]
-        except KeyError:
-            found = self._found(key, user, client_id)
-            if len(self._accounts) >= HOLDING_MAX:
-                self._accounts = {}
-            self._accounts[asked] = found
-            return found
-
-    def _found(self, key: str, user: str, client_id: str) -> Account | None:
         first = self._first(key, user, client_id)
         if first is None:
             return None
         limit, names = first
-        return Account(limit, names, self._rates[key, *names], is_time=key == REQUEST)
+        account = self._used[key, *names]
+        account.limit_to(limit, is_time=key == REQUEST)
+        return account
 
-    def _new_rate(self, windows: int, window_ms: int) -> Rate:
+    def _new_account(self, windows: int, window_ms: int) -> Account:
         self._forget()
-        return Rate(windows, window_ms)
+        return Account(Rate(windows, window_ms))
 
     def _forget(self) -> None:
-        self._accounts = {}
-        self._of_clients = {}
+        of_clients, self._of_clients = self._of_clients, {}
+        for accounts in of_clients.values():
+            accounts.is_current = False
 
     def _first(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
         """The limit that applies to a client, and the names of its account."""

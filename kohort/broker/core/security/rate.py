@@ -20,7 +20,7 @@ _START, _LAST, _SUM = range(3)
 class Rate:
     """The recent use of one account. Times are monotonic milliseconds."""
 
-    __slots__ = ("_samples", "_total", "_windows", "least_ms", "window_ms")
+    __slots__ = ("_samples", "_windows", "least_ms", "total", "window_ms")
 
     def __init__(self, windows: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
         self._windows = windows
@@ -29,8 +29,13 @@ class Rate:
         """The shortest time that a rate is measured over."""
         self._samples: list[list[int]] = []
         """Samples (begin, last use, sum), oldest first; at most one more than there are windows."""
-        self._total = 0
-        """The sum of all samples."""
+        self.total = 0
+        """The sum of all samples that are kept."""
+
+    @property
+    def turns_ms(self) -> int:
+        """When the first use begins another sample; there must have been a use."""
+        return self._samples[-1][_START] + self.window_ms
 
     def record(self, amount: int, now_ms: int) -> None:
         """Record that so much was used; a negative amount takes back the last record."""
@@ -41,25 +46,7 @@ class Rate:
         current = samples[-1]
         current[_LAST] = now_ms
         current[_SUM] += amount
-        self._total += amount
-
-    def use(self, amount: int, limit: float, now_ms: int) -> int:
-        """Record that so much was used, and return how long it takes until the rate is no more than
-        `limit` a second: `record` and `throttle_ms` in one call, for every request.
-        """
-        samples = self._samples
-        if samples and now_ms - samples[-1][_START] < self.window_ms:
-            # The same as `record`, without another call.
-            current = samples[-1]
-            current[_LAST] = now_ms
-            current[_SUM] += amount
-            self._total += amount
-        else:
-            self.record(amount, now_ms)
-        if self._total * 1_000 <= limit * self.least_ms:
-            # Within the limit even if all of it was used in the shortest time.
-            return 0
-        return self.throttle_ms(limit, now_ms)
+        self.total += amount
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long it takes until the rate is no more than `limit` a second; 0 if it is now."""
@@ -71,10 +58,10 @@ class Rate:
         missing = self._windows - 1 - elapsed_ms // self.window_ms
         over_ms = elapsed_ms + max(0, missing) * self.window_ms
         # (rate - limit) / limit * window, where the rate is total / window.
-        return max(0, round(self._total * 1_000 / limit - over_ms))
+        return max(0, round(self.total * 1_000 / limit - over_ms))
 
     def _forget(self, now_ms: int) -> None:
         kept_ms = self._windows * self.window_ms
         samples = self._samples
         while samples and now_ms - samples[0][_LAST] >= kept_ms:
-            self._total -= samples.pop(0)[_SUM]
+            self.total -= samples.pop(0)[_SUM]

@@ -62,7 +62,7 @@ class Oracle:
 def test_throttles_are_those_of_all_uses_counted_again(long_form: bool) -> None:
     for seed in range(2_000 if long_form else 40):
         chance = random.Random(seed)
-        rate, at_once, oracle, now_ms = Rate(), Rate(), Oracle(), 0
+        rate, oracle, now_ms = Rate(), Oracle(), 0
         limit = chance.choice([1_000, 10_000, 1_000_000])
         for _ in range(100):
             now_ms += chance.choice([0, 1, 10, 100, 999, 1_000, 1_001, 5_000, 12_000])
@@ -72,7 +72,6 @@ def test_throttles_are_those_of_all_uses_counted_again(long_form: bool) -> None:
             expected = oracle.throttle_ms(limit, now_ms)
             # What is rounded is computed in another order.
             assert abs(rate.throttle_ms(limit, now_ms) - expected) <= 1, seed
-            assert at_once.use(amount, limit, now_ms) == rate.throttle_ms(limit, now_ms)
 
 
 def test_the_first_limit_that_there_is_holds() -> None:
@@ -92,7 +91,8 @@ def test_the_first_limit_that_there_is_holds() -> None:
         book.set(entity, {PRODUCER: number})
         account = book.account(PRODUCER, "u", "c")
         assert account is not None
-        assert (account.limit, account.names) == (number, names)
+        assert account.limit == number
+        assert [*book._used][-1] == (PRODUCER, *names)
         assert book.account(CONSUMER, "u", "c") is None
 
 
@@ -107,16 +107,39 @@ def test_a_default_limits_each_user_and_not_all_together() -> None:
 
 def test_a_change_of_limits_holds_for_the_next_request_of_a_client() -> None:
     limits = Quotas()
-    assert limits.accounts("u", "c") == (None, None, None)
+    first = limits.accounts("u", "c")
+    assert (first.request, first.producer, first.consumer) == (None, None, None)
+    assert limits.accounts("u", "c") is first
     limits.set(Entity("u"), {PRODUCER: 100.0})
-    request, producer, consumer = limits.accounts("u", "c")
-    assert (request, consumer) == (None, None)
-    assert producer is limits.account(PRODUCER, "u", "c")
+    assert not first.is_current
+    second = limits.accounts("u", "c")
+    assert (second.request, second.consumer) == (None, None)
+    assert second.producer is limits.account(PRODUCER, "u", "c")
     limits.set(Entity("u", "c"), {CONSUMER: 7.0, REQUEST: 5.0})
-    accounts = limits.accounts("u", "c")
+    assert not second.is_current
+    third = limits.accounts("u", "c")
+    accounts = (third.request, third.producer, third.consumer)
     assert [one.limit if one else None for one in accounts] == [5.0, 100.0, 7.0]
     limits.set(Entity("u"), {})
+    assert not third.is_current
     assert limits.accounts("u", "c").producer is None
+
+
+def test_accounts_are_looked_up_again_once_others_may_have_been_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    book = Quotas()
+    book.set(Entity(DEFAULT), {PRODUCER: 1})
+    kept = book.accounts("a", "")
+    book.account(PRODUCER, "b", "")
+    assert not kept.is_current
+    monkeypatch.setattr(quotas, "HOLDING_MAX", 2)
+    kept = book.accounts("a", "")
+    book.accounts("b", "")
+    assert book.accounts("a", "") is kept
+    book.accounts("b", "another client")
+    assert not kept.is_current
+    assert book.accounts("a", "") is not kept
 
 
 def test_time_is_charged_in_percent_and_held_back_for_a_second_at_most() -> None:
@@ -143,7 +166,7 @@ def test_accounts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     book.set(Entity(DEFAULT), {PRODUCER: 1})
     for name in ("a", "b", "c", "a", "d", "e"):
         book.charge(PRODUCER, name, "", 1, 0)
-    assert [name[1] for name in book._rates] == ["a", "d", "e"]
+    assert [name[1] for name in book._used] == ["a", "d", "e"]
 
 
 @pytest.mark.parametrize(
