@@ -26,6 +26,7 @@ from kohort.protocol.records.record import decode_records
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient, framed, request_body, response_in
+from tests.support.waiting import wait_until
 
 Generation = tuple[str, int]
 
@@ -150,10 +151,12 @@ class History:
 
 def wait_heard(groups: list[Rebalancing], count: int) -> None:
     """Until members have heard of so many generations, however busy the machine is."""
-    deadline = time.monotonic() + RECORD_WITHIN_S
-    while sum(len(group.heard) for group in groups) < count:
-        assert time.monotonic() < deadline, "the groups do not rebalance"
-        time.sleep(0.001)
+    wait_until(
+        lambda: sum(len(group.heard) for group in groups) >= count,
+        "rebalances of the groups",
+        timeout_s=RECORD_WITHIN_S,
+        pause_s=0.001,
+    )
 
 
 def test_each_generation_that_a_member_heard_of_has_its_record_after_kill_9(

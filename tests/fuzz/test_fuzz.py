@@ -20,6 +20,7 @@ from tests.fuzz.frames import FrameFuzzer
 from tests.fuzz.storm import SETTINGS, Alarms, storm_in_this_process
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 GROWTH_MAX_BYTES = 16 * 1024 * 1024
 GROWTH_MAX_BYTES_OF_CAPTURED = 96 * 1024 * 1024
@@ -79,13 +80,14 @@ def test_damaged_requests_over_sockets_do_no_harm(
                         break
             assert other.is_answered(), f"FUZZ_SEED={seed}"
         edge = running.broker.metrics.edge
-        deadline_s = time.monotonic() + 60
-        while running.call(lambda: edge.connection_count) > 1:
-            assert time.monotonic() < deadline_s, f"FUZZ_SEED={seed}: not all connections end"
-            time.sleep(0.05)
-        network = running.broker.network
-        while used_bytes := running.call(lambda: network.memory.used_bytes):
-            assert time.monotonic() < deadline_s, f"FUZZ_SEED={seed}: {used_bytes} bytes are held"
-            time.sleep(0.05)
+        memory = running.broker.network.memory
+        wait_until(
+            lambda: running.call(lambda: edge.connection_count) == 1,
+            f"the end of all connections but one, FUZZ_SEED={seed}",
+        )
+        wait_until(
+            lambda: running.call(lambda: memory.used_bytes) == 0,
+            lambda: f"the memory of requests to be free: {memory.used_bytes}, FUZZ_SEED={seed}",
+        )
         assert other.is_answered()
     assert not alarms.lines, f"FUZZ_SEED={seed}: {alarms.lines[0]}"

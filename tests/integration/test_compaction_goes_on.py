@@ -1,7 +1,7 @@
 """Records and settings with extreme times do not stop the compaction of their log or another."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from kohort.protocol.records.record import Record, decode_records
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 LONG_MAX = (1 << 63) - 1
 COMPACTED = {
@@ -32,7 +33,6 @@ COMPACTED = {
     "segment.ms": "50",
     "min.cleanable.dirty.ratio": "0.01",
 }
-WAIT_S = 30
 
 Contents = list[tuple[bytes | None, bytes | None]]
 
@@ -98,13 +98,6 @@ def roll(client: RawClient, topic: str) -> None:
     put(client, topic, b"end", b"", now_ms())
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline_s, "it is not compacted"
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize(
     ("configs", "timestamp"),
     [
@@ -122,13 +115,13 @@ def test_an_extreme_time_of_one_topic_stops_no_compaction(
     put(client, "extreme", b"kept", b"2", now_ms())
     put(client, "extreme", b"gone", None, now_ms() + (timestamp or 0))
     roll(client, "extreme")
-    wait_until(lambda: (b"gone", b"1") not in contents(client, "extreme"))
+    wait_until(lambda: (b"gone", b"1") not in contents(client, "extreme"), "compaction of it")
     assert contents(client, "extreme")[:2] == [(b"kept", b"2"), (b"gone", None)]
     # What is compacted afterwards shows that the compactor still works.
     for value in (b"3", b"4"):
         put(client, "other", b"key", value, now_ms())
     roll(client, "other")
-    wait_until(lambda: (b"key", b"3") not in contents(client, "other"))
+    wait_until(lambda: (b"key", b"3") not in contents(client, "other"), "compaction of the other")
     assert (b"key", b"4") in contents(client, "other")
     compaction = broker.broker.services.topics.compaction
     assert broker.call(lambda: (compaction.failure_count, compaction.uncleanable_count)) == (0, 0)

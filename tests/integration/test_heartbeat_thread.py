@@ -22,6 +22,7 @@ from kohort.protocol.messages.join_group import (
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kohort.testing import Kafka
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 SESSION_MS = 3_000
 """Fifteen heartbeats long, so that a busy machine does not end it."""
@@ -70,10 +71,7 @@ def thread_for(
 
 def wait_for_state(broker: Kafka, group_id: str, state: str) -> None:
     """With the loop held up, as in an application that computes."""
-    deadline_s = time.monotonic() + 60
-    while broker.group(group_id).state != state:
-        assert time.monotonic() < deadline_s, f"{group_id} does not become {state}"
-        time.sleep(0.05)
+    wait_until(lambda: broker.group(group_id).state == state, f"{group_id} to become {state}")
 
 
 async def test_a_member_outlives_a_loop_that_is_held_up_for_longer_than_a_session(
@@ -152,10 +150,8 @@ async def test_it_finds_its_coordinator_again_by_itself(broker: Kafka) -> None:
     thread.start()
     thread.polled()
     thread.begin(join(broker, "searching"), gone, [gone, address])
-    deadline_s = time.monotonic() + 60
-    while thread.last_success_ms is None:
-        assert time.monotonic() < deadline_s, "it does not find its coordinator"
-        time.sleep(0.05)  # noqa: ASYNC251 - the loop has no part in it.
+    # The loop has no part in it.
+    wait_until(lambda: thread.last_success_ms is not None, "its coordinator to be found")
     assert broker.group("searching").state == "Stable"
     thread.stop()
     assert await thread.wait_stopped(ENDED_WITHIN_S)

@@ -6,7 +6,6 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from tests.support.brokers.server_process import accepts, free_port
 from tests.support.processes import java_env
+from tests.support.waiting import wait_until
 
 BUCKET = "lake"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -30,11 +30,12 @@ def running(command: list[str], log: Path, answers: Callable[[], bool]) -> Itera
             command, cwd=log.parent, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     try:
-        deadline = time.monotonic() + 120
-        while not answers():
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, f"it does not answer: {log.read_text()}"
-            time.sleep(0.1)
+        wait_until(
+            lambda: answers() or server.poll() is not None,
+            lambda: f"its answer: {log.read_text()}",
+            timeout_s=120,
+        )
+        assert server.poll() is None, log.read_text()
         yield
     finally:
         server.kill()

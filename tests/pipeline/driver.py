@@ -20,6 +20,7 @@ from kohort.pipeline.jars import locked
 from tests.pipeline.spark_settings import JAVA_OPTIONS
 from tests.pipeline.topics import Row, Topics, in_order
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 600
 """A session alone may take a minute on a machine that has much else to do."""
@@ -205,12 +206,17 @@ class Driver:
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Raises with what the driver said if it has ended, or if it takes for ever."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not condition():
-            tail = self._log.read_text(errors="replace")[-3000:]
-            assert self._process.poll() is None, f"ended before {what}:\n{tail}"
-            assert time.monotonic() < deadline, f"waited in vain for {what}:\n{tail}"
-            time.sleep(0.01)
+
+        def holds() -> bool:
+            if condition():
+                return True
+            assert self._process.poll() is None, f"ended before {what}:\n{self._tail()}"
+            return False
+
+        wait_until(holds, lambda: f"{what}:\n{self._tail()}", timeout_s=TIMEOUT_S, pause_s=0.01)
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
 
 
 def wait_for_news(driver: Driver, directory: Path, before: set[str]) -> None:

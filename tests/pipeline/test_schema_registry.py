@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.pipeline.driver import table_rows
 from tests.pipeline.test_land_shape import produce
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -46,10 +46,8 @@ def registry(
     found = SchemaRegistry(tmp_path_factory.mktemp("registry"), kohort.bootstrap)
     found.start()
     try:
-        deadline = time.monotonic() + 300
-        while not found.register("first", json.dumps({"type": "string"})):
-            assert time.monotonic() < deadline, found.words()
-            time.sleep(0.5)
+        schema = json.dumps({"type": "string"})
+        wait_until(lambda: found.register("first", schema), found.words, timeout_s=300, pause_s=0.5)
         yield found
     finally:
         found.kill()

@@ -7,7 +7,11 @@ from contextlib import asynccontextmanager
 
 
 def wait_until(
-    condition: Callable[[], bool], what: str | Callable[[], str], *, timeout_s: float = 60
+    condition: Callable[[], bool],
+    what: str | Callable[[], str],
+    *,
+    timeout_s: float = 60,
+    pause_s: float = 0.05,
 ) -> None:
     """Polls until the condition holds; the failure names what was waited for."""
     deadline = time.monotonic() + timeout_s
@@ -15,7 +19,7 @@ def wait_until(
         if time.monotonic() > deadline:
             message = f"not within {timeout_s} s: {what if isinstance(what, str) else what()}"
             raise AssertionError(message)
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 async def until(condition: Callable[[], bool], *, timeout_s: float = 60) -> None:

@@ -40,6 +40,7 @@ from tests.interop.same_answers.scenes import (
     fresh_name,
     produce_request,
 )
+from tests.support.waiting import wait_until
 
 VERSIONS: Final = {
     request: range(versions[0], versions[1] + 1)
@@ -84,8 +85,8 @@ class Producer:
 
     def _wait_coordinated(self, side: Side) -> None:
         search = FindCoordinatorRequest(key=self.id, key_type=1)
-        _wait(lambda: not self.pair.line.ask_alone(side, search, 3).error_code)
-        _wait(lambda: self.look(side).error_code not in NO_COORDINATOR)
+        self._wait(lambda: not self.pair.line.ask_alone(side, search, 3).error_code, "its place")
+        self._wait(lambda: self.look(side).error_code not in NO_COORDINATOR, "its coordinator")
 
     # Looking.
 
@@ -115,7 +116,11 @@ class Producer:
             self._wait_seen(side, _SETTLED)
 
     def _wait_seen(self, side: Side, states: Collection[str]) -> None:
-        _wait(lambda: self.look(side).transaction_state in states)
+        self._wait(lambda: self.look(side).transaction_state in states, " or ".join(sorted(states)))
+
+    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait for what a broker does a moment after it has answered."""
+        wait_until(is_so, f"{what} of {self.id}", timeout_s=_EVENTUALLY_S, pause_s=_SHORTLY_S)
 
     # Requests. What identifies the producer may be replaced by `pid` and `epoch`.
 
@@ -454,10 +459,3 @@ def _change(request: Value, changes: Mapping[str, Value]) -> None:
     assert changes.keys() <= known, changes
     for name, value in changes.items():
         setattr(request, name, value)
-
-
-def _wait(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _EVENTUALLY_S
-    while not is_so():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(_SHORTLY_S)

@@ -6,7 +6,6 @@ answer: on a machine with something else to do the time by the clock says more a
 
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Self
 
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.network.wire import RawClient
+from tests.support.waiting import wait_until
 
 MIB = 1024 * 1024
 STUCK_S = 60
@@ -90,12 +90,15 @@ def undisturbed(
     before = resident_bytes(server)
     with Watch(server) as watch:
         yield watch
-        deadline_s = time.monotonic() + STUCK_S
-        while watch.answered_count < 10:
-            assert time.monotonic() < deadline_s, "no other client is answered"
-            time.sleep(0.01)
+        wait_until(
+            lambda: watch.answered_count >= 10,
+            "answers to another client",
+            timeout_s=STUCK_S,
+            pause_s=0.01,
+        )
     assert watch.most_busy_s < longest_s
-    deadline_s = time.monotonic() + STUCK_S
-    while resident_bytes(server) - before > more_bytes_max:
-        assert time.monotonic() < deadline_s, (before, resident_bytes(server))
-        time.sleep(0.1)
+    wait_until(
+        lambda: resident_bytes(server) - before <= more_bytes_max,
+        lambda: f"the memory to be freed: {before} bytes before, {resident_bytes(server)} now",
+        timeout_s=STUCK_S,
+    )
