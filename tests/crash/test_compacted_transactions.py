@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.whole_topics import read_whole
 
 pytestmark = pytest.mark.long
 
@@ -149,30 +150,13 @@ class Follower(threading.Thread):
 
 def read_table(bootstrap: str) -> tuple[Table, int]:
     """The table that a consumer of committed records makes of the topic, and their count."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        }
-    )
-    place = confluent_kafka.TopicPartition("t", 0, 0)
     table: Table = {}
     count = 0
-    try:
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
-        consumer.assign([place])
-        while consumer.position([place])[0].offset < end:
-            message = consumer.poll(10)
-            assert message is not None, "the end does not come"
-            assert message.error() is None
-            key = message.key()
-            assert key is not None
-            table[key] = message.value()
-            count += 1
-    finally:
-        consumer.close()
+    for _, message in read_whole(bootstrap, [("t", 0)], "read_committed"):
+        key = message.key()
+        assert key is not None
+        table[key] = message.value()
+        count += 1
     return table, count
 
 

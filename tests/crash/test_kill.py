@@ -15,11 +15,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.whole_topics import read_whole
 
 PARTITIONS = 3
 
@@ -105,50 +106,16 @@ def create_topic(bootstrap: str, topic: str) -> None:
 
 
 def read_everything(bootstrap: str, *topics: str) -> dict[str, Records]:
-    """All that the topics hold. One consumer reads all of their partitions together: to wait for
-    each on its own, or for more than there is, takes longer than what is tested.
-    """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    places = [TopicPartition(topic, index) for topic in topics for index in range(PARTITIONS)]
+    """All that the topics hold, by partition."""
     found: dict[str, Records] = {
         topic: {index: [] for index in range(PARTITIONS)} for topic in topics
     }
-    unread = {}
-    for place in places:
-        low, high = consumer.get_watermark_offsets(place, timeout=60)
-        place.offset = low
-        unread[place.topic, place.partition] = high
-    deadline_s = time.monotonic() + 120
-    try:
-        consumer.assign(places)
-        while unread:
-            assert time.monotonic() < deadline_s, f"not read to their ends: {unread}"
-            for message in consumer.consume(10_000, timeout=0.2):
-                topic, partition, offset = message.topic(), message.partition(), message.offset()
-                error, value = message.error(), message.value()
-                assert topic is not None
-                assert partition is not None
-                assert offset is not None
-                if error is None:
-                    assert value is not None
-                    found[topic][partition].append((offset, value.rstrip(b".").decode()))
-                    at = offset + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    at = offset
-                else:
-                    raise KafkaException(error)
-                if at >= unread.get((topic, partition), at + 1):
-                    del unread[topic, partition]
-    finally:
-        consumer.close()
+    places = [(topic, index) for topic in topics for index in range(PARTITIONS)]
+    for place, message in read_whole(bootstrap, places):
+        value = message.value()
+        assert value is not None
+        record = (place.offset, value.rstrip(b".").decode())
+        found[place.topic][place.partition].append(record)
     return found
 
 

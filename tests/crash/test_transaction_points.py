@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.crash.dying_broker import POINTS
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.clients.whole_topics import read_whole
 
 pytestmark = pytest.mark.long
 
@@ -47,36 +47,13 @@ class DyingServer(KohortServer):
 
 
 def read_committed(bootstrap: str) -> list[bytes]:
-    """All values up to the ends of the partitions: nothing is undecided, or this would not end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    found: list[bytes] = []
-    unread = set(range(PARTITIONS))
-    try:
-        consumer.assign([Place("t", index, 0) for index in unread])
-        while unread:
-            message = consumer.poll(TIMEOUT_S)
-            assert message is not None, f"consumers are held back: {unread}"
-            partition, value = message.partition(), message.value()
-            assert partition is not None
-            if message.error() is not None:
-                unread.discard(partition)
-                continue
-            assert value is not None
-            found.append(value)
-        for index in range(PARTITIONS):
-            _, high = consumer.get_watermark_offsets(Place("t", index), timeout=TIMEOUT_S)
-            (position,) = consumer.position([Place("t", index)])
-            assert position.offset == high, f"consumers are held back in {index}"
-    finally:
-        consumer.close()
+    """All values up to the ends of the partitions: nothing is undecided, or this would fail."""
+    places = [("t", index) for index in range(PARTITIONS)]
+    found = []
+    for _, message in read_whole(bootstrap, places, "read_committed", timeout_s=TIMEOUT_S):
+        value = message.value()
+        assert value is not None
+        found.append(value)
     return found
 
 

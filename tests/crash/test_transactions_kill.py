@@ -13,18 +13,16 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers.forked_kohort import ForkedKohort
+from tests.support.clients.whole_topics import read_whole
 
 PARTITIONS: Final = 3
 WRITERS: Final = 4
@@ -152,45 +150,14 @@ class Writer:
                 return
 
 
-@contextmanager
-def _reading(bootstrap: str) -> Iterator[Consumer]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
 def read_committed(bootstrap: str) -> dict[int, list[str]]:
     """Values by partition, up to the high watermark: behind it nothing may be undecided."""
     found: dict[int, list[str]] = {index: [] for index in range(PARTITIONS)}
-    with _reading(bootstrap) as consumer:
-        unread = {}
-        for index in range(PARTITIONS):
-            _, high = consumer.get_watermark_offsets(Place(TOPIC, index), timeout=TIMEOUT_S)
-            unread[index] = high
-        consumer.assign([Place(TOPIC, index, 0) for index in range(PARTITIONS)])
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while unread:
-            assert time.monotonic() < deadline_s, f"consumers are held back: {unread}"
-            for message in consumer.consume(10_000, timeout=0.2):
-                error, value, partition = message.error(), message.value(), message.partition()
-                assert partition is not None
-                if error is None:
-                    assert value is not None
-                    found[partition].append(value.decode())
-            for place in consumer.position([Place(TOPIC, index) for index in list(unread)]):
-                if place.offset >= unread[place.partition]:
-                    del unread[place.partition]
+    places = [(TOPIC, index) for index in range(PARTITIONS)]
+    for place, message in read_whole(bootstrap, places, "read_committed", timeout_s=TIMEOUT_S):
+        value = message.value()
+        assert value is not None
+        found[place.partition].append(value.decode())
     return found
 
 

@@ -1,13 +1,11 @@
 """`kohort users`, on a running broker and on the data directory of one that is stopped."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kohort.cli import main
 from kohort.client.net.sasl import Plain
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -16,6 +14,7 @@ from kohort.protocol.messages.sasl_authenticate import (
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.network.wire import RawClient
+from tests.support.processes.commands import users_here
 
 SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
 
@@ -24,18 +23,6 @@ SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": 
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
     with BrokerThread(tmp_path / "data") as broker:
         yield broker
-
-
-def run(*arguments: str, password: str | None = None) -> int:
-    if password is None:
-        return main(["users", *arguments])
-    read, write = os.pipe()
-    os.write(write, f"{password}\n".encode())
-    os.close(write)
-    try:
-        return main(["users", *arguments, "--password-fd", str(read)])
-    finally:
-        os.close(read)
 
 
 def is_let_in(port: int, user: str, password: str) -> bool:
@@ -49,10 +36,10 @@ def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
-    assert run("add", "alice", *where, password="secret") == 0
-    assert run("add", "alice", *where, password="secret") == 3
+    assert users_here("add", "alice", *where, password="secret") == 0
+    assert users_here("add", "alice", *where, password="secret") == 3
     assert "secret" not in "".join(capsys.readouterr())
-    assert run("list", "--json", *where) == 0
+    assert users_here("list", "--json", *where) == 0
     listed = json.loads(capsys.readouterr().out)["users"]
     assert listed == [
         {
@@ -61,25 +48,25 @@ def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
             "disabled": False,
         }
     ]
-    assert run("password", "alice", "--iterations", "4096", *where, password="other") == 0
-    assert run("list", *where) == 0
+    assert users_here("password", "alice", "--iterations", "4096", *where, password="other") == 0
+    assert users_here("list", *where) == 0
     assert "4096" in capsys.readouterr().out
-    assert run("password", "nobody", *where, password="other") == 1
-    assert run("remove", "alice", *where) == 0
-    assert run("remove", "alice", *where) == 1
+    assert users_here("password", "nobody", *where, password="other") == 1
+    assert users_here("remove", "alice", *where) == 0
+    assert users_here("remove", "alice", *where) == 1
 
 
 def test_the_first_user_is_added_before_there_is_a_broker(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
-    assert run("add", "admin", "--data", str(data), password="secret") == 0
+    assert users_here("add", "admin", "--data", str(data), password="secret") == 0
     with BrokerThread(data, overrides=SASL) as broker:
         assert is_let_in(broker.port, "admin", "secret")
-        assert run("list", "--data", str(data)) == 3
+        assert users_here("list", "--data", str(data)) == 3
         assert "without --data" in capsys.readouterr().err
-    assert run("password", "admin", "--data", str(data), password="other") == 0
-    assert run("list", "--data", str(data)) == 0
+    assert users_here("password", "admin", "--data", str(data), password="other") == 0
+    assert users_here("list", "--data", str(data)) == 0
     assert "admin" in capsys.readouterr().out
     assert (data / "metadata.db").stat().st_mode & 0o777 == 0o600
     with BrokerThread(data, overrides=SASL) as broker:
@@ -91,7 +78,7 @@ def test_a_password_that_is_none_is_refused(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
-    assert run("add", "alice", *where, password="") == 2
-    assert run("add", "alice", "--iterations", "7", *where, password="secret") == 2
-    assert run("add", "alice", *where, password="x" * 5000) == 2
+    assert users_here("add", "alice", *where, password="") == 2
+    assert users_here("add", "alice", "--iterations", "7", *where, password="secret") == 2
+    assert users_here("add", "alice", *where, password="x" * 5000) == 2
     capsys.readouterr()

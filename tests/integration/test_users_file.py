@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import logging
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,6 @@ import pytest
 
 from kohort.broker.app import StartError
 from kohort.broker.security import listeners
-from kohort.cli import main
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -24,6 +22,7 @@ from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient
+from tests.support.processes.commands import users_here
 
 SCRAM = "SCRAM-SHA-256"
 PASSWORD = "a secret: 100%"
@@ -50,7 +49,7 @@ class Place:
 
     def users(self, *arguments: str, password: str | None = None) -> int:
         where = ("--bootstrap-server", f"127.0.0.1:{self.ports['PLAINTEXT']}")
-        return users(*arguments, *where, password=password)
+        return users_here(*arguments, *where, password=password)
 
     def look(self) -> None:
         asyncio.run_coroutine_threadsafe(self._look(), self.broker._loop).result(30)
@@ -102,23 +101,10 @@ class Place:
             return ""
 
 
-def users(*arguments: str, password: str | None = None) -> int:
-    """`kohort users`."""
-    if password is None:
-        return main(["users", *arguments])
-    read, write = os.pipe()
-    os.write(write, f"{password}\n".encode())
-    os.close(write)
-    try:
-        return main(["users", *arguments, "--password-fd", str(read)])
-    finally:
-        os.close(read)
-
-
 def hashed(printed: Callable[[], str], user: str, password: str) -> str:
     """The lines of a user, both mechanisms."""
     printed()
-    assert users("hash", user, "--iterations", "4096", password=password) == 0
+    assert users_here("hash", user, "--iterations", "4096", password=password) == 0
     return printed().strip()
 
 

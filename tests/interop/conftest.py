@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop.same_answers import scenes
 from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.offsets import commit
-from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
+from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, opened, wait_ready
 from tests.interop.same_answers.scenes import Topic
 from tests.interop.same_answers.transactions import Producer, producer
 from tests.interop.tools import Tools
@@ -211,11 +211,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
 def pair(twins: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
     """Both brokers, on connections of the test's own."""
 
-    def report(name: str, text: str) -> None:
-        with subtests.test(name):
-            pytest.fail(text, pytrace=False)
-
-    with Pair(twins, report) as pair:
+    with opened(twins, subtests) as pair:
         yield pair
 
 

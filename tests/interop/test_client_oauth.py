@@ -5,7 +5,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewTopic
 from kohort import Consumer, OAuthToken
 from kohort.client.core.errors import AuthenticationError, TokenError
 from tests.support.brokers.oauth_brokers import OAuthKafka, OAuthKohort
+from tests.support.brokers.on_both import on_both
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
 from tests.support.clients.model import Record
 
@@ -23,21 +24,7 @@ SESSION_MS: Final = 6_000
 """The shortest that Kafka allows to a member of a group."""
 
 Broker = OAuthKafka | OAuthKohort
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(OAuthKafka, id="kafka"),
-        pytest.param(OAuthKohort, id="kohort", marks=pytest.mark.long),
-    ],
-)
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    start: type[Broker] = request.param
-    with start(tmp_path_factory.mktemp("oauth")) as broker:
-        yield broker
+broker = on_both(OAuthKafka, OAuthKohort, long=OAuthKohort)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from kohort import Consumer
 from kohort.client.core.errors import CertificateError
 from kohort.client.processing.dead_letters import DeadLetter, TopicSink
 from tests.support.brokers.certificates import Authority
+from tests.support.brokers.on_both import on_both
 from tests.support.brokers.secure_kafka import SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
@@ -22,21 +22,7 @@ from tests.support.clients.model import Record
 LIMIT_S: Final = 180
 
 Broker = SecureKafka | SecureKohort
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(SecureKafka, id="kafka", marks=pytest.mark.long),
-        pytest.param(SecureKohort, id="kohort"),
-    ],
-)
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    start: type[Broker] = request.param
-    with start(tmp_path_factory.mktemp("secure")) as broker:
-        yield broker
+broker = on_both(SecureKafka, SecureKohort, long=SecureKafka)
 
 
 class Files:

@@ -8,7 +8,7 @@ import random
 import ssl
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ from kohort.client.net.opening import open_connection
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest
+from tests.support.brokers.on_both import on_both
 from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, SESSION_MS, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
@@ -45,24 +46,9 @@ TIMEOUT_MS = 60_000
 AskBrokers = Callable[[str, int, SecurityConfig], Awaitable[set[int]]]
 """Connects and asks for the brokers' ports."""
 
-
 Secure = SecureKafka | SecureKohort
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(SecureKafka, id="kafka"),
-        pytest.param(SecureKohort, id="kohort", marks=pytest.mark.long),
-    ],
-)
-def kafka(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Secure]:
-    """One with listeners of all kinds: Kafka's, and ours."""
-    start: type[Secure] = request.param
-    with start(tmp_path_factory.mktemp("secure")) as broker:
-        yield broker
+kafka = on_both(SecureKafka, SecureKohort, long=SecureKohort)
+"""One with listeners of all kinds: Kafka's, and ours."""
 
 
 async def with_loop(host: str, port: int, security: SecurityConfig) -> set[int]:

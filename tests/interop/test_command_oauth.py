@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from tests.support.brokers.oauth_brokers import OAuthKafka, OAuthKohort
+from tests.support.brokers.on_both import on_both
 from tests.support.clients.confluent_client import ConfluentClient
 from tests.support.clients.model import Record
 from tests.support.processes.commands import ROOT, said_by_process
@@ -20,21 +21,7 @@ LIFETIME_S: Final = 4
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 Broker = OAuthKafka | OAuthKohort
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(OAuthKafka, id="kafka", marks=pytest.mark.long),
-        pytest.param(OAuthKohort, id="kohort"),
-    ],
-)
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    start: type[Broker] = request.param
-    with start(tmp_path_factory.mktemp("oauth")) as broker:
-        yield broker
+broker = on_both(OAuthKafka, OAuthKohort, long=OAuthKafka)
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.interop.same_answers.each import Value, for_broker
-from tests.interop.same_answers.pair import Pair, Twins
+from tests.interop.same_answers.pair import Pair, Twins, opened
 from tests.interop.same_answers.questions import Question, questions
 from tests.interop.same_answers.scenes import Topic, create_topic, fresh_name
-from tests.interop.same_answers.secured import NOBODY, as_super_user, opened, start_secured
+from tests.interop.same_answers.secured import NOBODY, as_super_user, start_secured
 from tests.support.brokers.secure_kafka import USER
 from tests.support.network.wire import RawClient
 

@@ -21,7 +21,7 @@ from kohort.protocol.messages.produce import (
 from tests.interop.same_answers import differences
 from tests.interop.same_answers.deliberate import ANY, CLOSED, TEXT, Difference
 from tests.interop.same_answers.each import for_broker
-from tests.interop.same_answers.pair import Line, Pair, Twins
+from tests.interop.same_answers.pair import Line, Pair, Twins, opened
 from tests.interop.same_answers.questions import NEW_TOPIC, batch, questions
 from tests.interop.same_answers.scenes import END, Topic, create_topic, fresh_name, offsets_request
 from tests.interop.same_answers.secured import (
@@ -43,7 +43,6 @@ from tests.interop.same_answers.secured import (
     WRITE,
     as_super_user,
     create_rules,
-    opened,
     rule,
     start_secured,
 )

@@ -29,7 +29,7 @@ from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers.each import Value
-from tests.interop.same_answers.pair import Line, Pair, Side, Twins
+from tests.interop.same_answers.pair import Line, Pair, Side, Twins, opened
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import (
     batch,
@@ -58,11 +58,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
 
 @pytest.fixture
 def pair(limited: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
-    def report(name: str, text: str) -> None:
-        with subtests.test(name):
-            pytest.fail(text, pytrace=False)
-
-    with Pair(limited, report) as made:
+    with opened(limited, subtests) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tests.interop.conftest import start_twins
 from tests.interop.same_answers import differences
-from tests.interop.same_answers.pair import Pair, Side, Twins
+from tests.interop.same_answers.pair import Pair, Side, Twins, opened
 from tests.interop.same_answers.scenes import Topic, create_topic
 from tests.interop.same_answers.transactions import producer
 from tests.support.waiting import wait_until
@@ -36,11 +36,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
 
 @pytest.fixture
 def own_pair(forgetful: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
-    def report(name: str, text: str) -> None:
-        with subtests.test(name):
-            pytest.fail(text, pytrace=False)
-
-    with Pair(forgetful, report) as pair:
+    with opened(forgetful, subtests) as pair:
         yield pair
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.clients.confluent_client import create_partitions, create_topics
+from tests.support.clients.whole_topics import read_whole
+from tests.support.waiting import wait_until
 
 Row: TypeAlias = tuple[Any, ...]
 """(partition, offset, timestamp in ms, key, value, headers)."""
@@ -39,7 +40,7 @@ class Topics:
 
     def delete(self, name: str) -> None:
         _wait(self.admin.delete_topics([name]).values())
-        _until(lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} to go")
+        wait_until(lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} to go")
 
     def add_partitions(self, name: str, total: int) -> None:
         create_partitions(self.admin, name, total)
@@ -77,25 +78,14 @@ class Topics:
 
     def read(self, name: str) -> list[Row]:
         """All that is in the topic, by partition and offset."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody", **_QUIET})
+        numbers = self.admin.list_topics(name, timeout=10).topics[name].partitions
+        assert numbers, f"{name} has no partitions"
+        places = [(name, number) for number in numbers]
         rows: list[Row] = []
-        try:
-            partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
-            assert partitions, f"{name} has no partitions"
-            for index in partitions:
-                low, high = consumer.get_watermark_offsets(TopicPartition(name, index), timeout=20)
-                consumer.assign([TopicPartition(name, index, low)])
-                at = low
-                while at < high:
-                    for message in consumer.consume(10_000, timeout=0.2):
-                        if message.error():
-                            raise KafkaException(message.error())
-                        at = (message.offset() or 0) + 1
-                        headers = tuple(tuple(header) for header in message.headers() or [])
-                        row = (message.timestamp()[1], message.key(), message.value(), headers)
-                        rows.append((index, message.offset(), *row))
-        finally:
-            consumer.close()
+        for place, message in read_whole(self.bootstrap, places, settings=_QUIET):
+            headers = tuple(tuple(header) for header in message.headers() or [])
+            row = (message.timestamp()[1], message.key(), message.value(), headers)
+            rows.append((place.partition, place.offset, *row))
         return in_order(rows)
 
     def committed(self, group: str, name: str) -> dict[int, int]:
@@ -117,10 +107,3 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 def _wait(futures: Iterable[Any]) -> None:
     for future in futures:
         future.result(30)
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.05)

@@ -1,6 +1,5 @@
 """`kohort topics`, `kohort users` and what `kohort groups` changes, beside either broker."""
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -11,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import ServerProcess
-from tests.support.processes.commands import Said, said_here
+from tests.support.processes.commands import Said, password_descriptor, said_here
 from tests.support.waiting import wait_until
 
 Kohort: TypeAlias = Callable[..., Said[str]]
@@ -340,13 +339,8 @@ class TestUsers:
         user = f"user-{uuid.uuid4().hex[:8]}"
 
         def with_password(command: str) -> Said[str]:
-            read, write = os.pipe()
-            os.write(write, b"a password\n")
-            os.close(write)
-            try:
-                return kohort("users", command, user, "--password-fd", str(read))
-            finally:
-                os.close(read)
+            with password_descriptor("a password") as number:
+                return kohort("users", command, user, "--password-fd", number)
 
         def mechanisms() -> list[str]:
             users = kohort("users", "list", "--json").json["users"]

@@ -10,10 +10,14 @@ import pytest
 
 from tests.interop.connect_worker import ConnectWorker
 from tests.interop.least_rights.checks import check_needed, check_suffice, each_need, rows_of
-from tests.interop.least_rights.needs import is_denied
-from tests.interop.least_rights.visitors import Client, Guarded, Names, ProgramResult
+from tests.interop.least_rights.visitors import (
+    Client,
+    Guarded,
+    Names,
+    ProgramResult,
+    done_or_denied,
+)
 from tests.support.clients.login import Login
-from tests.support.waiting import wait_until
 
 KIND: Final = "org.apache.kafka.connect.file.FileStream{}Connector"
 
@@ -89,13 +93,7 @@ class Worker:
         return listed
 
     def _until(self, is_so: Callable[[], bool]) -> bool:
-        """Waits for it, or for a denial; which of the two has come."""
-        wait_until(
-            lambda: is_denied(self._said()) or is_so(),
-            lambda: f"neither done nor denied: {self._said()[-3_000:]}",
-            timeout_s=120,
-        )
-        return not is_denied(self._said())
+        return done_or_denied(is_so, self._said)
 
     def _said(self) -> str:
         return (self._directory / "worker.log").read_text(errors="replace")

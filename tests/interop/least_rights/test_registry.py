@@ -8,10 +8,14 @@ import pytest
 
 from tests.interop.foreign.schema_registry import SchemaRegistry
 from tests.interop.least_rights.checks import check_needed, check_suffice, each_need, rows_of
-from tests.interop.least_rights.needs import is_denied
-from tests.interop.least_rights.visitors import Client, Guarded, Names, ProgramResult
+from tests.interop.least_rights.visitors import (
+    Client,
+    Guarded,
+    Names,
+    ProgramResult,
+    done_or_denied,
+)
 from tests.support.clients.login import Login
-from tests.support.waiting import wait_until
 
 SCHEMA: Final = '{"type":"string"}'
 
@@ -29,12 +33,7 @@ def keeps_a_schema(login: Login, names: Names, directory: Path) -> ProgramResult
     registry = SchemaRegistry(directory, login.bootstrap, settings)
 
     def until(is_so: Callable[[], bool]) -> bool:
-        wait_until(
-            lambda: is_denied(registry.said()) or registry.has_ended() or is_so(),
-            lambda: f"neither done nor denied: {registry.words()}",
-            timeout_s=120,
-        )
-        return not is_denied(registry.said()) and not registry.has_ended()
+        return done_or_denied(is_so, registry.said, registry.has_ended)
 
     try:
         registry.start()

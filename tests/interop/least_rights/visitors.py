@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from kohort.cli import main
-from tests.interop.least_rights.needs import NEEDS, Need
+from tests.interop.least_rights.needs import NEEDS, Need, is_denied
 from tests.support.brokers.secure_kafka import PASSWORD, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
@@ -148,6 +148,20 @@ class Guarded:
             return len(found) == rules and users[login.user].exception(30) is None
 
         wait_until(is_known, f"{rules} rules of {login.user}")
+
+
+def done_or_denied(
+    is_so: Callable[[], bool],
+    said: Callable[[], str],
+    has_ended: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Wait for it, or for a denial or the end of the program; whether it was neither of these."""
+    wait_until(
+        lambda: is_denied(said()) or has_ended() or is_so(),
+        lambda: f"neither done nor denied: {said()[-3_000:]}",
+        timeout_s=120,
+    )
+    return not is_denied(said()) and not has_ended()
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from socket import socket
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import pytest
+
 from kohort.protocol.message import RESPONSES, Struct, schema_of
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -373,6 +375,16 @@ class Pair:
     def fail(self, request: object, version: int, text: str) -> None:
         """The test fails, and goes on as far as it can."""
         self.report(f"{type(request).__name__} v{version}", f"{request!r} in v{version}\n{text}")
+
+
+def opened(twins: Twins, subtests: pytest.Subtests) -> Pair:
+    """Both brokers during one test, which goes on when one of them answers otherwise."""
+
+    def report(name: str, text: str) -> None:
+        with subtests.test(name):
+            pytest.fail(text, pytrace=False)
+
+    return Pair(twins, report)
 
 
 def _connected(server: ServerProcess, timeout_s: float, *, source: str) -> RawClient:

@@ -92,16 +92,6 @@ def start_secured(directory: Path) -> Iterator[Twins]:
         yield twins
 
 
-def opened(twins: Twins, subtests: pytest.Subtests) -> Pair:
-    """Both brokers during one test, which goes on when one of them answers otherwise."""
-
-    def report(name: str, text: str) -> None:
-        with subtests.test(name):
-            pytest.fail(text, pytrace=False)
-
-    return Pair(twins, report)
-
-
 def as_super_user(server: ServerProcess, timeout_s: float) -> RawClient:
     """A connection of the one user that has a name."""
     assert isinstance(server, SecureKafka | SecureKohort)

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, AnyStr, Generic, NamedTuple
 
@@ -59,3 +61,23 @@ def said_here(printed: pytest.CaptureFixture[AnyStr], *arguments: str) -> Said[A
         code = int(ended.code or 0)
     out, err = printed.readouterr()
     return Said(code, out, os.fsdecode(err))
+
+
+@contextmanager
+def password_descriptor(password: str) -> Iterator[str]:
+    """Give the password to a command in a pipe: the number for its `--password-fd`."""
+    read, write = os.pipe()
+    os.write(write, f"{password}\n".encode())
+    os.close(write)
+    try:
+        yield str(read)
+    finally:
+        os.close(read)
+
+
+def users_here(*arguments: str, password: str | None = None) -> int:
+    """Run `kohort users ARGUMENTS` in this process; returns its exit code."""
+    if password is None:
+        return main(["users", *arguments])
+    with password_descriptor(password) as number:
+        return main(["users", *arguments, "--password-fd", number])

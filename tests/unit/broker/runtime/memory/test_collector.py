@@ -1,7 +1,6 @@
 """Looks of the garbage collector that do not grow with what lives."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,20 +12,7 @@ from kohort.broker.runtime.memory.collector import (
     collect_as_usual,
     collect_in_steps,
 )
-
-
-class Knot:
-    """An object in a cycle."""
-
-    def __init__(self) -> None:
-        self.myself = self
-
-
-@pytest.fixture
-def in_steps() -> Iterator[None]:
-    collect_in_steps()
-    yield
-    collect_as_usual()
+from tests.unit.broker.runtime.memory.knot import Knot
 
 
 @pytest.mark.usefixtures("in_steps")

@@ -5,15 +5,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from kohort.broker.runtime.memory.collector import (
     CROWD_THRESHOLDS,
     THRESHOLDS,
-    collect_as_usual,
-    collect_in_steps,
 )
 from kohort.broker.runtime.memory.keeper import (
     COLLECT_ALL_ANYWAY_LOOKS,
@@ -21,6 +18,7 @@ from kohort.broker.runtime.memory.keeper import (
     MANY,
     MemoryKeeper,
 )
+from tests.unit.broker.runtime.memory.knot import Knot
 
 CROWD_COMES_AND_GOES = f"""
 import json
@@ -65,20 +63,6 @@ keeper.look()
 sizes.append(resident_kib())
 print(json.dumps(sizes))
 """
-
-
-class Knot:
-    """An object in a cycle."""
-
-    def __init__(self) -> None:
-        self.myself = self
-
-
-@pytest.fixture
-def in_steps() -> Iterator[None]:
-    collect_in_steps()
-    yield
-    collect_as_usual()
 
 
 def run_by_the_librarys_allocator(script: str) -> list[int]:
