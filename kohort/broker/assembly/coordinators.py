@@ -11,6 +11,7 @@ from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
@@ -69,14 +70,16 @@ def make_groups(
         log=TopicOffsetsLog(topics, config),
         purgatory=purgatory,
         clock=environment.clock,
-        new_group=partial(
-            ClassicGroup,
-            config=group_config,
-            new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
-            partition_count=partition_count,
-            grown_since=topics.changes.grown_since,
-            unused_ids=unused_ids,
-        ),
+        new_group={
+            GroupKind.CLASSIC: partial(
+                ClassicGroup,
+                config=group_config,
+                new_member_id=lambda prefix: f"{prefix}-{environment.new_uuid()}",
+                partition_count=partition_count,
+                grown_since=topics.changes.grown_since,
+                unused_ids=unused_ids,
+            )
+        },
         topic_id=topic_id,
         observers=observers,
         unused_ids=unused_ids,

@@ -31,7 +31,7 @@ from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.command import ActorHost, Command
 from kohort.broker.coordinator.group_timers import GroupTimers
 from kohort.broker.coordinator.inbox import Batch, Inbox
-from kohort.broker.coordinator.paused_commands import PausedCommands, is_paced
+from kohort.broker.coordinator.paused_commands import PausedCommands
 from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.core.group.effects import (
     Append,
@@ -45,7 +45,6 @@ from kohort.broker.core.group.effects import (
     TimerKey,
 )
 from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.steps import Steps
@@ -341,14 +340,10 @@ class GroupActor:
             except KafkaError as error:
                 self._report_outcome(error, now)
                 continue
-            records = append.records
-            # Nearly every append is one offset: that is seen here, without a call.
-            may_have_group_record = len(records) > 1 or records[0].__class__ is GroupRecord
-            paced = may_have_group_record and is_paced(self.group.state, records)
             if pending is not None:
-                self._paused.note_writing(now.ms, paced=paced)
+                self._paused.note_writing(now.ms, paced=append.is_paced)
                 return pending
-            if paced:
+            if append.is_paced:
                 self._paused.note_written(now.ms, self._host.monotonic_ms())
             self.group.on_appended(now)
         return None

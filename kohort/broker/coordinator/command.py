@@ -10,6 +10,7 @@ from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
@@ -34,8 +35,8 @@ class Command:
     """Answered by the step, or by a later one."""
     answer_absent: Callable[[], object] = _nothing
     """Creates the ticket's response if the group does not exist when the command is executed."""
-    creates_group: bool = False
-    """Creates the group instead if it does not exist."""
+    creates: GroupKind | None = None
+    """The kind of group that is created instead if there is none; None for no group."""
     is_exclusive: bool = False
     """Executed in a batch of its own, with no append in progress."""
     is_gathered: bool = False

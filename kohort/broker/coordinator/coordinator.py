@@ -8,15 +8,16 @@ stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from kohort.broker.coordinator.command import Command
+from kohort.broker.coordinator.command import Command, Step
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.classic.join import check_request
 from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
 from kohort.broker.core.group.group import Group
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.offsets.commit import error_without_group
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -29,11 +30,13 @@ from kohort.broker.core.group.requests import (
     JoinResult,
     LeaveEntry,
     LeaveResult,
+    Now,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
 from kohort.broker.core.group.states import GroupState
+from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -42,10 +45,20 @@ logger = logging.getLogger(__name__)
 __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
 
 
-def _classic(group: Group) -> ClassicGroup:
-    """The group as a classic group; there is no other kind yet."""
-    assert isinstance(group, ClassicGroup)
-    return group
+def _classic_step(
+    step: Callable[[ClassicGroup, Now], Steps[None] | None],
+    ticket: Later[Any],
+    answer_other: Callable[[], object],
+) -> Step:
+    """Return a step of classic groups, to which a group of another kind has `answer_other`."""
+
+    def execute(group: Group, now: Now) -> Steps[None] | None:
+        if isinstance(group, ClassicGroup):
+            return step(group, now)
+        ticket.give(answer_other())
+        return None
+
+    return execute
 
 
 class GroupCoordinator:
@@ -64,10 +77,14 @@ class GroupCoordinator:
             ticket.give(JoinResult(error, request.member_id))
             return ticket
         command = Command(
-            lambda group, now: _classic(group).join(request, ticket, now),
+            _classic_step(
+                lambda group, now: group.join(request, ticket, now),
+                ticket,
+                lambda: JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id),
+            ),
             ticket,
             answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
-            creates_group=not request.member_id,
+            creates=None if request.member_id else GroupKind.CLASSIC,
             writes_group_record=not request.member_id and request.instance_id is not None,
         )
         answer = self._send(group_id, command, ticket)
@@ -83,7 +100,9 @@ class GroupCoordinator:
             ticket.give(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return ticket
         command = Command(
-            lambda group, now: _classic(group).sync(request, ticket, now),
+            _classic_step(
+                lambda group, now: group.sync(request, ticket, now), ticket, _no_member_to_sync
+            ),
             ticket,
             answer_absent=_no_member_to_sync,
         )
@@ -114,13 +133,19 @@ class GroupCoordinator:
 
         if len(entries) <= ENTRIES_PER_STEP:
             command = Command(
-                lambda group, now: _classic(group).leave(entries, ticket, now),
+                _classic_step(
+                    lambda group, now: group.leave(entries, ticket, now), ticket, answer_absent
+                ),
                 ticket,
                 answer_absent=answer_absent,
             )
         else:
             command = Command(
-                lambda group, now: _classic(group).leave_steps(entries, ticket, now),
+                _classic_step(
+                    lambda group, now: group.leave_steps(entries, ticket, now),
+                    ticket,
+                    answer_absent,
+                ),
                 ticket,
                 answer_absent=answer_absent,
                 is_exclusive=True,
@@ -137,7 +162,7 @@ class GroupCoordinator:
             lambda group, now: group.commit(request, ticket, now),
             ticket,
             answer_absent=lambda: CommitResult((error,) * len(request.offsets)),
-            creates_group=not error,
+            creates=None if error else GroupKind.CLASSIC,
             is_gathered=True,
         )
         self.host.submit(group_id, command)
@@ -169,7 +194,7 @@ class GroupCoordinator:
             lambda group, now: group.commit_in_transaction(request, checked, ticket, now),
             ticket,
             answer_absent=lambda: CommitResult((absent,) * count),
-            creates_group=not absent,
+            creates=None if absent else GroupKind.CLASSIC,
         )
         preparing = self.host.prepare_log()
         if preparing is None:

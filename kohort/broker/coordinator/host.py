@@ -22,6 +22,7 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.group import Group
+from kohort.broker.core.group.kinds import GroupKind, kind_of
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.unused_ids import UnusedIds
@@ -75,15 +76,15 @@ class GroupHost:
         log: OffsetsLog,
         purgatory: Purgatory,
         clock: Clock,
-        new_group: Callable[[str], Group],
+        new_group: Mapping[GroupKind, Callable[[str], Group]],
         topic_id: Callable[[str], bytes | None] | None = None,
         observers: Sequence[GroupObserver] = (),
         unused_ids: UnusedIds | None = None,
         lasting: LastingTasks | None = None,
     ) -> None:
-        """`new_group` creates an empty group; `topic_id` returns the id of a topic, None if it does
-        not exist; `unused_ids` has the ids that the groups of `new_group` hand out; `lasting` runs
-        the expiry.
+        """`new_group` creates an empty group, for each kind; `topic_id` returns the id of a topic,
+        None if it does not exist; `unused_ids` has the ids that the groups of `new_group` hand out;
+        `lasting` runs the expiry.
         """
         self.config = config
         self.inbox_max = config.inbox_max
@@ -125,7 +126,7 @@ class GroupHost:
         now = self.now()
         piece = Slice(self._clock)
         for group_id, records in loaded.records_by_group.items():
-            group = self._new_group(group_id)
+            group = self._new_group[kind_of(records)](group_id)
             group.restore(records, now, loaded.earlier_by_group.get(group_id, ()))
             self._adopt(group)
             # No client is served yet, but health probes are answered.
@@ -266,7 +267,7 @@ class GroupHost:
         actor = self._actors.get(group_id)
         if actor is None and not error:
             error = self.error_without_actor(group_id)
-            if not error and not command.creates_group:
+            if not error and command.creates is None:
                 if ticket is not None:
                     ticket.give(command.answer_absent())
                 return
@@ -277,12 +278,14 @@ class GroupHost:
                 ticket.fail(KafkaError(error))
             return
         if actor is None:
-            actor = self._adopt(self._new_group(group_id))
+            assert command.creates is not None
+            actor = self._adopt(self._new_group[command.creates](group_id))
         actor.submit(command)
 
     def reload(self, group_id: str) -> Group:
-        group = self._new_group(group_id)
-        group.restore(read_group(self.log, group_id), self.now())
+        records = read_group(self.log, group_id)
+        group = self._new_group[kind_of(records)](group_id)
+        group.restore(records, self.now())
         return group
 
     # Called by the coordinator.

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kohort.broker.coordinator.command import Command
-from kohort.broker.core.group.records import DurableRecord, GroupRecord
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.write_pacing import WritePacing
 
 
@@ -48,7 +46,7 @@ class PausedCommands:
         return commands
 
     def note_written(self, began_ms: int, ended_ms: int) -> None:
-        """Record an append of an `is_paced` record that completed immediately."""
+        """Record a paced append that completed immediately."""
         self._pacing.note(began_ms, ended_ms)
 
     def note_writing(self, began_ms: int, *, paced: bool) -> None:
@@ -60,17 +58,3 @@ class PausedCommands:
         began_ms, self._began_ms = self._began_ms, None
         if began_ms is not None:
             self._pacing.note(began_ms, now_ms)
-
-
-def is_paced(state: GroupState, records: Sequence[DurableRecord]) -> bool:
-    """Whether the records contain a GroupRecord that was written because static members returned.
-
-    That is the case if the group is STABLE: the record of a new generation is written before the
-    group gets there, that of a group without members in EMPTY.
-    """
-    if state is GroupState.STABLE:
-        # A plain loop instead of a generator: a hundred members' commits may share an append.
-        for record in records:
-            if record.__class__ is GroupRecord:
-                return True
-    return False

@@ -7,7 +7,6 @@ case; an unknown value matches nothing, and an empty filter matches everything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
@@ -15,14 +14,10 @@ from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-CLASSIC: Final = "classic"
-"""The type of all groups here (KIP-848 introduced others)."""
-
 
 @handles(ListGroupsRequest, versions="0-5")
 def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List groups, in arbitrary order."""
-    groups = ctx.broker.groups.host.groups() if _matches(CLASSIC, request.types_filter) else ()
     sees_all = ctx.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
@@ -31,10 +26,11 @@ def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsRe
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.value,
-                group_type=CLASSIC,
+                group_type=group.kind.value,
             )
-            for group in groups
-            if _matches(group.state.value, request.states_filter)
+            for group in ctx.broker.groups.host.groups()
+            if _matches(group.kind.value, request.types_filter)
+            and _matches(group.state.value, request.states_filter)
             and (sees_all or ctx.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
         ],
     )

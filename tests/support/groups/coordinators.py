@@ -9,6 +9,7 @@ from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
@@ -38,11 +39,13 @@ def group_coordinator(
             log=log or MemoryOffsetsLog(),
             purgatory=purgatory,
             clock=clock,
-            new_group=partial(
-                ClassicGroup,
-                config=config,
-                new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-            ),
+            new_group={
+                GroupKind.CLASSIC: partial(
+                    ClassicGroup,
+                    config=config,
+                    new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+                )
+            },
             observers=observers,
         )
     )

@@ -59,6 +59,8 @@ class Append(NamedTuple):
     """
 
     records: tuple[DurableRecord, ...]
+    is_paced: bool = False
+    """Whether the next append that holds the whole group should wait; see `WritePacing`."""
 
 
 class Schedule(NamedTuple):

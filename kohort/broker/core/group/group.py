@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kohort.broker.core.group.effects import Effect, TimerKey
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.records import DurableRecord, GroupRecord
 from kohort.broker.core.group.requests import (
@@ -25,6 +26,9 @@ from kohort.protocol.types import ZERO_UUID
 
 class Group(OffsetsOwner, Protocol):
     """A group of any kind."""
+
+    @property
+    def kind(self) -> GroupKind: ...
 
     # Requests to all kinds of groups.
 

@@ -40,7 +40,15 @@ class Write(Protocol):
 class Outbox:
     """The effects and writes of one group; one append is in progress at a time."""
 
-    __slots__ = ("_alone", "_effects", "_singly", "_staged", "_stored_count", "in_flight")
+    __slots__ = (
+        "_alone",
+        "_effects",
+        "_is_paced",
+        "_singly",
+        "_staged",
+        "_stored_count",
+        "in_flight",
+    )
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
@@ -49,6 +57,7 @@ class Outbox:
         self._staged: list[Write] = []
         self._alone: set[Write] = set()
         """The staged writes whose records form a batch of their own."""
+        self._is_paced = False
         self._singly = 0
         """How many of the staged writes, the first ones, get an append of their own."""
         self.in_flight: list[Write] = []
@@ -78,6 +87,10 @@ class Outbox:
         """Have the records appended as a batch of their own, in the order of all writes."""
         self.stage(write)
         self._alone.add(write)
+
+    def pace(self) -> None:
+        """Have the append that is being collected paced; called by a write that makes records."""
+        self._is_paced = True
 
     @property
     def has_effects(self) -> bool:
@@ -138,7 +151,8 @@ class Outbox:
         effects += self._effects
         self._effects = []
         if records:
-            effects.append(Append(tuple(records)))
+            effects.append(Append(tuple(records), self._is_paced))
+            self._is_paced = False
         return effects
 
     def append_singly(self) -> bool:

@@ -16,6 +16,8 @@ from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import EVENTS, Event
+from kohort.broker.core.group.group import Group
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
@@ -78,7 +80,9 @@ class Harness:
         log: OffsetsLog,
         config: CoordinatorConfig | None = None,
         unused_ids: UnusedIds | None = None,
+        as_group: Callable[[ClassicGroup], Group] = lambda group: group,
     ) -> None:
+        """`as_group` is what the host gets for each group that it creates."""
         self.clock = clock
         self.purgatory = Purgatory(report=report)
         self.shell = PurgatoryShell(self.purgatory, clock)
@@ -86,18 +90,19 @@ class Harness:
         ids = itertools.count(1)
         config = config or CoordinatorConfig(GroupConfig())
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
+        new_classic = partial(
+            ClassicGroup,
+            config=config.group,
+            new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
+            partition_count={"t": 3}.get,
+            unused_ids=self.unused_ids,
+        )
         host = GroupHost(
             config,
             log=log,
             purgatory=self.purgatory,
             clock=clock,
-            new_group=partial(
-                ClassicGroup,
-                config=config.group,
-                new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
-                partition_count={"t": 3}.get,
-                unused_ids=self.unused_ids,
-            ),
+            new_group={GroupKind.CLASSIC: lambda group_id: as_group(new_classic(group_id))},
             unused_ids=self.unused_ids,
             topic_id={"t": TOPIC_ID}.get,
             observers=(self.watcher,),
@@ -191,9 +196,11 @@ async def running(
     log: OffsetsLog | None = None,
     config: CoordinatorConfig | None = None,
     unused_ids: UnusedIds | None = None,
+    as_group: Callable[[ClassicGroup], Group] = lambda group: group,
 ) -> AsyncIterator[Harness]:
     """Started at the beginning, closed at the end."""
-    harness = Harness(clock, MemoryOffsetsLog() if log is None else log, config, unused_ids)
+    log = MemoryOffsetsLog() if log is None else log
+    harness = Harness(clock, log, config, unused_ids, as_group)
     await harness.groups.host.start()
     try:
         yield harness

@@ -22,6 +22,7 @@ from typing import Final
 
 from kohort.broker.core.group.classic.member import Member, Protocols, cut_text, metadata_for
 from kohort.broker.core.group.classic.roster import Roster
+from kohort.broker.core.group.classic.states import LEGAL_PREVIOUS
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
     SYNC_TIMER,
@@ -35,7 +36,7 @@ from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.outbox import Outbox
 from kohort.broker.core.group.protocols import CONSUMER, GrownSince, PartitionCount, union_of_topics
 from kohort.broker.core.group.requests import JoinResult, Now, SyncResult, Ticket
-from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.protocol.errors import ErrorCode
 

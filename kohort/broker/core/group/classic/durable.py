@@ -194,6 +194,7 @@ class ReplacementWrite:
         if not self.group.held:
             return ()
         assert self.group.state is GroupState.STABLE
+        self.group.outbox.pace()
         return (group_record(self.group),)
 
     def on_durable(self, now: Now) -> None:

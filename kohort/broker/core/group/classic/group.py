@@ -29,6 +29,7 @@ from kohort.broker.core.group.effects import (
     TimerKey,
 )
 from kohort.broker.core.group.events import CommitFenced, GroupRestored, Trigger, TriggerKind
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.offsets import commit as offsets
 from kohort.broker.core.group.offsets import pending, removal
 from kohort.broker.core.group.protocols import GrownSince, PartitionCount
@@ -92,6 +93,8 @@ class ClassicGroup:
     """
 
     __slots__ = ("data", "group_id", "offsets", "outbox", "roster")
+
+    kind = GroupKind.CLASSIC
 
     def __init__(
         self,

@@ -5,9 +5,10 @@ import itertools
 import pytest
 
 from kohort.broker.core.group.classic.data import GroupData
+from kohort.broker.core.group.classic.states import LEGAL_PREVIOUS
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import LEGAL_PREVIOUS, GroupState
+from kohort.broker.core.group.states import GroupState
 
 EMPTY = GroupState.EMPTY
 PREPARING = GroupState.PREPARING_REBALANCE
