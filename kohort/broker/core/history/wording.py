@@ -11,6 +11,7 @@ ClockText: TypeAlias = Callable[[int], str]
 """Formats a moment, given in milliseconds since 1970."""
 
 _MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_S: Final = 86_400
 
 
@@ -21,12 +22,15 @@ def utc_time(wall_ms: int) -> str:
 
 
 def duration(ms: int) -> str:
-    """Format a duration: 850 ms, 3.2 s, 45 s, 5 min, 5 min 30 s."""
+    """Format a duration: 850 ms, 3.2 s, 45 s, 5 min, 5 min 30 s, 9 h 11 min."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 2 * _MINUTE_MS:
         tenths = (ms + 50) // 100
         return f"{tenths // 10}.{tenths % 10} s" if tenths % 10 else f"{tenths // 10} s"
+    if ms >= _HOUR_MS:
+        hours, minutes = divmod(round(ms / _MINUTE_MS), 60)
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     minutes, rest_ms = divmod(ms, _MINUTE_MS)
     return f"{minutes} min {rest_ms // 1_000} s" if rest_ms >= 1_000 else f"{minutes} min"
 

@@ -229,6 +229,9 @@ def test_what_members_call_themselves_cannot_break_the_line_or_the_terminal() ->
         (45_000, "45 s"),
         (120_000, "2 min"),
         (330_500, "5 min 30 s"),
+        (3_599_999, "59 min 59 s"),
+        (3_600_000, "1 h"),
+        (33_069_000, "9 h 11 min"),
     ],
 )
 def test_durations_have_the_unit_that_fits(ms: int, text: str) -> None:
