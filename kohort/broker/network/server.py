@@ -167,7 +167,7 @@ class NetworkServer:
         if self._connections:
             await self._wait_all_gone(grace_ms)
         if self._connections:
-            logger.warning("%d connections did not end in time", len(self._connections))
+            logger.warning("Connections that did not end in time: %d", len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
             await self._wait_all_gone(grace_ms)

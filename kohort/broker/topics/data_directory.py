@@ -149,7 +149,7 @@ class DataDirectory:
         strays = existing - known.keys()
         if strays:
             shown = ", ".join(f"{name}-{index}" for name, index in sorted(strays)[:5])
-            logger.warning("%d directories of no topic are left alone: %s", len(strays), shown)
+            logger.warning("Left alone, as directories of no topic: %d, %s", len(strays), shown)
         if self.was_clean:
             return []
         return [(known[name, index], index) for name, index in sorted(existing & known.keys())]

@@ -204,7 +204,7 @@ class TopicManager:
         """After an unclean shutdown: verify all partitions before any client is served."""
         found = await self.disk.run(self.disk.data.to_recover, self.all())
         if found:
-            logger.info("the last stop was not clean: verifying %d partitions", len(found))
+            logger.info("the last stop was not clean; partitions to verify: %d", len(found))
         chunks = (found[start::RECOVERY_THREADS] for start in range(RECOVERY_THREADS))
         await asyncio.gather(*(self.disk.run(_open_all, chunk) for chunk in chunks if chunk))
 

@@ -140,8 +140,8 @@ class Rebuilding:
     def _log_result(self, salvaged: Content, proven: Iterable[TopicRecord]) -> None:
         names = {topic.name for topic in proven}
         logger.error(
-            "neither metadata database in %s can be used: the metadata is rebuilt with %d topics"
-            " that were still readable there and %d known by their directories alone",
+            "neither metadata database in %s can be used: the metadata is rebuilt; topics"
+            " that were still readable there: %d, known by their directories alone: %d",
             self._root,
             len(salvaged.topics),
             len(names),

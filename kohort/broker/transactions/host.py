@@ -460,4 +460,4 @@ class TransactionHost:
         for one in started:
             await self.wait_settled(one)
         if started:
-            logger.info("Completed %d transactions that had been decided", len(started))
+            logger.info("Completed transactions that had been decided: %d", len(started))

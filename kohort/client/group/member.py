@@ -193,7 +193,7 @@ class MembershipShell:
         if is_done:
             self.membership.applied()
             logger.info(
-                "group %s, generation %d: %d partitions",
+                "group %s, generation %d; partitions: %d",
                 self.coordinator.group_id,
                 identity.generation,
                 len(self._subscription.assigned),

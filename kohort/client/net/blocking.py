@@ -240,23 +240,23 @@ class BlockingConnection:
         raise OSError("the connection is closed")
 
     def _greet(self, deadline_s: float, token: OAuthToken | None) -> None:
-        steps = greeting(
+        dialogue = greeting(
             str(self.address),
             self._config.security,
             software_version=self._config.software_version,
             nonce=secrets.token_urlsafe(NONCE_BYTES),
             token=token,
         )
-        greeted = self._follow(steps, token, deadline_s)
+        greeted = self._follow(dialogue, token, deadline_s)
         self.versions = greeted.versions
         self._frame_bytes_max = FRAME_BYTES_MAX
         self._is_untried = True
         self._session.begin(greeted.session_lifetime_ms, time.monotonic())
 
-    def _follow(self, steps: Greeting, token: OAuthToken | None, deadline_s: float) -> Greeted:
+    def _follow(self, dialogue: Greeting, token: OAuthToken | None, deadline_s: float) -> Greeted:
         answer: object = None
         try:
-            while not isinstance(asked := advance(steps, answer), Greeted):
+            while not isinstance(asked := advance(dialogue, answer), Greeted):
                 answer = self._call(asked.request, deadline_s, asked.version)
         except AuthenticationError:
             self._config.security.discard(token)
@@ -288,7 +288,7 @@ class BlockingConnection:
         while len(self._received) < len(self._expected):
             expected = self._expected[len(self._received)]
             self._received.append(self._receive(expected, deadline_s))
-        steps = authentication(
+        dialogue = authentication(
             str(self.address),
             self._config.security,
             self.versions,
@@ -296,7 +296,7 @@ class BlockingConnection:
             token=token,
         )
         try:
-            greeted = self._follow(steps, token, deadline_s)
+            greeted = self._follow(dialogue, token, deadline_s)
         except AuthenticationError as error:
             # Another connection may be let in: as another user, or it tells what is wrong.
             logger.warning("%s", error)

@@ -205,7 +205,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             DisconnectedError: the broker's response is invalid, or it closed the connection.
             AuthenticationError: the broker rejects the credentials.
         """
-        steps = greeting(
+        dialogue = greeting(
             self.address,
             self._config.security,
             software_version=self._config.software_version,
@@ -213,7 +213,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             token=token,
         )
         try:
-            greeted = await self._follow(steps)
+            greeted = await self._follow(dialogue)
         except DisconnectedError as error:
             if isinstance(self._lost_by, ssl.SSLError):
                 raise tls_error(self.address, self._lost_by) or error from error
@@ -224,11 +224,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._watch_idleness()
         self._session.begin(greeted.session_lifetime_ms, asyncio.get_running_loop().time())
 
-    async def _follow(self, steps: Greeting) -> Greeted:
+    async def _follow(self, dialogue: Greeting) -> Greeted:
         """Send the requests of a handshake, at once."""
         answer: object = None
         try:
-            while not isinstance(asked := await self._advance(steps, answer), Greeted):
+            while not isinstance(asked := await self._advance(dialogue, answer), Greeted):
                 kind = type(asked.request)
                 answer = await self.answer(self._sent_now(asked), kind)
         except DecodeError as error:
@@ -240,13 +240,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transmit(outgoing)
         return outgoing.future
 
-    async def _advance(self, steps: Greeting, answer: object) -> Ask | Greeted:
+    async def _advance(self, dialogue: Greeting, answer: object) -> Ask | Greeted:
         """Advance the handshake. SCRAM hashes the password,
         which takes up to a tenth of a second.
         """
         if answer is None or not self._config.security.uses_scram:
-            return advance(steps, answer)
-        return await run_in_thread(lambda: advance(steps, answer), "prove a password")
+            return advance(dialogue, answer)
+        return await run_in_thread(lambda: advance(dialogue, answer), "prove a password")
 
     # The session (KIP-368).
 
@@ -270,14 +270,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             # The broker accepts nothing else in between, and the answers must not be confused.
             self._is_negotiating = True
             await self._wait_drained()
-            steps = authentication(
+            dialogue = authentication(
                 self.address,
                 self._config.security,
                 self.versions,
                 nonce=secrets.token_urlsafe(NONCE_BYTES),
                 token=token,
             )
-            self._session.begin((await self._follow(steps)).session_lifetime_ms, loop.time())
+            self._session.begin((await self._follow(dialogue)).session_lifetime_ms, loop.time())
             logger.debug("%s: authenticated again", self.address)
         except TokenError as error:
             if self._session.is_over(loop.time()):

@@ -92,12 +92,12 @@ def authentication(
     return Greeted(versions, lifetime_ms)
 
 
-def advance(steps: Greeting, answer: object) -> Ask | Greeted:
+def advance(dialogue: Greeting, answer: object) -> Ask | Greeted:
     """Return the next request, or the result. `answer` is the response to the previous request,
     None at first.
     """
     try:
-        return steps.send(answer)
+        return dialogue.send(answer)
     except StopIteration as end:
         greeted: Greeted = end.value
         return greeted

@@ -71,9 +71,7 @@ class Outcomes:
             item.phase = Phase.DEAD_LETTER
             self._work.rest(item, now_ms)
         elif self._options.on_failure == "skip":
-            logger.error(
-                "%s is skipped after %d attempts", _name(item), item.attempts, exc_info=error
-            )
+            logger.error("%s is skipped after %s", _name(item), _attempts(item), exc_info=error)
             counts.skipped += 1
             self._work.finish(item)
         else:

@@ -69,8 +69,8 @@ def read(piece: bytes) -> bytes:
 
 def to_replay(found: GroupTrace) -> list[bytes]:
     """The pieces for `replay`, in the order of the grid."""
-    count, step = found.settings, SETTINGS_PER_PIECE
-    return [pickle.dumps((found.trace, at, min(at + step, count))) for at in range(0, count, step)]
+    count, each = found.settings, SETTINGS_PER_PIECE
+    return [pickle.dumps((found.trace, at, min(at + each, count))) for at in range(0, count, each)]
 
 
 def replay(piece: bytes) -> bytes:

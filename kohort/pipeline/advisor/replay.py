@@ -57,7 +57,7 @@ from kohort.pipeline.advisor.trace import End, Rejoin, Run, Slot, Trace
 Act: TypeAlias = Callable[[], None]
 
 EVENTS_MAX: Final = 20_000_000
-"""A replay that takes more steps has gone wrong."""
+"""A replay with more events has gone wrong."""
 
 
 class Replay:
@@ -91,7 +91,7 @@ class Replay:
         )
         self.alive: dict[int, SimulatedMember] = {}
         """By the place of the slot in the trace."""
-        self.steps = 0
+        self.event_count = 0
         """What it took."""
         self._watch = watch
         self._ids = 0
@@ -117,8 +117,8 @@ class Replay:
             elif key is not None:
                 self._expire(at_ms, key)
             self._settle()
-            self.steps += 1
-            assert self.steps < EVENTS_MAX, "a replay does not come to its end"
+            self.event_count += 1
+            assert self.event_count < EVENTS_MAX, "a replay does not come to its end"
         return self.meter.outcome()
 
     @property

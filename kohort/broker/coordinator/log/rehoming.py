@@ -33,6 +33,7 @@ from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.coordinator_partitions import java_hash, partition_of
 from kohort.broker.core.group.encoding import encode_key
 from kohort.broker.core.group.records import DurableRecord
+from kohort.broker.core.history.wording import counted
 from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
@@ -105,10 +106,9 @@ class Rehoming:
         for group_id in refused:
             by_group.pop(group_id, None)
         logger.info(
-            "Moved %d records of %d groups to the partitions of the groups' log where Kafka "
-            "looks for them",
-            len(moved),
-            len(groups - refused),
+            "Moved %s of %s to the partitions of the groups' log where Kafka looks for them",
+            counted(len(moved), "record"),
+            counted(len(groups - refused), "group"),
         )
         return frozenset(refused)
 
