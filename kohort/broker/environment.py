@@ -51,7 +51,7 @@ class Environment:
         )
 
     def new_executor(self) -> Executor:
-        """For what blocks."""
+        """Return an executor for work that blocks."""
         return ThreadPoolExecutor(IO_THREADS, thread_name_prefix="kohort-io")
 
     def new_uuid(self) -> uuid.UUID:

@@ -32,7 +32,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
-    """For what every Kafka broker can be asked."""
+    """Add the options of commands that ask any Kafka broker."""
     parser.add_argument(
         "--bootstrap-server",
         default=BOOTSTRAP_SERVER,

@@ -148,8 +148,8 @@ class ConsumerConfig:
     The broker accepts such commits, and they overwrite those of the owner."""
 
     partition_assignment_strategy: Strategy | Sequence[Strategy] = ("range", "cooperative-sticky")
-    """In order of preference. A group rebalances cooperatively if every assignor that its members
-    list supports it."""
+    """Assignors in order of preference. A group rebalances cooperatively if every assignor that its
+    members list supports it."""
     session_timeout_ms: int = 45_000
     """How long the broker waits for a heartbeat before it removes a member."""
     heartbeat_interval_ms: int = 3_000
@@ -183,9 +183,10 @@ class ConsumerConfig:
     raise UnknownTopicError. None: wait for ever, as the Java consumer does."""
 
     request_timeout_ms: int = 30_000
-    """For a single response; a join additionally gets the rebalance timeout."""
+    """How long to wait for a single response; for a join, the rebalance timeout longer."""
     default_api_timeout_ms: int = 60_000
-    """For calls that retry, such as commit, position and committed: all attempts together."""
+    """How long calls that retry may take, such as commit, position and committed: all attempts
+    together."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50
@@ -209,7 +210,7 @@ class ConsumerConfig:
     sasl_plain_username: str | None = None
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
     sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
-    """For OAUTHBEARER: a function, or coroutine function, that returns a token and its expiry; or
+    """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
     an object with a method `token`, as aiokafka's AbstractTokenProvider."""
 
     security: SecurityConfig = dataclasses.field(init=False, repr=False, compare=False)

@@ -198,7 +198,7 @@ class Engine:
         self.wake()
 
     def _own_whole_topics(self) -> None:
-        """Without a group, read all partitions of the subscribed topics. Partitions added later are
+        """Read all partitions of the subscribed topics, without a group. Partitions added later are
         read from their beginning, since all their records are new.
         """
         if not self.subscription.is_alone:

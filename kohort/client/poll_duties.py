@@ -45,7 +45,7 @@ class PollDuties:
         self.done_s: float | None = None
         """When the duties last ran, on the loop's clock."""
         self.due_s = 0.0
-        """Until then records may be returned without running the duties; 0: run them now."""
+        """The time until which records are returned without running the duties; 0: run them now."""
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Any] | None = None
         """The task that runs the duties at present; plain-function callbacks run in it."""

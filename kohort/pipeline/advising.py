@@ -34,7 +34,7 @@ Events = Mapping[Key, list[str]]
 """Events of groups, as the broker wrote them: JSON."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""So many are in memory together, or those of one group if it has more."""
+"""How many events are in memory together; more, if a single group has more."""
 
 FAILED_TOLD: Final = 20
 

@@ -31,7 +31,7 @@ with a stack trace, on each stop.
 
 
 class Batches:
-    """For `foreachBatch` of one query."""
+    """The function that one query gives to `foreachBatch`, and what came of its batches."""
 
     def __init__(self, what: str, take: Callable[[DataFrame, int], None]) -> None:
         """`take` gets each batch and its number; `what` is what its failures are about."""
@@ -44,7 +44,7 @@ class Batches:
         """Raises a line for Spark, out of any context: py4j would send that along."""
         try:
             self._take(frame, batch_id)
-        except Exception as error:  # noqa: BLE001 - told by `outcome`, whatever it is.
+        except Exception as error:  # noqa: BLE001 - told by `failure`, whatever it is.
             text = self._keep(error)
         else:
             return

@@ -90,7 +90,7 @@ def _first_line(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """With the last cause in a stack trace: "Task failed while writing rows" is none."""
+    """The last cause in a stack trace; "Task failed while writing rows" is none."""
     if _BAD_NAME in text:
         return "no topic can be called so"
     if _OF_WORKER in text and (raised := _RAISED.findall(text)):

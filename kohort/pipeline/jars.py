@@ -208,7 +208,7 @@ def _ivy_jar() -> Path:
 
 
 def _size(path: Path) -> int:
-    """In bytes; 0 for a file that was just renamed."""
+    """The size in bytes; 0 for a file that was just renamed."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

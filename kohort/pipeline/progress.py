@@ -45,7 +45,7 @@ class Progress(StreamingQueryListener):
 
     @contextmanager
     def listening(self, spark: SparkSession) -> Iterator[None]:
-        """To what the session's queries do meanwhile."""
+        """A context in which it listens to the session's queries."""
         spark.streams.addListener(self)
         try:
             yield
@@ -85,7 +85,7 @@ class Progress(StreamingQueryListener):
             )
 
     def put_aside(self, topic: str, count: int) -> None:
-        """So many records of a batch went into quarantine: their values could not be decoded."""
+        """Count records of a batch whose values could not be decoded: they are in quarantine."""
         self.aside[topic] = self.aside.get(topic, 0) + count
         if self._metrics is not None:
             self._metrics.quarantined(topic, "undecodable", count)
@@ -106,7 +106,7 @@ class Pulse:
         self.doing = ""
 
     def report(self, doing: str) -> None:
-        """From now on it is at this."""
+        """Note what the job begins to do."""
         self.doing = doing
 
 

@@ -23,7 +23,7 @@ from kohort.pipeline.java import LOGGING, find_java
 from kohort.pipeline.java_stderr import without_java_warnings
 
 MASTER: Final = "local[*]"
-"""Without one from outside: all cores of this machine."""
+"""The default: all cores of this machine."""
 
 RELIED_ON: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -47,7 +47,7 @@ _LOCAL: Final = {
     # it would be where the command was called.
     _WAREHOUSE: str(Path(tempfile.gettempdir(), f"kohort-warehouse-{os.getuid()}")),
 }
-"""For a session on one machine."""
+"""Options of a session on one machine."""
 
 
 _TALKATIVE: Final = {"DEBUG", "INFO", "WARN"}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 TASKS_PER_CORE: Final = 4
-"""So that pieces that take long and others even out."""
+"""Tasks for each core: several, so that pieces that take long and others even out."""
 
 _SCHEMA: Final = pa.schema([("place", pa.int64()), ("piece", pa.binary())])
 

@@ -27,7 +27,7 @@ UNDER_WAY_MAX: Final = 5
 Failure: TypeAlias = RefusedError | DisconnectedError
 
 _PRODUCE_MAX: Final = 12
-"""From version 13 on topics are ids."""
+"""The last version that names topics; from 13 on they are ids."""
 _HAS_IT: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -41,7 +41,7 @@ class SentBatch:
     byte_count: int
     """Keys and values."""
     deadline_s: float
-    """Until when it is tried; of `time.monotonic`."""
+    """The end of its attempts, as `time.monotonic` counts."""
     leader: BlockingConnection | None = None
     expected: ExpectedAnswer | None = None
     failure: Failure | None = None
@@ -73,7 +73,7 @@ class BatchesInFlight:
         self._leaders = leaders
         self._timeout_s = timeout_s
         self._batches: deque[SentBatch] = deque()
-        """In the order in which they were sent, and in which each connection answers."""
+        """Batches in the order in which they were sent, and in which each connection answers."""
         self._begun: set[int] = set()
         """Partitions that have a batch of this producer."""
 

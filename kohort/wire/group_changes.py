@@ -15,7 +15,7 @@ from kohort.wire.cluster import Cluster, CoordinatorKind, RefusedError
 from kohort.wire.offsets import TopicPartition
 
 _OFFSET_COMMIT_MAX: Final = 9
-"""From version 10 on topics are ids."""
+"""The last version that names topics; from 10 on they are ids."""
 
 
 def delete_group(cluster: Cluster, group_id: str) -> None:

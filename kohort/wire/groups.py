@@ -30,7 +30,7 @@ CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
 
 OFFSET_FETCH_MAX: Final = 9
-"""From version 10 on topics are ids."""
+"""The last version that names topics; from 10 on they are ids."""
 GROUPS_SINCE: Final = 8
 """OffsetFetch before it asks for one group."""
 

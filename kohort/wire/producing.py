@@ -100,7 +100,7 @@ class Producer:
 
     @property
     def sent_bytes(self) -> int:
-        """Their keys and values."""
+        """How many bytes the keys and values of the sent records have."""
         return self._under_way.appended_bytes
 
     def add(self, record: Record, partition: int | None = None) -> None:

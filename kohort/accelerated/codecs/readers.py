@@ -30,7 +30,7 @@ from kohort.protocol.message import Struct, schema_of
 from kohort.protocol.schema import Field
 
 Sink = Callable[[str], str]
-"""From the expression of a value to the statement that puts it where it belongs."""
+"""Makes of the expression of a value the statement that puts it where it belongs."""
 
 
 class ReaderWriter(TypedWriter):

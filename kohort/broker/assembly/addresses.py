@@ -39,9 +39,9 @@ class Addresses:
         self._config = config
         self._environment = environment
         self.sockets: dict[str, list[socket.socket]] = {}
-        """By the listener's name."""
+        """Sockets by the listener's name."""
         self.bound: list[Endpoint] = []
-        """With the ports that they really have, in the order of the setting."""
+        """The endpoints with the ports that they really have, in the order of the setting."""
 
     def bind(self) -> None:
         """Take them all. Raises AddressError."""

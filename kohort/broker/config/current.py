@@ -35,7 +35,7 @@ KEPT: Final = ("kohort_users_disabled", "kohort_users_disconnected")
 setting must not let a disabled user in again."""
 
 OwnCheck: TypeAlias = Callable[[BrokerConfig, Mapping[str, str]], None]
-"""Told what would count, and settings of single listeners as texts by their full names."""
+"""A check of what would count, and of settings of single listeners, as texts by full names."""
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class CurrentConfig:
             check(config, own)
 
     def replace(self, broker: str, configs: Mapping[str, str]) -> None:
-        """These are what is set from now on; they have been checked."""
+        """Replace what is set by configs that have been checked."""
         self.config = self._candidate(broker, configs, strict=False)
         if broker == "":
             self._for_all = self._always_set() | dict(configs)
@@ -355,7 +355,7 @@ def _untouched(name: str) -> ConfigEntry:
 
 @cache
 def _chains() -> dict[str, tuple[str, ...]]:
-    """For each broker setting all that give the same value, in order of precedence."""
+    """All settings that give the value of each broker setting, in order of precedence."""
     following = {
         name: known.declared.falls_back_to
         for name, known in BROKER_SETTINGS.items()

@@ -55,7 +55,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 FAULTS_MAX: Final = 10
-"""After so many steps that raised, a group stays unavailable until the next start: rebuilding it
+"""How many steps may raise before a group stays unavailable until the next start: rebuilding it
 reads the log, and a client that knows how to make a step raise must not keep the broker at it."""
 
 _END: Final = object()
@@ -400,7 +400,7 @@ class GroupActor:
         self._fail_inbox(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _end_pause(self) -> None:
-        """At the end of the pause, step the commands that waited for it, in batches."""
+        """Step the commands that waited for the end of the pause, in batches."""
         commands = self._paused.take()
         if self.group.state is GroupState.DEAD:
             for command in commands:
@@ -435,7 +435,7 @@ class GroupActor:
             self._host.submit(self.group.group_id, command)
 
     def _rebuild(self, failed_ticket: Later[Any] | None, commands: Sequence[Command]) -> None:
-        """After an exception: answer all requests with an error and read the group from the log.
+        """Recover from an exception: fail all requests, and read the group from the log.
 
         Args:
             failed_ticket: the ticket of the command whose step raised; None outside of a step.

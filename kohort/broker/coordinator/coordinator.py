@@ -295,5 +295,7 @@ class GroupCoordinator:
 
 
 def _no_member_to_sync() -> SyncResult:
-    """Not a lambda in `sync`: thousands of commands may wait while a group is written."""
+    """Make the answer where no member is left. No lambda in `sync`: thousands of commands may wait
+    while a group is written.
+    """
     return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -98,7 +98,7 @@ class GroupHost:
         self._new_group = new_group
         self._topic_id = topic_id
         self._observers: dict[type[Event], tuple[GroupObserver, ...]] = {}
-        """By class of event, so that one that comes with every commit reaches only its counter."""
+        """Observers by class of event: what comes with every commit reaches only its counter."""
         for observer in observers:
             self.add_observer(observer)
         self._unused_ids = UnusedIds() if unused_ids is None else unused_ids

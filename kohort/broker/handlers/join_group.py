@@ -76,4 +76,5 @@ def _respond(version: int, result: JoinResult) -> JoinGroupResponse:
 
 
 RESPONDERS: Final = tuple([partial(_respond, version) for version in range(10)])
-"""By version. Created once, because thousands of members wait for their responses together."""
+"""Functions by version. Created once, because thousands of members wait for their responses
+together."""

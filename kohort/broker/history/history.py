@@ -96,10 +96,10 @@ class RebalanceHistory:
         """Groups with a rebalance in progress; True once it was recorded as running."""
         self._queue = ClosingQueue()
         self._recorded: RecordedGenerations | None = None
-        """Until the groups are loaded: which of their generations have a record."""
+        """The generations of groups that have a record; None once the groups are loaded."""
         self._cut_short: dict[str, Entry] = {}
-        """Until the groups are loaded: records of rebalances that ran when the last process
-        ended."""
+        """Records of rebalances that ran when the last process ended; empty once the groups are
+        loaded."""
         self._entries: list[Entry] = []
         """Entries to be written to the topic."""
         self._listeners: list[Listener] = []

@@ -24,14 +24,14 @@ RESTART_MS_MAX: Final = 300_000
 minimum after a run that lasted longer."""
 
 DOUBTED_MS_MAX: Final = 3_600_000
-"""After this time, a task that has been started again is no longer said to fail."""
+"""How long at most a task that has been started again is said to fail."""
 
 
 class _Run(NamedTuple):
     """A run of a task after one that failed."""
 
     begins_ms: int
-    """By the monotonic clock."""
+    """The time of its start, by the monotonic clock."""
     is_doubted_ms: int
     """How long it has to last before the task is said to work."""
 

@@ -88,7 +88,7 @@ class GateKeeper:
 
     listener: str
     exchanges: Mapping[str, Callable[[str], Exchange]]
-    """By mechanism, the function that begins an attempt of a client at an address."""
+    """The function that begins an attempt of a client at an address, by mechanism."""
     config: Callable[[str], BrokerConfig]
     """The settings that apply to a mechanism of the listener."""
     dispatcher: Dispatcher

@@ -83,7 +83,7 @@ class Passwords:
         self._is_closed = False
         self._key = os.urandom(32)
         self._remembered: dict[str, tuple[bytes, int]] = {}
-        """By user, an HMAC of the password with a key of this process, and when it was checked."""
+        """An HMAC of the password with a key of this process, and when it was checked, by user."""
         users.on_change(self._forget)
 
     @property

@@ -61,9 +61,9 @@ class Users:
         self._looks: dict[str, Counter[VisibleProperties]] = {
             mechanism: Counter() for mechanism in HASHES
         }
-        """By mechanism, the looks of stored credentials and how many have each."""
+        """The looks of stored credentials and how many have each, by mechanism."""
         self._first: dict[str, str] = {}
-        """By user, the mechanism of the first credential, which decides on passwords."""
+        """The mechanism of a user's first credential, which decides on passwords, by user."""
         for user in {key.user for key in self._credentials}:
             self._note_first(user)
         self._usual: _Usual | None = None

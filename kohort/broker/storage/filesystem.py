@@ -30,7 +30,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 OPEN_FILES_MAX = 8192
 """Maximum number of open descriptors, whatever the limit of the process is."""
 _RANGES_PART = 8
-"""In addition, ranges may hold an eighth as many that have been evicted or removed."""
+"""The part of the limit that ranges may hold in addition, of files evicted or removed: an
+eighth."""
 _RANGES_ALWAYS = 16
 """Descriptors that ranges may hold in any case, without checking the limit."""
 
@@ -66,7 +67,7 @@ class File(Protocol):
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only where the file ends."""
+        """Read `length` bytes from `position`; fewer only where the file ends."""
         ...
 
     def pread_cached(self, length: int, position: int) -> bytes:

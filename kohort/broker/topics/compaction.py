@@ -51,7 +51,7 @@ class _Failure(NamedTuple):
     retry_ms: int
     """How long to leave it alone."""
     retry_at_ms: int
-    """Until when, by the monotonic clock."""
+    """The end of the delay, by the monotonic clock."""
 
 
 class Compactor:

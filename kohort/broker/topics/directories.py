@@ -55,9 +55,9 @@ class _DirectoryOwner(Enum):
     NOTHING = auto()
     OURS = auto()
     WITHOUT_ID = auto()
-    """Its topic id cannot be read."""
+    """A directory whose topic id cannot be read."""
     ANOTHER = auto()
-    """It belonged to another topic."""
+    """The directory of another topic."""
 
 
 def unique_hex() -> str:

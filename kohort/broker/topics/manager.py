@@ -201,7 +201,7 @@ class TopicManager:
         return self._producer_ids.next()
 
     async def _recover(self) -> None:
-        """After an unclean shutdown: verify all partitions before any client is served."""
+        """Verify all partitions after an unclean shutdown, before any client is served."""
         found = await self.disk.run(self.disk.data.to_recover, self.all())
         if found:
             logger.info("the last stop was not clean; partitions to verify: %d", len(found))

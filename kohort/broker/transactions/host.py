@@ -96,7 +96,7 @@ class TransactionHost:
         self._clock = clock
         self._new_producer_id = new_producer_id
         self.ids = KnownIds()
-        """For reading; only this host has them take steps."""
+        """The known ids, for others to read; only this host has them take steps."""
         self._unreadable: frozenset[int] = frozenset()
         """Partitions of the log that could not be read: their ids are unavailable."""
         self._broken: set[str] = set()
@@ -106,7 +106,7 @@ class TransactionHost:
         self._unanswered: dict[Later[Any], TransactionalId] = {}
         """Tickets that have no answer yet, and the ids that will answer them."""
         self._settling: dict[str, list[Later[None]]] = {}
-        """By id, those who wait until it is not busy."""
+        """Waiters for the end of what an id is busy with, by id."""
         self._slices = RoundRobin(clock)
         """Shares slices of the loop between ids with many markers to write or a timer gone off."""
         self._timers = TransactionTimers(
@@ -202,7 +202,7 @@ class TransactionHost:
         return ErrorCode.NONE
 
     def transactional_id(self, transactional_id: str) -> TransactionalId | None:
-        """For reading; None if it is unknown or not durable yet."""
+        """Find an id, for reading; None if it is unknown or not durable yet."""
         one = self.ids.get(transactional_id)
         return None if one is None or one.record is None else one
 
@@ -213,7 +213,9 @@ class TransactionHost:
 
     @property
     def late_before_ms(self) -> int:
-        """By wall time: a transaction without a batch since then should have ended."""
+        """The wall time since which every open transaction should have had a batch, or have
+        ended.
+        """
         return late_before_ms(self.config.rules, self._clock.wall_ms())
 
     def is_stuck(self, transactional_id: str) -> bool:
@@ -221,7 +223,7 @@ class TransactionHost:
         return transactional_id in self._stuck
 
     def stats(self) -> dict[str, int]:
-        """For people who debug."""
+        """Counts for people who debug."""
         return {
             "ids": len(self.ids),
             "idle": self.ids.idle_count,
@@ -269,7 +271,7 @@ class TransactionHost:
         self._run_step(one, lambda: step(self._clock.wall_ms()))
 
     def settled(self, one: TransactionalId) -> Later[None]:
-        """Given when the id, which is busy now, is so no longer."""
+        """Return an answer that is given when the id, which is busy now, is so no longer."""
         waiter: Later[None] = Later()
         self._settling.setdefault(one.transactional_id, []).append(waiter)
         return waiter

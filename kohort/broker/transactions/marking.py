@@ -54,14 +54,14 @@ class Marking:
         """`run_step` has an id take a step, and carries out what that asks for."""
         self.writer = writer
         self.after_answers: Callable[[Work], object] = _at_once
-        """Has work done once the answers of this turn are sent, and before any request is executed
-        that comes after them."""
+        """A function that has work done once the answers of this turn are sent, and before any
+        request is executed that comes after them."""
         self._log = log
         self._clock = clock
         self._slices = slices
         self._run_step = run_step
         self._answered: dict[TransactionalId, Mark] = {}
-        """To be written behind the answers of this turn."""
+        """Markers to be written behind the answers of this turn."""
 
     @property
     def answered_count(self) -> int:

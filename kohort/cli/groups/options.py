@@ -20,7 +20,7 @@ def add_http(
     last: int = 1,
     last_help: str = "so many rebalances, the newest last (%(default)s)",
 ) -> None:
-    """For what only Kohort can be asked; `last` is what --last is without being given."""
+    """Add the options of commands that only Kohort can answer; `last` is the default of --last."""
     parser.add_argument(
         "--http",
         "--admin-url",

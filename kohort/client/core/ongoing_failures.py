@@ -54,7 +54,7 @@ class OngoingFailures:
         self._count = 0
 
     def calm(self, now_ms: int, calm_ms: int) -> None:
-        """Without a failure for `calm_ms`, count it as a success."""
+        """Count it as a success if there was no failure for `calm_ms`."""
         if now_ms - self._last_ms >= calm_ms:
             self._count = 0
 

@@ -51,7 +51,7 @@ class Lookup(NamedTuple):
     """The results of a lookup."""
 
     found: dict[TopicPartition, FoundOffset]
-    """By partition; None if no record is that recent."""
+    """What was found, by partition; None if no record is that recent."""
     failed: dict[TopicPartition, ErrorCode]
     """The error codes of partitions that have to be asked about again."""
 

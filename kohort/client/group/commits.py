@@ -163,12 +163,12 @@ class Commits:
             active.polled(now_s)
 
     def begin(self) -> None:
-        """With auto commit, start committing what is processed, without waiting for it."""
+        """Start committing what is processed, if auto commit is on, without waiting for it."""
         if (active := self._active) is not None:
             active.begin(time.monotonic())
 
     async def commit_last(self, deadline_s: float, *, commits_all: bool) -> None:
-        """With auto commit, make the final commit, before `deadline_s` on the loop's clock.
+        """Make the final commit, if auto commit is on, before `deadline_s` on the loop's clock.
 
         No records are returned after this call, unless it is cancelled.
 

@@ -264,7 +264,7 @@ class HeartbeatThread:
                 self._rules.failed(monotonic_ms())
 
     def _give_up(self, action: Action) -> None:
-        """Nothing was answered; the rules say when to try again."""
+        """Note that nothing was answered; the rules say when to try again."""
         self._disconnect()
         with self._changed:
             if isinstance(action, LookUpCoordinator):

@@ -438,8 +438,9 @@ class MembershipShell:
         return None if leave is None else self.leave_sender.begin(leave, deadline_s)
 
     async def _wait_member_id(self, deadline_s: float) -> None:
-        """Before `_leave`, wait for the member id. The first JoinGroup is answered at once, with an
-        id; if the consumer never used it, the group would wait until that member's session expires.
+        """Wait for the member id, so that `_leave` can name it. The first JoinGroup is answered at
+        once, with an id; if the consumer never used it, the group would wait until that member's
+        session expires.
         """
         task = self._round
         if task is None or self._parked_on is None or self.membership.identity.member_id:

@@ -40,7 +40,8 @@ from kohort.protocol.framing import ExpectedAnswer, decode_response, encode_requ
 logger = logging.getLogger(__name__)
 
 LARGE_BYTES: Final = 1 << 16
-"""From here on the parts of a request are sent one by one: joining them would copy records."""
+"""The size from which the parts of a request are sent one by one: joining them would copy
+records."""
 
 
 class BlockingConnection:
@@ -67,7 +68,7 @@ class BlockingConnection:
         self._received: deque[Any] = deque()
         """Responses that came before they were asked for."""
         self._is_untried = False
-        """Nothing but the handshake has been answered yet."""
+        """Whether only the handshake has been answered so far."""
 
     def open(self, timeout_s: float) -> None:
         """Connect to whichever of the host's addresses answers, and perform the handshake.

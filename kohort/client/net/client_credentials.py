@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
-"""For each step of the exchange, and for all of the answer's body. Waiting for a token has a limit
-of its own."""
+"""The limit for each part of the exchange, and for all of the answer's body. Waiting for a token
+has a limit of its own."""
 
 
 class TokenFetchError(Exception):

@@ -72,7 +72,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost_by: Exception | None = None
         self._is_lost = asyncio.Event()
         self._is_untried = False
-        """Nothing but the handshake has been answered yet."""
+        """Whether only the handshake has been answered so far."""
         self._session = Session()
         self._renewing: asyncio.Task[None] | None = None
         """Authenticates again; None if there is no need."""
@@ -81,7 +81,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_negotiating = False
         """Whether the held requests wait for the end of the authentication."""
         self._drained: asyncio.Future[None] | None = None
-        """Done when no response is outstanding, once that is waited for."""
+        """A future that is done when no response is outstanding; None while no one waits for it."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_s = 0.0
         """When a request was last sent or answered, on the loop's clock."""

@@ -37,7 +37,7 @@ class _Loop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._task: asyncio.Task[None] | None = None
-        """Held, since a loop holds its tasks only weakly."""
+        """The present fetch; held here, since a loop holds its tasks only weakly."""
 
     @property
     def is_closed(self) -> bool:

@@ -56,7 +56,7 @@ class OAuthToken:
     """When it expires, as `time.time` counts. None: unknown, so that every authentication asks for
     a token of its own."""
     extensions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Sent with it to the broker (KIP-342): names of letters, and text."""
+    """SASL extensions, sent with the token to the broker (KIP-342): names of letters, and text."""
 
 
 def token_from(given: object, now_s: float) -> OAuthToken:

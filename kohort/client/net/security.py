@@ -50,8 +50,9 @@ class SecurityConfig:
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, matching the listener."""
     ssl_context: ssl.SSLContext | None = None
-    """By default one with the system's trusted authorities that checks the host name. To use what
-    the settings below do not have, load it into one made by `ssl.create_default_context`."""
+    """The TLS context; by default one with the system's trusted authorities that checks the host
+    name. To use what the settings below do not have, load it into one made by
+    `ssl.create_default_context`."""
     ssl_cafile: str | None = None
     """PEM file with the authorities to trust, instead of the system's. This file and the next two
     may be renewed: a new connection uses what they say then."""
@@ -70,7 +71,7 @@ class SecurityConfig:
     """Used by all mechanisms that know passwords, not only PLAIN."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
     sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
-    """For OAUTHBEARER: a function, or coroutine function, that returns a token and its expiry; or
+    """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
     an object with a method `token`, as aiokafka's AbstractTokenProvider."""
     tokens: TokenSource | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False

@@ -86,8 +86,8 @@ class RunOptions:
     which requires aiokafka (`kohort[dead-letters]`), or a coroutine function that returns when the
     `DeadLetter` is stored. Retried until it succeeds."""
     on_failure: OnFailure = "stop"
-    """Without `dead_letter`: "stop" raises a HandlerError once the running handlers have finished,
-    "skip" logs the record and continues after it."""
+    """What happens without `dead_letter`: "stop" raises a HandlerError once the running handlers
+    have finished, "skip" logs the record and continues after it."""
     commit_interval_ms: int | None = None
     """auto_commit_interval_ms by default. enable_auto_commit and other kinds of commits have no
     effect during a run; `commit()` commits what is handled."""

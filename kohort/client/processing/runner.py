@@ -94,7 +94,7 @@ class Runner:
     # Running.
 
     async def run(self) -> None:
-        """Until `end` is called, the consumer is closed, or something fails.
+        """Handle records until `end` is called, the consumer is closed, or something fails.
 
         Raises:
             HandlerError: a record could not be handled, and may not be passed over.

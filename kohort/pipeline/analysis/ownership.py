@@ -34,7 +34,8 @@ _LOSS: Final = 0
 _GAIN: Final = 1
 _STOP: Final = 0
 _START: Final = 1
-"""In this order within one rebalance: a partition is taken before it is given."""
+"""The edges of an interval, in their order within one rebalance: a partition is taken before it is
+given."""
 
 OWNED: Final = "owned"
 UNAVAILABLE: Final = "unavailable"
@@ -223,7 +224,7 @@ def _place(move: _Move) -> tuple[object, ...]:
 
 
 def _ordered(part: _Part) -> tuple[object, ...]:
-    """For a sort in which what is missing comes first."""
+    """The key of a sort in which what is missing comes first."""
     return tuple(
         (value is not None, 0 if value is None else value)
         for value in (part.member_id, part.owner, part.client_id, part.stop_at, part.start_at)
@@ -261,7 +262,7 @@ class _Stop(NamedTuple):
 def _stops(
     members: Sequence[Member], since: int | None
 ) -> dict[str, tuple[list[int], list[_Stop]]]:
-    """By owner: the rebalances in which it stops with what it holds, in order, and the stops."""
+    """The rebalances in which each owner stops with what it holds, in order, and the stops."""
     found: dict[str, tuple[list[int], list[_Stop]]] = {}
     for member in members:
         if since is not None and (member.started_at is None or member.started_at < since):
@@ -314,7 +315,7 @@ def _earlier(one: _Transition) -> tuple[object, ...]:
 
 
 def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
-    """Without stops behind a stop, which change nothing."""
+    """Leave out stops behind a stop, which change nothing."""
     return [
         one
         for index, one in enumerate(transitions)
@@ -325,7 +326,7 @@ def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
 def _intervals(
     kept: Sequence[_Transition], *, with_open: bool = True
 ) -> Iterator[tuple[_Transition, _Transition | None, str | None]]:
-    """From each transition to the next, and what ended it."""
+    """The intervals from each transition to the next, and what ended each."""
     for index, one in enumerate(kept):
         then = kept[index + 1] if index + 1 < len(kept) else None
         if then is None:

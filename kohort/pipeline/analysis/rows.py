@@ -153,7 +153,7 @@ def by_sequence(members: Sequence[Member]) -> dict[int, list[Member]]:
 
 
 def between_ms(start: int | None, end: int | None) -> int:
-    """From one moment to another; 0 where one is missing, or the wall clock was set back."""
+    """The time between two moments; 0 where one is missing, or the wall clock was set back."""
     return 0 if start is None or end is None else max(end - start, 0)
 
 

@@ -41,7 +41,9 @@ class DeltaLake:
     """See the module and `Lake`."""
 
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """With `namespace`, tables are entered there when they are made, or found."""
+        """Open a lake. If there is a `namespace`, tables are entered there when they are made or
+        found.
+        """
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self._known: set[str] = set()

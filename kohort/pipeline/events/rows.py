@@ -104,7 +104,7 @@ def moment(ms: int | None) -> int | None:
 
 
 def later(start: int | None, ms: int | None) -> int | None:
-    """So many milliseconds after a moment; None if one is missing, or it is no moment any more."""
+    """The moment `ms` after another; None if one is missing, or it is no moment any more."""
     return None if start is None or ms is None else moment(start + ms)
 
 
@@ -135,7 +135,7 @@ def _size(values: list[Any] | None) -> int | None:
 
 
 def _lasted_ms(start: int | None, end: int | None) -> int | None:
-    """From one moment to another one; None if one of them never came."""
+    """The time from one moment to another one; None if one of them never came."""
     if start is None or end is None:
         return None
     return end - start if -WHOLE_MAX <= end - start <= WHOLE_MAX else None

@@ -48,7 +48,7 @@ class IcebergLake:
     """See the module."""
 
     def __init__(self, spark: SparkSession, root: str, namespace: Namespace | None = None) -> None:
-        """Nothing is looked at yet; `root` has the tables if no `namespace` of a catalog does."""
+        """Look at nothing yet; `root` has the tables if no `namespace` of a catalog does."""
         self.spark: Final = spark
         self.root: Final = root.rstrip("/") or "/"
         self._tables = Tables(self.root, namespace)

@@ -27,7 +27,7 @@ SMALL_BYTES: Final = 16 << 20
 """Files below are put together."""
 
 TOGETHER_BYTES: Final = 32 << 20
-"""So much of a table, as it is stored, is in memory at a time."""
+"""How much of a table, as it is stored, is in memory at a time."""
 
 TOGETHER_FILES: Final = 1_000
 
@@ -35,7 +35,7 @@ TRIES: Final = 10
 """A commit is tried so often; whenever one is refused another has got on."""
 
 _NOT_OURS: Final = "gc.enabled"
-"""With `false`, the property of a table whose files belong to somebody else."""
+"""The property that is `false` for a table whose files belong to somebody else."""
 
 
 def compact(load: Callable[[], Table]) -> None:

@@ -197,7 +197,7 @@ def publish(rows: DataFrame, kafka: Kafka, topic: str) -> None:
 
 
 def show(rows: pa.Table) -> None:
-    """In words, the groups that stood still for longest first."""
+    """Print the advice in words, the groups that stood still for longest first."""
     recorded = (
         rows.filter(rows["is_recorded"])
         .select(["cluster_id", "group", "stopped_ms", "text", "unranked", "unknown"])

@@ -250,7 +250,7 @@ class _Job:
         self._running: dict[str, _Running] = {}
 
     def run(self, topics: _Topics) -> None:
-        """Until all have ended, or were stopped."""
+        """Land the topics until all have ended, or were stopped."""
         waiting = topics.new()
         goes_on = not self._settings.stream.available_now
         try:

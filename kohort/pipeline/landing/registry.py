@@ -27,7 +27,7 @@ UNKNOWN_S: Final = 10.0
 """How long an id that is not known is not asked for again: a topic may be full of it."""
 
 UNKNOWN_MAX: Final = 1_000
-"""So many of them are kept: values may name any id."""
+"""How many unknown ids are kept: values may name any."""
 _ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 

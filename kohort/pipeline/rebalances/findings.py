@@ -95,7 +95,9 @@ class Findings:
         self._report = report
 
     def renew(self, *, everything: bool = False) -> int:
-        """For groups whose row in `groups` does not fit their events; returns how many."""
+        """Make findings again for groups whose row in `groups` does not fit their events. Returns
+        for how many.
+        """
         is_all = everything
 
         def attempt() -> int:

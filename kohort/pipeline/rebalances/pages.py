@@ -182,7 +182,7 @@ def _ownership(tables: _Tables, key: Key, page: GroupPage) -> Ownership:
 
 
 def _between(owned: pa.Table, from_ms: int, until_ms: int) -> pa.ChunkedArray:
-    """For each row, whether its time is in part between the two."""
+    """Whether the time of each row is in part between the two."""
 
     def moment(ms: int) -> pa.Scalar:
         return pa.scalar(ms * 1000, pa.int64()).cast(owned["from_at"].type)

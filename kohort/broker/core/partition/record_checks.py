@@ -83,7 +83,7 @@ class TimestampRange:
 
 
 ANY_TIMESTAMP = TimestampRange(-math.inf, math.inf)
-"""For records whose own timestamps are not used."""
+"""The range for records whose own timestamps are not used."""
 
 
 def timestamp_range(wall_ms: int, before_max_ms: int, after_max_ms: int) -> TimestampRange:

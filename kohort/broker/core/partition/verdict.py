@@ -101,7 +101,8 @@ class RejectedBatch(NamedTuple):
     code: ErrorCode
     message: str
     record_errors: tuple[RecordError, ...] = ()
-    """For Produce v8 and later (KIP-467); only the first if there are very many."""
+    """Errors of records, for Produce v8 and later (KIP-467); only the first if there are very
+    many."""
     reports_log_start: bool = True
     """Whether the response has the log start offset: Kafka has -1 where it refuses a batch before
     it accesses the partition's log."""

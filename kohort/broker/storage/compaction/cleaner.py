@@ -50,7 +50,7 @@ class CompactionPlan(NamedTuple):
     """The segments that a compaction may rewrite."""
 
     segments: tuple[LogSegment, ...]
-    """From the start of the log; all sealed."""
+    """The segments from the start of the log, all sealed."""
     first_dirty_offset: int
     end_offset: int
     """Where the last of these segments ends."""

@@ -157,7 +157,7 @@ class LogState:
         self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
 
     def keep_producers(self, base_offset: int) -> None:
-        """Before everything below a segment is deleted: make the producers known there durable.
+        """Make producers durable that are known below a segment, before what is there is deleted.
 
         From then on its snapshot alone has the epochs, sequences and open transactions of those of
         which no batch is left. Raises OSError.
@@ -168,7 +168,7 @@ class LogState:
             self._sync_snapshots([base_offset])
 
     def mend_snapshots(self) -> None:
-        """After an unclean shutdown: replace damaged snapshots, while their batches are there.
+        """Replace damaged snapshots after an unclean shutdown, while their batches are there.
 
         Raises OSError.
         """

@@ -107,7 +107,8 @@ class TopicRecord:
     configs: Mapping[str, str] = field(default_factory=dict)
     """The topic's own configs, by name."""
     deleted: bool = False
-    """If set, its name is free again, and any directories that are left are to be removed."""
+    """Whether it is deleted: its name is free again, and any directories that are left are to be
+    removed."""
 
     def put(self) -> Statement:
         """Return the statement that stores the topic, replacing any row with its id."""

@@ -71,7 +71,7 @@ def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None
 
 
 def complete_swaps(files: FileSystem, directory: str) -> None:
-    """At a start: complete decided replacements, delete others. Raises OSError."""
+    """Complete decided replacements at a start, and delete others. Raises OSError."""
     names = [entry.name for entry in files.entries(directory)]
     found = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
     decided = [base_offset for base_offset in found if base_offset is not None]

@@ -58,7 +58,7 @@ class Extent(NamedTuple):
 
     entry_count: int
     is_all: bool
-    """Its value of that name; sometimes False where that is True."""
+    """The value of that name in `Overlapping`; sometimes False where that is True."""
 
 
 def encode_entries(entries: Sequence[AbortedTransaction]) -> bytes:

@@ -65,8 +65,8 @@ class FetchConfig(Protocol):
 
     @property
     def client_rack(self) -> str | None:
-        """Sent to leaders, which may name a follower in the same rack to read from (KIP-392)."""
+        """The rack sent to leaders, which may name a follower in it to read from (KIP-392)."""
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """Also how long such a follower is used before the leader is asked again."""
+        """How long such a follower is used before the leader is asked again, among other things."""

@@ -36,11 +36,11 @@ class FetchFailures:
         """An error to raise that does not concern a single partition."""
         self._unread: dict[TopicPartition, _Unread] = {}
         self._unanswered: dict[TopicPartition, int] = {}
-        """Since when fetches have gone unanswered."""
+        """The time since which fetches of a partition have gone unanswered."""
         self._answered: dict[TopicPartition, int] = {}
-        """When a fetch was last answered."""
+        """The time at which a fetch of a partition was last answered."""
         self._placeless: dict[TopicPartition, int] = {}
-        """Since when the partition has been waiting for a position."""
+        """The time since which a partition has been waiting for a position."""
 
     # Errors to raise.
 
@@ -130,7 +130,7 @@ class FetchFailures:
     def unanswered(
         self, now_ms: int, has_waiting: Callable[[TopicPartition], bool]
     ) -> dict[TopicPartition, float]:
-        """For how many seconds partitions have gone unanswered that are to be read and have no data
+        """How many seconds partitions have gone unanswered that are to be read and have no data
         waiting.
         """
         found = {}

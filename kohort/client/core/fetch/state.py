@@ -148,7 +148,7 @@ class FetchState:
         return self._plan.waiting_bytes
 
     def unanswered(self, now_ms: int) -> dict[TopicPartition, float]:
-        """For how many seconds fetches of partitions have gone unanswered."""
+        """How many seconds fetches of partitions have gone unanswered."""
         return self.failures.unanswered(now_ms, self._plan.has_waiting)
 
     # Changes from outside.

@@ -41,7 +41,7 @@ class RebalancePhase(Enum):
     """The phases of a rebalance."""
 
     NONE = "none"
-    """Neither: the consumer is reading, or does not want to be a member."""
+    """No rebalance: the consumer is reading, or does not want to be a member."""
     FINDING_COORDINATOR = "finding coordinator"
     PREPARING = "preparing"
     """It commits, and notifies the listener of revoked or lost partitions."""

@@ -67,7 +67,7 @@ class Member:
 
     @property
     def ref(self) -> MemberRef:
-        """Its identity, for the history. Cached, because every rebalance names all members
+        """The member's identity, for the history. Cached, because every rebalance names all members
         twice.
         """
         ref = self._ref

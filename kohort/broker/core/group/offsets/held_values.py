@@ -29,7 +29,7 @@ class HeldValues(Generic[K, V]):
 
     def __init__(self) -> None:
         self.by_producer: dict[int, dict[K, _Held[V]]] = {}
-        """For reading only; contains no producer without keys."""
+        """Values by producer, for reading only; contains no producer without keys."""
         self._order = 0
 
     def hold(self, producer_id: int, key: K, value: V) -> None:
