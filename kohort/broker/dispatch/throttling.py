@@ -64,7 +64,7 @@ class Charging:
         if account is not None and buffers is not None:
             amount = int((took_s if busy_s is None else busy_s) * 1_000_000)
             left = account.left - amount
-            if left >= 0 and now_ms < account.turns_ms:
+            if left >= 0 and now_ms < account.sample_end_ms:
                 account.left, account.last_ms = left, now_ms
             else:
                 throttle_ms = account.charge(amount, now_ms)
@@ -73,7 +73,7 @@ class Charging:
             account = accounts.producer
             if account is not None:
                 left = account.left - size
-                if left < 0 or now_ms >= account.turns_ms:
+                if left < 0 or now_ms >= account.sample_end_ms:
                     return max(throttle_ms, account.charge(size, now_ms))
                 account.left, account.last_ms = left, now_ms
         elif key == FETCH_KEY:
@@ -81,7 +81,7 @@ class Charging:
             if account is not None and buffers is not None:
                 amount = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
                 left = account.left - amount
-                if throttle_ms or left < 0 or now_ms >= account.turns_ms:
+                if throttle_ms or left < 0 or now_ms >= account.sample_end_ms:
                     return _charge_response(account, amount, throttle_ms, now_ms)
                 account.left, account.last_ms = left, now_ms
         else:

@@ -141,7 +141,7 @@ class Account:
 
     __slots__ = (
         "_a_second", "_budget", "_left_before", "_longest_ms", "_rate", "at_once", "last_ms",
-        "left", "limit", "turns_ms",
+        "left", "limit", "sample_end_ms",
     )  # fmt: skip
 
     def __init__(self, rate: Rate) -> None:
@@ -154,7 +154,7 @@ class Account:
         self._longest_ms: int | None = None
         self._budget = 0
         """The most that may have been used, whenever that was."""
-        self.turns_ms = _NOT_BEGUN
+        self.sample_end_ms = _NOT_BEGUN
         """The time from which a use is not of the same sample."""
         self.left = self._left_before = 0
         """What is left of the budget, now and when the rate was last told."""
@@ -173,7 +173,7 @@ class Account:
         self.at_once = int(limit * least_ms / 1_000)
         # Rounded down, and beyond some limits less than they are: what exceeds it is computed.
         self._budget = int(min(self._a_second * least_ms, _BUDGET_MAX)) // 1_000
-        self.turns_ms = _NOT_BEGUN
+        self.sample_end_ms = _NOT_BEGUN
 
     def charge(self, amount: int, now_ms: int) -> int:
         """Record a use: bytes, or microseconds of time. Returns the milliseconds for which the
@@ -181,7 +181,7 @@ class Account:
         last use.
         """
         left = self.left - amount
-        if left >= 0 and now_ms < self.turns_ms:
+        if left >= 0 and now_ms < self.sample_end_ms:
             self.left = left
             self.last_ms = now_ms
             return 0
@@ -192,7 +192,7 @@ class Account:
         rate = self._rate
         rate.record(amount, now_ms)
         throttle_ms = rate.throttle_ms(self._a_second, now_ms)
-        self.turns_ms = rate.turns_ms
+        self.sample_end_ms = rate.sample_end_ms
         self.left = self._left_before = self._budget - rate.total
         self.last_ms = now_ms
         if throttle_ms and self._longest_ms is not None:
@@ -201,7 +201,7 @@ class Account:
 
     def _tell(self) -> None:
         """Let the rate know what it has not been told of."""
-        if self.turns_ms != _NOT_BEGUN:
+        if self.sample_end_ms != _NOT_BEGUN:
             self._rate.record(self._left_before - self.left, self.last_ms)
             self._left_before = self.left
 

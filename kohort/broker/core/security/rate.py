@@ -33,7 +33,7 @@ class Rate:
         """The sum of all samples that are kept."""
 
     @property
-    def turns_ms(self) -> int:
+    def sample_end_ms(self) -> int:
         """When the first use begins another sample; there must have been a use."""
         return self._samples[-1][_START] + self.window_ms
 
