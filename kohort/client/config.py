@@ -25,7 +25,7 @@ from kohort.client.net.address import parse_bootstrap
 from kohort.client.net.cluster import ClusterConfig
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.oauth import TokenProvider
-from kohort.client.net.security import SecurityConfig
+from kohort.client.net.security import SecurityConfig, SecuritySettings
 from kohort.protocol.join_reason import JoinReason
 from kohort.version import VERSION
 
@@ -105,7 +105,7 @@ class ConsumerSettings(OtherSettings, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+class ConsumerConfig(SecuritySettings):
     """All settings of one consumer. Times are in milliseconds, sizes in bytes.
 
     Raises:
@@ -196,25 +196,8 @@ class ConsumerConfig:
     """Connections idle for this long are closed, since a firewall or NAT on the path may have
     dropped them silently. -1: never."""
 
-    security_protocol: str = "PLAINTEXT"
-    ssl_context: ssl.SSLContext | None = None
-    ssl_cafile: str | None = None
-    """PEM file with the authorities to trust, instead of the system's. This file and the next two
-    may be renewed: a new connection uses what they say then."""
-    ssl_cadata: str | None = dataclasses.field(default=None, repr=False)
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    ssl_password: str | None = dataclasses.field(default=None, repr=False)
-    ssl_check_hostname: bool = True
-    sasl_mechanism: str = "PLAIN"
-    sasl_plain_username: str | None = None
-    sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
-    sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
-    """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
-    an object with a method `token`, as aiokafka's AbstractTokenProvider."""
-
     security: SecurityConfig = dataclasses.field(init=False, repr=False, compare=False)
-    """The settings above of TLS and SASL, with what all connections share."""
+    """The settings of TLS and SASL, with what all connections share."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -323,7 +306,7 @@ class ConsumerConfig:
         return made
 
     def _security(self) -> SecurityConfig:
-        names = (one.name for one in dataclasses.fields(SecurityConfig) if one.init)
+        names = (one.name for one in dataclasses.fields(SecuritySettings))
         return SecurityConfig(**{name: getattr(self, name) for name in names})
 
     # Checks.

@@ -44,8 +44,8 @@ SASL_HINT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class SecurityConfig:
-    """Settings under aiokafka's names."""
+class SecuritySettings:
+    """Settings of TLS and SASL, under aiokafka's names."""
 
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, matching the listener."""
@@ -73,6 +73,12 @@ class SecurityConfig:
     sasl_oauth_token_provider: TokenProvider | None = dataclasses.field(default=None, repr=False)
     """A function, or coroutine function, that returns a token and its expiry, for OAUTHBEARER; or
     an object with a method `token`, as aiokafka's AbstractTokenProvider."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig(SecuritySettings):
+    """The settings, checked, with what all connections share."""
+
     tokens: TokenSource | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False
     )
