@@ -78,7 +78,8 @@ class Purgatory:
         self._driver: Driver | None = None
         self._wheel: TimingWheel[TimerEntry] = TimingWheel()
         self._announced_ms: int | None = None
-        self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        """The operations by key, for a look before `check_and_complete` is called."""
         self._woken_keys: dict[Hashable, None] = {}
         self._walk: _Walk | None = None
         self._is_draining = False
@@ -115,7 +116,7 @@ class Purgatory:
 
         Cheap if no operation waits. Changes of one key before its walk begins share one walk.
         """
-        if key not in self._watched:
+        if key not in self.watched:
             return
         self._woken_keys[key] = None
         if not self._is_draining and self._driver is not None:
@@ -259,7 +260,7 @@ class Purgatory:
         if walk is None:
             key = next(iter(self._woken_keys))
             del self._woken_keys[key]
-            walk = self._walk = _Walk(key, list(self._watched.get(key, ())))
+            walk = self._walk = _Walk(key, list(self.watched.get(key, ())))
         first = walk.position
         walk.position += operations_max
         operations = walk.operations[first : walk.position]
@@ -303,7 +304,7 @@ class Purgatory:
         operation.watch_keys = tuple(dict.fromkeys(keys))
         self._parking.add(operation)
         for key in operation.watch_keys:
-            self._watched.setdefault(key, {})[operation] = None
+            self.watched.setdefault(key, {})[operation] = None
         self._count(operation, 1)
 
     def _release(self, operation: DelayedOperation) -> None:
@@ -315,13 +316,13 @@ class Purgatory:
         self._parking.remove(operation)
         self._wheel.cancel(operation)
         for key in operation.watch_keys:
-            watchers = self._watched[key]
+            watchers = self.watched[key]
             del watchers[operation]
             if not watchers:
-                del self._watched[key]
-        if not self._watched:
+                del self.watched[key]
+        if not self.watched:
             # A new dict, because an emptied one keeps the table of its largest size.
-            self._watched = {}
+            self.watched = {}
         self._count(operation, -1)
 
     def _count(self, operation: DelayedOperation, change: int) -> None:

@@ -19,7 +19,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leader_epoch import check_leader_epoch
+from kohort.broker.handlers.shared.leaders import check_leader_epoch
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic

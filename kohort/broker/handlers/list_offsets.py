@@ -15,7 +15,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leader_epoch import current_partition
+from kohort.broker.handlers.shared.leaders import current_partition
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError

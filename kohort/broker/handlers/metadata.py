@@ -21,6 +21,7 @@ from kohort.broker.handlers.shared.authorized_operations import (
     cluster_operations,
     topic_operations,
 )
+from kohort.broker.handlers.shared.leaders import NO_LEADER
 from kohort.broker.handlers.shared.mutations import Mutations
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.creation import NewTopic
@@ -41,7 +42,6 @@ from kohort.protocol.types import ZERO_UUID
 LOOKUP_BY_ID_SINCE: Final = 12
 """v10 and v11 have the topic id field, but Kafka refuses lookups by it."""
 EMPTY_IS_NONE_SINCE: Final = 1
-NO_LEADER: Final = -1
 _DESCRIBE: Final = Operation.DESCRIBE
 _TOPIC: Final = ResourceType.TOPIC
 _NOT_ALLOWED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED

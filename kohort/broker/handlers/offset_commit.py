@@ -17,17 +17,16 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.committed_topics import look_up
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import codec
-from kohort.protocol.errors import NO_ERROR, ErrorCode
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
@@ -87,55 +86,6 @@ def offset_commit(
         may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
     )
     return ticket.into(complete)
-
-
-def look_up(
-    ctx: RequestContext,
-    requested: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
-    offsets: list[OffsetToCommit],
-    errors: list[ErrorCode],
-    *,
-    by_id: bool,
-) -> None:
-    """Look up one topic of an OffsetCommit or a TxnOffsetCommit, and its partitions.
-
-    Appends one error for each of its partitions to `errors`; and for each whose error is NONE, the
-    offset to store to `offsets`.
-
-    Args:
-        by_id: whether the request identifies the topic by id.
-    """
-    if by_id:
-        topic = ctx.broker.topics.get_by_id(requested.topic_id)
-    else:
-        topic = ctx.broker.topics.get(requested.name)
-    if ctx.broker.access is not None and (topic is not None or not by_id):
-        # An unknown id reveals nothing.
-        name = requested.name if topic is None else topic.name
-        if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
-            errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
-            return
-    if topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        errors += [error] * len(requested.partitions)
-        return
-    name, topic_id, count = topic.name, topic.topic_id, len(topic.partitions)
-    for partition in requested.partitions:
-        index = partition.partition_index
-        if not 0 <= index < count:
-            errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            continue
-        errors.append(NO_ERROR)
-        offsets.append(
-            OffsetToCommit(
-                name,
-                index,
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata or "",
-                topic_id,
-            )
-        )
 
 
 def _requested_topics(request: OffsetCommitRequest) -> _RequestedTopics:

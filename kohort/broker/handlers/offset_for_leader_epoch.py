@@ -10,7 +10,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.leader_epoch import current_partition
+from kohort.broker.handlers.shared.leaders import current_partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,

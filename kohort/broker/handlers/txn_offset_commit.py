@@ -19,7 +19,7 @@ from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.offset_commit import look_up
+from kohort.broker.handlers.shared.committed_topics import look_up
 from kohort.broker.handlers.shared.transactional_producer import (
     ClientError,
     Flow,

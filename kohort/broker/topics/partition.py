@@ -377,7 +377,7 @@ class Partition:
             stable.offset = offset
         if self._committed:
             self._wake()
-        else:
+        elif self in self._purgatory.watched:
             self._purgatory.check_and_complete(self)
 
     def _load_stable_offset(self) -> StableOffset:

@@ -163,7 +163,7 @@ def test_a_completed_operation_has_left_every_key_and_the_wheel(
     assert purgatory.stats() == {"Fetch": {"watched": 0, "delayed": 0}}
     assert purgatory.held_bytes == 0
     assert purgatory.next_deadline_ms is None
-    assert not purgatory._watched
+    assert not purgatory.watched
     for key in "klm":
         purgatory.check_and_complete(key)
     assert not purgatory.has_work

@@ -1,10 +1,15 @@
-"""The leader-epoch check (KIP-320) shared by several APIs. Contains no handlers."""
+"""Leaders of partitions, and the check of their epochs (KIP-320). Contains no handlers."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
+
+NO_LEADER: Final = -1
+"""The id of the leader of a partition that has none."""
 
 
 def check_leader_epoch(clients_epoch: int, leader_epoch: int) -> ErrorCode:
