@@ -50,7 +50,7 @@ from kohort.broker.history.topic import TopicHistoryLog
 from kohort.broker.http.groups import group_pages
 from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
-from kohort.broker.network.last_fetches import LastFetches
+from kohort.broker.network.activity import Activity
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.runtime import service_manager
@@ -307,7 +307,7 @@ class Broker:
                 self._clock,
                 self.metrics.edge.denied,
             ),
-            fetches=LastFetches(self._clock),
+            activity=Activity(self._clock),
             validation=ValidationPolicy(
                 ValidationDepth(self.config.kohort_validate_records),
                 self.config.kohort_inflated_batch_bytes_max,
@@ -329,7 +329,7 @@ class Broker:
             clock=self._clock,
             metrics=edge,
             log=log,
-            fetches=self.services.fetches,
+            activity=self.services.activity,
             limit_of_ip=quotas.quotas.connection_limit,
             senders_max=shares.senders,
         )

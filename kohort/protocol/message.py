@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform
 
 from kohort.protocol.schema import (
     EVERY_VERSION,
@@ -77,6 +77,14 @@ def field(
 
 _PLAIN: Final[FieldOptions] = field()
 """Options of a field with an annotation only."""
+
+
+class Message(Protocol):
+    """Any declared class, to type checkers only: they do not see the base that the decorators below
+    give it, but that these transform it as a dataclass, which has this attribute.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 class Struct:

@@ -14,7 +14,7 @@ from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.history.history import RebalanceHistory
-from kohort.broker.network.last_fetches import LastFetches
+from kohort.broker.network.activity import Activity
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Tasks
 from kohort.protocol.errors import KafkaError
@@ -66,8 +66,8 @@ class BrokerServices:
     """Held by requests that read logs in other threads, so that fsyncs find a thread as well."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)
     """The history of rebalances."""
-    fetches: LastFetches = field(default_factory=LastFetches)
-    """When clients last fetched."""
+    activity: Activity = field(default_factory=Activity)
+    """When clients last fetched: a member that sends heartbeats but does not fetch has hung."""
     features: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Supported features by name: (minimum, maximum) version; see ApiVersions."""
     finalized_features: dict[str, int] = field(default_factory=dict)

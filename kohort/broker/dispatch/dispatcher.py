@@ -19,7 +19,7 @@ from kohort.broker.dispatch.failures import (
     unsupported_version,
 )
 from kohort.broker.dispatch.registry import Route, Router
-from kohort.broker.dispatch.throttling import FETCH_KEY, Charge, Charging
+from kohort.broker.dispatch.throttling import Charge, Charging
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
@@ -40,7 +40,6 @@ from kohort.protocol.framing import (
 )
 from kohort.protocol.message import Struct
 from kohort.protocol.messages.api_versions import ApiVersionsResponse
-from kohort.protocol.messages.fetch import FetchResponse
 
 _Call = tuple[RequestHeader, Route, Any, float, Charge | None]
 """A request being handled: header, route, request, start time on `perf_counter`, and what it is
@@ -289,8 +288,7 @@ def _throttle(
     header, route, *_ = call
     connection, *_ = charge
     connection.throttle_ms = throttle_ms
-    # As in Kafka, whichever quota it is.
-    told: Any = FetchResponse(responses=[]) if header.api_key == FETCH_KEY else response
+    told: Any = route.api.throttled(response)
     if not hasattr(told, "throttle_time_ms"):
         return None
     told.throttle_time_ms = throttle_ms

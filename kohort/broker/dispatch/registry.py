@@ -11,19 +11,27 @@ import pkgutil
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, wraps
 from inspect import iscoroutinefunction
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
-from kohort.protocol.message import RESPONSES, schema_of
+from kohort.protocol.message import RESPONSES, Message, schema_of
 from kohort.protocol.schema import VersionRange
 
-Handler = Callable[[RequestContext, Any], Any]
-"""``(context, request) -> answer``: a response, an `EncodedResponse`, None if the request has no
-response, or a `Later` of one of these."""
+Reply: TypeAlias = Message | EncodedResponse | None
+"""A response, or None if the request has none."""
+
+Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Later[Any]]
+"""``(context, request) -> reply``, or a `Later` of it."""
+
+AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Reply]]
+"""One that is run as a task."""
+
+_Registered = TypeVar("_Registered", bound=Handler | AsyncHandler)
 
 
 def _always(request: object) -> bool:
@@ -31,10 +39,14 @@ def _always(request: object) -> bool:
     return True
 
 
+def _as_it_is(response: Any) -> Any:  # noqa: ANN401
+    return response
+
+
 _BY_ITSELF: Final = OnError()
 
 
-def _as_task(handler: Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]) -> Handler:
+def _as_task(handler: AsyncHandler) -> Handler:
     @wraps(handler)
     def start(ctx: RequestContext, request: object) -> Later[Any]:
         return Later.of(handler(ctx, request), ctx.broker.tasks, name=handler.__name__)
@@ -53,28 +65,34 @@ class Api:
         "name",
         "on_error",
         "request",
+        "throttled",
         "versions",
     )
 
     def __init__(
         self,
         request: type,
-        handler: Handler,
+        handler: Handler | AsyncHandler,
         *,
         versions: str,
         advertised: str | None = None,
         on_error: OnError = _BY_ITSELF,
         is_answered: Callable[[Any], bool] = _always,
+        throttled: Callable[[Any], Any] = _as_it_is,
     ) -> None:
         schema = schema_of(request)
         assert schema.key is not None, f"{schema.name} is not a request"
         self.key = schema.key
         self.name = schema.name.removesuffix("Request")
         self.request = request
-        self.handler = _as_task(handler) if iscoroutinefunction(handler) else handler
+        self.handler = (
+            _as_task(handler) if iscoroutinefunction(handler) else cast("Handler", handler)
+        )
         self.on_error = on_error
         self.is_answered = is_answered
         """Whether the client expects a response to this request."""
+        self.throttled = throttled
+        """Returns the response that a throttled client gets in place of this one."""
         self.versions = VersionRange.parse(versions)
         """Supported versions."""
         self.advertised = VersionRange.parse(advertised or versions)
@@ -120,17 +138,19 @@ def handles(
     advertised: str | None = None,
     on_error: OnError = _BY_ITSELF,
     is_answered: Callable[[Any], bool] = _always,
-) -> Callable[[Callable[[RequestContext, Any], Any]], Callable[[RequestContext, Any], Any]]:
+    throttled: Callable[[Any], Any] = _as_it_is,
+) -> Callable[[_Registered], _Registered]:
     """Register a function as the handler of ``request`` in ``versions`` ("0-4").
 
     ``on_error`` is for responses without an error of their own, ``is_answered`` for requests that
-    may say that the client waits for no response.
+    may say that the client waits for no response, ``throttled`` for those whose response is another
+    one if the client exceeds a quota.
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
     as a task, and is answered with what it returns.
     """
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: _Registered) -> _Registered:
         api = Api(
             request,
             handler,
@@ -138,6 +158,7 @@ def handles(
             advertised=advertised,
             on_error=on_error,
             is_answered=is_answered,
+            throttled=throttled,
         )
         assert api.key not in _apis, f"{api.name} has two handlers"
         _apis[api.key] = api

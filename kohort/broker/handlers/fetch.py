@@ -42,6 +42,12 @@ FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
 their partitions, so they can be answered whatever session existed before."""
 
 
+def _without_data(response: FetchResponse | None) -> FetchResponse:
+    """The response to a client that is throttled; as in Kafka, whichever quota it is."""
+    del response
+    return FetchResponse(responses=[])
+
+
 @handles(
     FetchRequest,
     versions="4-18",
@@ -58,12 +64,13 @@ their partitions, so they can be answered whatever session existed before."""
             ),
         )
     ),
+    throttled=_without_data,
 )
 def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
     """Answer at once if there is enough data, an error, or no maximum wait; otherwise park the
     request.
     """
-    ctx.connection.fetches_as = ctx.header.client_id
+    ctx.connection.active_as = ctx.header.client_id
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         # This broker never creates a session, so this one is from another broker at the same
         # address.

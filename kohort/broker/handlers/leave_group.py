@@ -36,7 +36,7 @@ def leave_group(
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
     # Requests with several members are from administrators, who fetch nothing.
     client = ctx.header.client_id or "", ctx.connection.peer_host
-    unfetched_ms = ctx.broker.fetches.since_ms(*client) if len(members) == 1 else None
+    unfetched_ms = ctx.broker.activity.since_ms(*client) if len(members) == 1 else None
     ticket = ctx.broker.groups.leave(
         request.group_id,
         [

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.session import ANONYMOUS, Session
+from kohort.broker.network.activity import Activity
 from kohort.broker.network.connection_state import LEGAL_NEXT, ConnectionState
 from kohort.broker.network.departures import Departures
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import FrameError, FramePart
-from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import Claimant, RequestMemory, UnsentBytes
@@ -69,7 +69,7 @@ class ConnectionHost(Protocol):
     turns: Turns
     departures: Departures
     reads: Reads
-    fetches: LastFetches
+    activity: Activity
     sends_files: bool
     """Its sockets are written to as they are, so that the kernel may write to them as well."""
 
@@ -263,11 +263,11 @@ class ConnectionLife(asyncio.BufferedProtocol, ABC):
             return
         self.output.note_unsent()
         is_waiting_for_us = self._pending is not None or self._is_held_up()
-        fetches_as = self.info.fetches_as
-        if fetches_as is not None:
-            self._host.fetches.note(fetches_as, self.info.peer_host)
+        active_as = self.info.active_as
+        if active_as is not None:
+            self._host.activity.note(active_as, self.info.peer_host)
             if not is_waiting_for_us:
-                self.info.fetches_as = None
+                self.info.active_as = None
         reason = self._timeouts.check(
             now_ms,
             self._host.limits,

@@ -16,6 +16,7 @@ from itertools import chain, islice
 from kohort.broker.core.security.quotas import CONNECTION
 from kohort.broker.core.security.session import Session
 from kohort.broker.network.accepting import Accepting
+from kohort.broker.network.activity import Activity
 from kohort.broker.network.admission import Admission
 from kohort.broker.network.arrivals import Arrivals
 from kohort.broker.network.connection import Connection
@@ -24,7 +25,6 @@ from kohort.broker.network.connection_rates import ConnectionRates
 from kohort.broker.network.departures import DEPARTURES_PER_SLICE, Departures
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
-from kohort.broker.network.last_fetches import LastFetches
 from kohort.broker.network.limits import UNLIMITED, NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
@@ -74,7 +74,7 @@ class NetworkServer:
         clock: Clock,
         metrics: NetworkMetrics,
         log: PeerLog,
-        fetches: LastFetches | None = None,
+        activity: Activity | None = None,
         limit_of_ip: Callable[[str], float | None] = lambda _: None,
         senders_max: int = UNLIMITED,
     ) -> None:
@@ -89,7 +89,7 @@ class NetworkServer:
         """Shared by all connections: nothing is left in it between two reads."""
         self.memory = RequestMemory(limits.queued_max_request_bytes, self._look_soon)
         self.unsent = UnsentBytes(limits.kohort_unsent_max_bytes)
-        self.fetches = fetches or LastFetches(clock)
+        self.activity = activity or Activity(clock)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop)

@@ -74,9 +74,9 @@ class ConnectionInfo:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     """Name and version as sent with ApiVersions v3 and later (KIP-511)."""
-    fetches_as: str | None = None
-    """Client id of a Fetch since the server's last round through the connections; see
-    `last_fetches`."""
+    active_as: str | None = None
+    """Set by the service to the client id when the client does what counts as activity, and reset
+    by the server's rounds through the connections; see `activity`."""
     throttle_ms: int = 0
     """Set by the service with a response: once that is written, the connection neither reads nor
     executes anything for this time (KIP-219), and then resets it."""

@@ -1,9 +1,10 @@
-"""`Later`, a future that calls its callbacks immediately: the only mechanism for deferred results.
+"""`Later`, a future that calls its callbacks immediately: every answer that is given later is one.
 
 An asyncio future has its callbacks called in the next loop iteration, each by a handle created for
 it: half of the cost of answering one of thousands of waiting requests. The callbacks of a `Later`
 are called within `give` and `fail`. So they must be short, and must neither raise nor start other
-work.
+work. Where a coroutine of the broker itself waits (for a high watermark, or an fsync), it awaits an
+asyncio future or task: such waits are few, and another iteration does not matter to them.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class Broker:
         header = RequestHeader(api.key, version, correlation_id=7, client_id="c")
         context = RequestContext(header, ConnectionInfo("/127.0.0.1"), self.services)
         try:
-            response = api.handler(context, request)
+            response: Any = api.handler(context, request)
             if inspect.isawaitable(response):
                 response = await response
         except KafkaError as error:

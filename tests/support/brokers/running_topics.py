@@ -117,7 +117,7 @@ async def ask(topics: TopicManager, request: Any, version: int | None = None) ->
     """
     ctx = context(topics, request, version)
     api = load_handlers()[ctx.header.api_key]
-    response = api.handler(ctx, request)
+    response: Any = api.handler(ctx, request)
     # As the dispatcher: what else can be awaited is no answer.
     if inspect.iscoroutine(response) or isinstance(response, Later):
         response = await response

@@ -14,7 +14,7 @@ from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import EncodedResponse
-from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
+from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
@@ -70,7 +70,7 @@ def produce(acks: int) -> ProduceRequest:
 class Side:
     """A dispatcher with the handlers of one test."""
 
-    def __init__(self, **handlers: Handler) -> None:
+    def __init__(self, **handlers: Handler | AsyncHandler) -> None:
         requests = {
             "heartbeat": (HeartbeatRequest, "1-4"),
             "metadata": (MetadataRequest, "0-13"),

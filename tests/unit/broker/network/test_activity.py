@@ -1,9 +1,9 @@
-"""When clients were last seen to fetch."""
+"""When clients were last seen to be active."""
 
 import pytest
 
-from kohort.broker.network import last_fetches
-from kohort.broker.network.last_fetches import LastFetches
+from kohort.broker.network import activity
+from kohort.broker.network.activity import Activity
 from kohort.broker.network.limits import NetworkLimits
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.network.edge import Edge
@@ -11,33 +11,33 @@ from tests.unit.broker.network.edge import Edge
 
 def test_a_client_is_known_by_its_id_and_its_host() -> None:
     clock = VirtualClock()
-    fetches = LastFetches(clock)
-    fetches.note("a", "/h")
+    seen = Activity(clock)
+    seen.note("a", "/h")
     clock.advance(4_000)
-    fetches.note("b", "/h")
+    seen.note("b", "/h")
     clock.advance(5_000)
 
-    assert fetches.since_ms("a", "/h") == 9_000
-    assert fetches.since_ms("b", "/h") == 5_000
-    assert fetches.since_ms("a", "/other") is None
+    assert seen.since_ms("a", "/h") == 9_000
+    assert seen.since_ms("b", "/h") == 5_000
+    assert seen.since_ms("a", "/other") is None
 
 
 def test_those_that_were_seen_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_fetches, "CLIENTS_MAX", 2)
-    fetches = LastFetches(VirtualClock())
+    monkeypatch.setattr(activity, "CLIENTS_MAX", 2)
+    seen = Activity(VirtualClock())
     for name in ("a", "b", "a", "c"):
-        fetches.note(name, "/h")
+        seen.note(name, "/h")
 
-    assert [name for name in "abc" if fetches.since_ms(name, "/h") is not None] == ["a", "c"]
+    assert [name for name in "abc" if seen.since_ms(name, "/h") is not None] == ["a", "c"]
 
 
 async def test_a_round_through_the_connections_sees_what_came_since_the_last_one() -> None:
     edge = Edge(NetworkLimits())
     edge.connect()
-    edge.connection.info.fetches_as = "c"
+    edge.connection.info.active_as = "c"
     host = edge.connection.info.peer_host
     edge.connection.check(0)
     edge.clock.advance(2_000)
     edge.connection.check(2_000)
 
-    assert edge.server.fetches.since_ms("c", host) == 2_000
+    assert edge.server.activity.since_ms("c", host) == 2_000

@@ -1,7 +1,7 @@
-"""When clients last fetched: a member that sends heartbeats but does not fetch has hung.
+"""When clients were last active: a program may keep its connections alive, and do no work.
 
-A Fetch only stores its client id in the connection's info; the server's periodic rounds through the
-connections, every second or so, read it there.
+What counts as activity is for the service to say. It only stores the client id in the connection's
+info; the server's periodic rounds through the connections, every second or so, read it there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CLIENTS_MAX: Final = 10_000
 """The maximum number of clients tracked, the most recent ones."""
 
 
-class LastFetches:
+class Activity:
     """Clients by client id and host; processes that share both count as one."""
 
     __slots__ = ("_at_ms", "_clock")
@@ -25,7 +25,7 @@ class LastFetches:
         """Ordered by time, the most recent client last."""
 
     def note(self, client_id: str, host: str) -> None:
-        """Record a Fetch since the last round, or one that is still parked."""
+        """Record activity since the last round, or a request of it that is still parked."""
         key = client_id, host
         self._at_ms.pop(key, None)
         if len(self._at_ms) >= CLIENTS_MAX:
@@ -33,8 +33,8 @@ class LastFetches:
         self._at_ms[key] = self._clock.monotonic_ms()
 
     def since_ms(self, client_id: str, host: str) -> int | None:
-        """Return for how long at least there was no Fetch; None if the client was never seen to
-        fetch.
+        """Return for how long at least there was none; None if the client was never seen to be
+        active.
         """
         at_ms = self._at_ms.get((client_id, host))
         return None if at_ms is None else max(self._clock.monotonic_ms() - at_ms, 0)
