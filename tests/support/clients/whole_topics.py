@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -42,14 +43,10 @@ def read_whole(
     }
     consumer = Consumer(config)
     try:
-        begins, unread = [], {}
-        for topic, number in partitions:
-            asked = TopicPartition(topic, number)
-            low, high = consumer.get_watermark_offsets(asked, timeout=60)
-            begins.append(TopicPartition(topic, number, low))
-            if low < high:
-                unread[topic, number] = high
-        consumer.assign(begins)
+        begins = _offsets(bootstrap, partitions, OffsetSpec.earliest())
+        ends = _offsets(bootstrap, partitions, OffsetSpec.latest())
+        unread = {place: end for place, end in ends.items() if begins[place] < end}
+        consumer.assign([TopicPartition(*place, begins[place]) for place in partitions])
         deadline_s = time.monotonic() + timeout_s
         while unread:
             assert time.monotonic() < deadline_s, f"not read to their ends: {unread}"
@@ -66,6 +63,18 @@ def read_whole(
                     del unread[place[:2]]
     finally:
         consumer.close()
+
+
+def _offsets(
+    bootstrap: str, partitions: Collection[tuple[str, int]], which: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """The offsets without regard to transactions; a consumer of committed records is told its own
+    end, which no transaction holds back.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = {TopicPartition(*place): which for place in partitions}
+    found = admin.list_offsets(asked, request_timeout=60)
+    return {(one.topic, one.partition): told.result(60).offset for one, told in found.items()}
 
 
 def _place_of(message: Message) -> Place:
