@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -27,25 +25,9 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.control import ControlType
 from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
 
 FIRST_PRODUCER = 1_000
 TIMEOUT_MS = 60_000
-
-
-def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The test gets a clock, and a loop whose time jumps to the next thing that happens."""
-    signature = inspect.signature(test)
-    others = [one for name, one in signature.parameters.items() if name != "clock"]
-
-    def run(**arguments: object) -> None:
-        clock = VirtualClock()
-        with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock), debug=True) as runner:
-            runner.run(test(**arguments, clock=clock))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
-    return run
 
 
 class Written(NamedTuple):

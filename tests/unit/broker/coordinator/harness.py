@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,25 +35,12 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
-from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.support.slices import next_slice
 
 TOPIC_ID = bytes(range(16))
 """Id of the topic "t"."""
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
-
-
-def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The test gets a clock, and a loop whose time jumps to the next thing that happens."""
-
-    def run(*args: object) -> None:
-        clock = VirtualClock()
-        with asyncio.Runner(loop_factory=lambda: VirtualClockLoop(clock), debug=True) as runner:
-            runner.run(test(*args, clock))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 def report(doing: str, error: Exception) -> None:

@@ -8,7 +8,8 @@ from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
-from tests.unit.broker.coordinator.harness import Harness, running, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness, running
 
 
 class OtherGroup:

@@ -13,8 +13,9 @@ from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.virtual_time import virtual
 from tests.unit.broker.coordinator.faults import submit_fault
-from tests.unit.broker.coordinator.harness import running, virtual
+from tests.unit.broker.coordinator.harness import running
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 

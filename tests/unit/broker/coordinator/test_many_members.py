@@ -16,7 +16,8 @@ from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
-from tests.unit.broker.coordinator.harness import Harness, running, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness, running
 
 SIZES = {"large": 2_000} | {f"small-{number}": 10 for number in range(200)}
 """Sizes of the groups."""

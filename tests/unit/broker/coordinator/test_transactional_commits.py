@@ -27,7 +27,8 @@ from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
-from tests.unit.broker.coordinator.harness import Harness, running, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness, running
 
 NONE = ErrorCode.NONE
 A, B = 7, 8

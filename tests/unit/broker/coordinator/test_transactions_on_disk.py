@@ -25,7 +25,8 @@ from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import running_topics
-from tests.unit.broker.coordinator.harness import Harness, running, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness, running
 
 PRODUCERS = (7, 8)
 GROUPS = ("g", "h")

@@ -37,7 +37,8 @@ from kohort.broker.history.topic import RUNNING, Entry
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
-from tests.unit.broker.coordinator.harness import Harness, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness
 
 
 class MemoryHistoryLog:
@@ -451,21 +452,17 @@ async def test_the_log_of_the_broker_is_not_flooded(clock: VirtualClock) -> None
 
 
 @pytest.mark.parametrize("size", [3, 2_500])
-def test_large_groups_are_told_of_in_slices(size: int) -> None:
+@virtual
+async def test_large_groups_are_told_of_in_slices(size: int, clock: VirtualClock) -> None:
     """Others get the loop in between: counted, not timed."""
-
-    @virtual
-    async def run(_: VirtualClock) -> None:
-        history, turns = RebalanceHistory(clock=BusyClock()), 0
-        await history.start(MemoryHistoryLog())
-        rebalance(history, size=size)
-        while history.totals("g") == (0, 0):
-            turns += 1
-            await asyncio.sleep(0)
-        (record,) = history.records("g")
-        assert isinstance(record, RebalanceRecord)
-        assert len(record.members) + record.members_dropped == record.members_after == size
-        assert turns > size // 100
-        await history.close()
-
-    run()
+    history, turns = RebalanceHistory(clock=BusyClock()), 0
+    await history.start(MemoryHistoryLog())
+    rebalance(history, size=size)
+    while history.totals("g") == (0, 0):
+        turns += 1
+        await asyncio.sleep(0)
+    (record,) = history.records("g")
+    assert isinstance(record, RebalanceRecord)
+    assert len(record.members) + record.members_dropped == record.members_after == size
+    assert turns > size // 100
+    await history.close()

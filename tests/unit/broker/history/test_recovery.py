@@ -24,7 +24,8 @@ from kohort.broker.runtime.later import Later
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
-from tests.unit.broker.coordinator.harness import Harness, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness
 from tests.unit.broker.history.test_history import MemoryHistoryLog
 
 MEMBER = MemberRef("m", "i", "c", "/h")

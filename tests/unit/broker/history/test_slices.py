@@ -16,8 +16,8 @@ from kohort.broker.runtime.slices import SLICE_MS
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
+from tests.support.virtual_time import virtual
 from tests.support.waiting import counted_turns
-from tests.unit.broker.coordinator.harness import virtual
 from tests.unit.broker.history.test_history import (
     MemoryHistoryLog,
     members,

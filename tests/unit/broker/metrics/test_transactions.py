@@ -14,8 +14,8 @@ from tests.support.transactions.harness import (
     MarkedPartitions,
     TransactionsHarness,
     running,
-    virtual,
 )
+from tests.support.virtual_time import virtual
 from tests.unit.broker.metrics.sources import values
 
 V2 = ClientVersion.V2

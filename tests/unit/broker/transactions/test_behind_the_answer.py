@@ -19,8 +19,8 @@ from tests.support.transactions.harness import (
     TransactionsHarness,
     Written,
     running,
-    virtual,
 )
+from tests.support.virtual_time import virtual
 
 PID = FIRST_PRODUCER
 NONE = ErrorCode.NONE

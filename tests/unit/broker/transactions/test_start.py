@@ -23,8 +23,8 @@ from tests.support.transactions.harness import (
     MarkedPartitions,
     Written,
     running,
-    virtual,
 )
+from tests.support.virtual_time import virtual
 
 PID = FIRST_PRODUCER
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT

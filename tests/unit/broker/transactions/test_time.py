@@ -22,8 +22,8 @@ from tests.support.transactions.harness import (
     MarkedPartitions,
     Written,
     running,
-    virtual,
 )
+from tests.support.virtual_time import virtual
 from tests.support.waiting import turns
 
 PID = FIRST_PRODUCER

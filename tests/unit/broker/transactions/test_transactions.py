@@ -19,13 +19,8 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.transactions.driven_id import ABORT, COMMIT, ORDERS, OTHER, given
-from tests.support.transactions.harness import (
-    FIRST_PRODUCER,
-    MarkedPartitions,
-    Written,
-    running,
-    virtual,
-)
+from tests.support.transactions.harness import FIRST_PRODUCER, MarkedPartitions, Written, running
+from tests.support.virtual_time import virtual
 from tests.support.waiting import turns
 
 PID = FIRST_PRODUCER

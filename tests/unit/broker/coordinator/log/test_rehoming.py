@@ -30,7 +30,8 @@ from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import running_topics
-from tests.unit.broker.coordinator.harness import Harness, running, virtual
+from tests.support.virtual_time import virtual
+from tests.unit.broker.coordinator.harness import Harness, running
 
 COUNT: Final = 3
 """Partitions."""
