@@ -1,4 +1,4 @@
-"""Numbers with their nouns, in what the jobs say."""
+"""Numbers with their nouns, in what the jobs and the page say."""
 
 
 def counted(count: int, noun: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.contents import GroupPage, Row
-from kohort.pipeline.report.words import counted, duration, name, percent, storms_of
+from kohort.pipeline.report.words import duration, name, percent, storms_of
 
 CAUSES_FIRST: Final = 3
 MEMBERS_FIRST: Final = 3

@@ -9,12 +9,13 @@ from typing import Final
 from kohort.pipeline.advisor.config_lines import config_lines
 from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.words import changes
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.answer import FirstScreen
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import NBSP, Markup, element, join, text
 from kohort.pipeline.report.settings_plot import front
 from kohort.pipeline.report.tables import Cells, behind, number, table
-from kohort.pipeline.report.words import counted, duration, name, seconds
+from kohort.pipeline.report.words import duration, name, seconds
 
 TRIED_MAX: Final = 100
 _FOR: Final = {

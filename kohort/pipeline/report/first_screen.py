@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.pipeline.advisor.words import TOO_FAR, nothing_better
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.answer import Cause, FirstScreen
 from kohort.pipeline.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.pipeline.report.contents import GroupPage, Row
@@ -12,7 +13,6 @@ from kohort.pipeline.report.markup import Child, Markup, element, join, text
 from kohort.pipeline.report.words import (
     NOTHING,
     cause,
-    counted,
     days,
     duration,
     family,

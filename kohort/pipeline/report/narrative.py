@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Markup, element, join
 from kohort.pipeline.report.tables import behind
-from kohort.pipeline.report.words import clock, counted, duration, storms_of
+from kohort.pipeline.report.words import clock, duration, storms_of
 
 
 def narrative(page: GroupPage) -> Markup:

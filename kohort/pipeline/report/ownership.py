@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import Markup, element
 from kohort.pipeline.report.scales import Times
@@ -107,8 +108,8 @@ def _alt(page: GroupPage, owner_count: int) -> str:
     partitions = {(row["topic"], row["partition"]) for row in shown.times}
     unread = [row for row in shown.times if row["state"] == "unavailable"]
     text = (
-        f"Owners of {len(partitions)} partitions from {moment(shown.from_at_ms)} to "
-        f"{moment(shown.until_at_ms)}: {owner_count} owners."
+        f"Owners of {counted(len(partitions), 'partition')} from {moment(shown.from_at_ms)} to "
+        f"{moment(shown.until_at_ms)}: {counted(owner_count, 'owner')}."
     )
     ended = [row for row in unread if row["until_at_ms"] is not None]
     if ended:

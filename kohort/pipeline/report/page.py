@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report import tables
 from kohort.pipeline.report.answer import FirstScreen, answer
 from kohort.pipeline.report.choices import choices
@@ -22,7 +23,7 @@ from kohort.pipeline.report.markup import Child, Markup, element, join
 from kohort.pipeline.report.narrative import narrative
 from kohort.pipeline.report.ownership import ownership, table_rows
 from kohort.pipeline.report.timeline import timeline
-from kohort.pipeline.report.words import counted, duration, name
+from kohort.pipeline.report.words import duration, name
 
 STYLE: Final = "page.css"
 _OWNED_ROWS_MAX: Final = 100

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.answer import FirstScreen
 from kohort.pipeline.report.contents import Row
 from kohort.pipeline.report.labels import Dot, place
 from kohort.pipeline.report.markup import Markup, element
 from kohort.pipeline.report.scales import Values
 from kohort.pipeline.report.svg import LINE, WIDE, Drawing, figure, line, value_axis, words
-from kohort.pipeline.report.words import counted, name, seconds
+from kohort.pipeline.report.words import name, seconds
 
 _HEIGHT: Final = {True: 300, False: 260}
 _LEFT: Final = 56

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.contents import GroupPage
 from kohort.pipeline.report.markup import Markup
 from kohort.pipeline.report.scales import Times, Values
@@ -18,7 +19,7 @@ from kohort.pipeline.report.svg import (
     value_axis,
     words,
 )
-from kohort.pipeline.report.words import cause, counted, duration, family, moment, period
+from kohort.pipeline.report.words import cause, duration, family, moment, period
 
 _LEFT: Final = 46
 _TITLE: Final = 26

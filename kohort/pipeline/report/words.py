@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kohort.broker.core.history.wording import shown
+from kohort.pipeline.counting import counted
 from kohort.pipeline.report.markup import NBSP
 
 SECOND_MS: Final = 1_000
@@ -106,11 +107,6 @@ def seconds(ms: int | None) -> str:
     if 0 < value < 0.05:
         return "< 0.1"
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """The number with its noun: 1 rebalance, 1,200 rebalances."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def percent(part: int, whole: int) -> str:
