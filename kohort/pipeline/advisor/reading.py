@@ -428,34 +428,37 @@ def _note(found: FoundSlots, ordered: list[Json], notes: list[str]) -> None:
     sequences = [record.get("sequence") or 0 for record in ordered]
     missing = sequences[-1] - sequences[0] + 1 - len(sequences)
     if missing > 0:
-        notes.append(f"{missing} records between the first and the last are missing")
+        notes.append(f"records missing between the first and the last: {missing}")
     if not ordered[0].get("initial"):
         notes.append("the history begins when the group was there already")
     dropped = sum(record.get("members_dropped") or 0 for record in ordered)
     if dropped:
-        notes.append(f"{dropped} rows of members were left out of the records")
+        notes.append(f"rows of members left out of the records: {dropped}")
     if found.silences:
         notes.append(
-            f"{found.silences} silent processes came back after their session had ended, and "
+            f"silent processes that came back after their session had ended: {found.silences}; "
             "nothing says whether they had paused or were started again: taken for restarts"
         )
     if found.quick_returns:
         notes.append(
-            f"{found.quick_returns} restarts of static members were quick enough to go unnoticed; "
-            "how quick is not recorded: with a shorter session some may not be"
+            f"restarts of static members quick enough to go unnoticed: {found.quick_returns}; how "
+            "quick is not recorded: with a shorter session some may not be"
         )
     if found.uncertain_ends:
         notes.append(
-            f"{found.uncertain_ends} static members ended without a word, as they do: whether they "
-            "crashed is not known, so dynamic membership may notice them sooner than is told here"
+            "static members that ended without a word, as they do: "
+            f"{found.uncertain_ends}; whether they crashed is not known, so dynamic membership may "
+            "notice them sooner than is told here"
         )
     if found.nameless:
         notes.append(
-            f"{found.nameless} members share their client id with others and have no host: whether "
-            "one was started again in another's place is not known, and taken for not so"
+            "members that share their client id with others and have no host: "
+            f"{found.nameless}; whether one was started again in another's place is not known, and "
+            "taken for not so"
         )
     if found.strangers:
         notes.append(
-            f"{found.strangers} newcomers came soon after others had gone under other client ids "
-            "or hosts: if they are the same processes, static membership would gain more"
+            "newcomers soon after others had gone under other client ids or hosts: "
+            f"{found.strangers}; if they are the same processes, static membership would gain "
+            "more"
         )

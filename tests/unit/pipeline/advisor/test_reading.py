@@ -135,7 +135,7 @@ def test_members_of_a_log_that_share_a_client_id_are_not_taken_for_one_another()
         ]
     )
     assert [len(slot.runs) for slot in found.slots] == [1, 1, 1]
-    assert any("3 members share their client id" in text for text in found.unknown)
+    assert any("share their client id with others and have no host: 3;" in text for text in found.unknown)
 
 
 def test_a_session_that_is_a_guess_does_not_end_a_process_before_its_beginning() -> None:
@@ -251,9 +251,9 @@ def test_what_is_missing_is_said() -> None:
     )
     said = "; ".join(found.unknown)
     for text in (
-        "2 records between the first and the last are missing",
+        "records missing between the first and the last: 2",
         "the group was there already",
-        "3 rows of members were left out",
+        "rows of members left out of the records: 3",
         "session.timeout.ms is not in the history; taken to be 45 s",
         "max.poll.interval.ms is not in the history",
         "eager or cooperative",
