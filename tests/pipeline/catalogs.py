@@ -88,6 +88,19 @@ def object_store(directory: Path) -> Iterator[str]:
         yield address
 
 
+def on_object_store(store: str, directory: Path) -> dict[str, str]:
+    """What PyIceberg has to know, for a catalog of SQL's with its tables in the bucket."""
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{directory}/catalog.db",
+        "warehouse": f"s3://{BUCKET}/warehouse",
+        "s3.endpoint": store,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    }
+
+
 def has_bucket(address: str) -> bool:
     request = urllib.request.Request(f"{address}/{BUCKET}", method="PUT")
     try:

@@ -1,15 +1,28 @@
-"""Iceberg's small files are put together, and its old snapshots go with the files they had."""
+"""Iceberg's small files are put together, and its old snapshots go with the files they had: of a
+lake in a directory, of a catalog behind HTTP, and of an object store.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import pytest
 
 from kohort.pipeline.arrow import from_columns, schema_of
+from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.schemas.columns import MOMENT, WHOLE, Column, Table
+from tests.pipeline.catalogs import (
+    as_environment,
+    object_store,
+    on_object_store,
+    rest_catalog,
+)
+from tests.pipeline.events import GROUP, line, member, rebalance, records
 from tests.support.processes import java_env
 
 if TYPE_CHECKING:
@@ -17,8 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kohort.pipeline.iceberg.lake import IcebergLake
+    from tests.pipeline.conftest import Pipeline
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
+
+PLACES = ("directory", "rest", "s3")
 
 WEEK_H = 168
 
@@ -30,14 +46,48 @@ NUMBERS = Table(
 )
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> IcebergLake:
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What PyIceberg is told of a catalog behind HTTP; so it is below."""
+    with rest_catalog(tmp_path_factory.mktemp("rest")) as address:
+        yield {"type": "rest", "uri": address}
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A catalog of SQL's, whose tables are on an object store."""
+    directory = tmp_path_factory.mktemp("s3")
+    with object_store(directory) as store:
+        yield on_object_store(store, directory)
+
+
+@pytest.fixture(params=PLACES)
+def lake(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> IcebergLake:
+    """An empty one. Nothing here is a query."""
     try:
-        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415 - an extra.
+        from pyiceberg.utils.config import Config  # noqa: PLC0415 - an extra.
+
+        from kohort.pipeline.iceberg.lake import IcebergLake  # noqa: PLC0415
     except ImportError:
         java_env.missing("PyIceberg is not installed: pip install '.[dev-long]'")
-    # Nothing here is a query.
-    return IcebergLake(cast("SparkSession", None), str(tmp_path / "lake"))
+    no_session = cast("SparkSession", None)
+    if request.param == "directory":
+        return IcebergLake(no_session, str(tmp_path / "lake"))
+    settings: dict[str, str] = request.getfixturevalue(request.param)
+    for name, value in as_environment("prod", settings).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    home = Namespace("prod", (f"tidy_{uuid4().hex}",))
+    return IcebergLake(no_session, str(tmp_path / "lake"), home)
+
+
+def options_of(lake: IcebergLake) -> tuple[str, ...]:
+    """What a job is told, for it to find the lake."""
+    home = lake._tables._namespace
+    catalog = () if home is None else ("--catalog", str(home))
+    return ("--lake", lake.root, "--format", "iceberg", *catalog)
 
 
 def add(lake: IcebergLake, *numbers: int, day: int = 0) -> None:
@@ -54,15 +104,19 @@ def table_of(lake: IcebergLake) -> IcebergTable:
     return lake._tables.get(NUMBERS.name)
 
 
-def files_below(lake: IcebergLake) -> set[str]:
-    return {
-        str(path) for path in Path(lake.root).rglob("*") if path.suffix in {".parquet", ".avro"}
-    }
+def files_below(lake: IcebergLake, name: str = NUMBERS.name) -> set[str]:
+    """All files of a table's place that are not its metadata, by its own client for the store."""
+    from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra.
+
+    table = lake._tables.get(name)
+    files, root = _in_store(table, table.location())
+    found = files.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
+    return {one.path for one in found if one.extension in {"parquet", "avro"}}
 
 
-def needed(lake: IcebergLake) -> set[str]:
+def needed(lake: IcebergLake, name: str = NUMBERS.name) -> set[str]:
     """Files of the snapshots that the table has."""
-    table = table_of(lake)
+    table = lake._tables.get(name)
     found: set[str] = set()
     for snapshot in table.snapshots():
         found.add(snapshot.manifest_list)
@@ -70,7 +124,14 @@ def needed(lake: IcebergLake) -> set[str]:
             found.add(manifest.manifest_path)
             entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
             found |= {entry.data_file.file_path for entry in entries}
-    return {path.removeprefix("file://") for path in found}
+    return {_in_store(table, path)[1] for path in found}
+
+
+def _in_store(table: IcebergTable, location: str) -> tuple[Any, str]:
+    """The file system of a location, and its path there."""
+    io: Any = table.io
+    scheme, host, path = io.parse_location(location, io.properties)
+    return io.fs_by_scheme(scheme, host), path
 
 
 def test_small_files_are_put_together_within_their_partitions(lake: IcebergLake) -> None:
@@ -174,3 +235,57 @@ def test_files_of_a_table_that_says_they_are_not_its_own_stay(lake: IcebergLake)
     lake.vacuum(NUMBERS.name, 0)
     assert files_below(lake) == before
     assert len(table_of(lake).snapshots()) == 3
+
+
+def test_a_night_goes_over_all_tables_of_the_lake_and_no_other(
+    pipeline: Pipeline,
+    lake: IcebergLake,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The job itself, eight days after these files were written."""
+    from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415 - Spark's.
+    from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
+
+    lake.create(NUMBERS.name, NUMBERS.schema, ["day"])
+    for number in range(6):
+        add(lake, number, day=number % 2)
+    days = {1: 90, 2: 40, 3: 1}
+    for sequence, ago in days.items():
+        now_ms = round((datetime.now(UTC) - timedelta(days=ago)).timestamp() * 1_000)
+        event = rebalance(sequence, 0, member("a-1", join=0, sync=10, gained=["t-0"]))
+        Ingest(lake).take(records([line(replace(event, started_at_ms=now_ms))]))
+    Findings(lake, Thresholds()).renew()
+    # Somebody else's, in the same namespace.
+    catalog = lake._tables._opened()
+    theirs = (*lake._tables._home.levels, "theirs")
+    rows = from_columns(NUMBERS, [[0], [0]])
+    other = catalog.create_table(theirs, rows.schema)
+    for _ in range(3):
+        other.append(rows)
+
+    class InEightDays(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # noqa: ANN401 - the signature of the original.
+            return datetime.now(tz) + timedelta(days=8)
+
+    monkeypatch.setattr("kohort.pipeline.iceberg.upkeep.datetime", InEightDays)
+    assert pipeline("tidy", *options_of(lake), "--keep-days", "30") == 0
+
+    assert f"{len(lake.names())} tables" in capsys.readouterr().err
+    assert numbers_of(lake) == list(range(6))
+    assert lake.file_count(NUMBERS.name) == 2
+    kept = {name: lake._tables.get(name).scan().to_arrow() for name in ("rebalances", "members")}
+    assert [kept[name]["sequence"].to_pylist() for name in kept] == [[3], [3]]
+    (group,) = lake._tables.get("groups").scan().to_arrow().to_pylist()
+    assert (group["group"], group["first_sequence"], group["event_count"]) == (GROUP, 3, 1)
+    for name in lake.names():
+        table = lake._tables.get(name)
+        # A table without any row never had one.
+        assert table.snapshots() == [one for one in [table.current_snapshot()] if one], name
+        assert files_below(lake, name) == needed(lake, name), name
+    other = catalog.load_table(theirs)
+    assert (len(other.snapshots()), len(list(other.scan().plan_files()))) == (3, 3)
+    # The next night finds nothing to do.
+    assert pipeline("tidy", *options_of(lake), "--keep-days", "30") == 0
+    assert numbers_of(lake) == list(range(6))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from kohort.pipeline import jars
-from tests.pipeline.catalogs import BUCKET, CREDENTIALS, as_environment, object_store
+from tests.pipeline.catalogs import (
+    BUCKET,
+    CREDENTIALS,
+    as_environment,
+    object_store,
+    on_object_store,
+)
 from tests.pipeline.driver import LANDED, Driver, as_in_topic, run_job
 from tests.pipeline.events import avoided, line, member, rebalance, records
 from tests.pipeline.spark_settings import JARS, JAVA_OPTIONS
@@ -41,19 +47,6 @@ def hadoops_settings(store: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.endpoint": store,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
-    }
-
-
-def catalogs_settings(store: str, directory: Path) -> dict[str, str]:
-    """What PyIceberg has to know, for a catalog of SQL's."""
-    return {
-        "type": "sql",
-        "uri": f"sqlite:///{directory}/catalog.db",
-        "warehouse": f"s3://{BUCKET}/warehouse",
-        "s3.endpoint": store,
-        "s3.region": "us-east-1",
-        "s3.access-key-id": "key",
-        "s3.secret-access-key": "secret",
     }
 
 
@@ -101,7 +94,7 @@ def test_icebergs_tables_are_on_s3_by_pyicebergs_own_client(
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 
-    settings = catalogs_settings(store, tmp_path)
+    settings = on_object_store(store, tmp_path)
     real = catalogs.load_catalog
     monkeypatch.setattr(
         "kohort.pipeline.iceberg.catalogs.load_catalog", lambda name: real(name, **settings)
@@ -134,7 +127,7 @@ def test_a_topic_lands_once_in_icebergs_tables_on_s3(
 
     topic, log = topics.create(3), tmp_path / "driver.log"
     topics.produce(topic, 900, partitions=3)
-    settings = catalogs_settings(store, tmp_path)
+    settings = on_object_store(store, tmp_path)
     environment = CREDENTIALS | as_environment("prod", settings)
     catalog = catalogs.load_catalog("prod", **settings)
     name = ("kafka", f"land_{topic.replace('-', '_')}")
