@@ -94,6 +94,7 @@ def build(
             settings["spark.master"] = master
     # Of each call that a JVM does not answer any more it logs a stack trace; the job tells it once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.root.addFilter(_is_not_py4js)
     builder = SparkSession.builder.appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
@@ -105,6 +106,11 @@ def build(
             f"Spark does not start: {error}\nIt needs Java 17 or 21; this is what `java` is here: "
             f"{shutil.which('java') or 'nothing on the PATH'}"
         ) from error
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Whether the record is of other code: py4j's gateway logs by no logger of its own."""
+    return record.module != "java_gateway"
 
 
 def _prepare_submitted(settings: dict[str, str], log_level: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -59,14 +60,23 @@ def test_a_broker_that_is_killed_under_the_query_costs_and_repeats_no_event(
 
 @pytest.mark.timeout(1800)
 @pytest.mark.long
-def test_a_jvm_that_is_killed_is_told_of_in_a_sentence(spark_jars: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("job", "told_first"),
+    [("land", "batch 0, 10 rows"), ("rebalances", "10 in quarantine")],
+)
+def test_a_jvm_that_is_killed_is_told_of_in_a_sentence(
+    spark_jars: Path, tmp_path: Path, job: str, told_first: str
+) -> None:
     lake, log = tmp_path / "lake", tmp_path / "driver.log"
     with KohortServer(tmp_path / "broker") as broker:
         topics = Topics(broker.bootstrap)
         topic = topics.create()
         topics.produce(topic, 10)
-        with Driver(spark_jars, broker.bootstrap, lake, log, topic, "--interval", "1") as driver:
-            driver.wait_until(lambda: "batch 0, 10 rows" in log.read_text(), "the first batch")
+        options = ((topic,) if job == "land" else ("--topic", topic)) + ("--interval", "1")
+        with Driver(spark_jars, broker.bootstrap, lake, log, *options, job=job) as driver:
+            driver.wait_until(lambda: told_first in log.read_text(), "the first batch")
+            # Amid the calls by which a job that waits looks after its query.
+            time.sleep(2)
             driver.kill_jvm()
             assert driver.wait() == 3
     told = log.read_text(errors="replace")
