@@ -313,7 +313,11 @@ class Process:
         self.world.witness.saw_assignment(self, self.owned)
         if self.traits.is_cooperative and set(before) - set(self.owned):
             self.reason = JoinReason.PARTITIONS_REVOKED
-            self._join()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Cooperative members join again once they are done with what was taken from them."""
+        self._join()
 
     def _beat(self) -> None:
         if not self.is_alive:

@@ -45,9 +45,11 @@ class Place:
     """What is particular about the processes of a slot."""
 
     slowness_ms: int
-    """From being told to joining, at least."""
+    """To give partitions up: an eager member does it before it joins, a cooperative one when an
+    assignment takes some of them.
+    """
     jitter_ms: int
-    """And up to so much more."""
+    """From being told to the poll that acts on it, at most."""
     assign_ms: int
     """Its work as a leader."""
 
@@ -265,6 +267,11 @@ class PacedProcess(Process):
             # Until it is ready to join again, its thread goes on with heartbeats.
             self.needs_join = False
 
+    def _give_up(self) -> None:
+        """Takes its time; heartbeats go on, and whatever they tell, it joins when it is done."""
+        self._is_told = True
+        self.world.later(self.place.slowness_ms, super()._take_part)
+
     def _take_part(self) -> None:
         jitter_ms = self.place.jitter_ms
         super_take = super()._take_part
@@ -363,7 +370,7 @@ class _Actor:
             session_ms=setting.session_timeout_ms,
             rebalance_ms=setting.rebalance_timeout_ms,
             heartbeat_ms=setting.heartbeat_interval_ms,
-            slowness_ms=place.slowness_ms,
+            slowness_ms=0 if setting.cooperative else place.slowness_ms,
         )
         self.world._numbers += 1
         process = PacedProcess(

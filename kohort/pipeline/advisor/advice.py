@@ -156,6 +156,7 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
     is_shorter = one.session_timeout_ms < recorded.session_timeout_ms
     is_longer = one.session_timeout_ms > recorded.session_timeout_ms
     changes_mode = one.cooperative != recorded.cooperative
+    is_guessed = prediction.guessed > GUESSED_MOST * prediction.rebalances
     applies = {
         Uncertainty.SESSION: is_shorter or is_longer or becomes_static,
         Uncertainty.HEARTBEAT: one.heartbeat_interval_ms != recorded.heartbeat_interval_ms,
@@ -167,7 +168,8 @@ def doubt(trace: Trace, prediction: Prediction) -> Uncertainty | None:
         Uncertainty.MODE: changes_mode,
         Uncertainty.REVOCATIONS: changes_mode and recorded.cooperative,
         Uncertainty.JOINS: changes_mode,
-        Uncertainty.UNTOLD: prediction.guessed > GUESSED_MOST * prediction.rebalances,
+        Uncertainty.UNTOLD: is_guessed,
+        Uncertainty.UNGIVEN: is_guessed and changes_mode,
         Uncertainty.SILENCES: is_shorter,
     }
     doubts = (*trace.doubts, Uncertainty.SILENCES)

@@ -275,6 +275,8 @@ class SimulatedMember:
         """
         replay, trace = self.replay, self.replay.trace
         if trace.recorded.cooperative:
+            if not self.slot.revoke.took_ms:
+                replay.meter.guesses(replay.now_ms)
             took_ms = self.slot.revoke.near(replay.now_ms, trace.revoke_ms, replay.random)
             return max(took_ms, ANSWER_DEFAULT_MS)
         took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)

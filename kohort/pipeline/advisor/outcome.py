@@ -45,8 +45,8 @@ class ReplayOutcome:
     """From their end until the group went on without them; all of them together."""
     unnoticed_longest_ms: int
     guessed: int = 0
-    """Rebalances that some member was told of whose history has no such join: how long it takes
-    was taken from the others."""
+    """Rebalances that some member was told of whose history has no such join, or in which it gave
+    partitions up and was never seen to: how long it takes was taken from the others."""
 
 
 @dataclass(slots=True)
@@ -120,7 +120,9 @@ class Meter:
         self._some_own |= owns
 
     def guesses(self, now_ms: int) -> None:
-        """How long a member takes to join this rebalance, the history does not say."""
+        """How long a member takes to join this rebalance, or to give partitions up, the history
+        does not say.
+        """
         if now_ms >= self.begin_ms:
             self.guessed.add(self.rebalances)
 

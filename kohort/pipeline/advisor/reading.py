@@ -130,8 +130,11 @@ def _doubts(
         yield Uncertainty.PAUSES
     if not _modes(rebalances) and "cooperative" not in known:
         yield Uncertainty.MODE
-    if recorded.cooperative and not any(slot.revoke.took_ms for slot in found.slots):
+    gave_up = [bool(slot.revoke.took_ms) for slot in found.slots]
+    if recorded.cooperative and not any(gave_up):
         yield Uncertainty.REVOCATIONS
+    elif recorded.cooperative and not all(gave_up):
+        yield Uncertainty.UNGIVEN
     told = [bool(slot.join.took_ms) for slot in found.slots]
     if not any(told):
         yield Uncertainty.JOINS

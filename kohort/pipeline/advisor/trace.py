@@ -158,6 +158,8 @@ class Uncertainty(StrEnum):
     DELAY = "group.initial.rebalance.delay.ms is not in the history"
     UNTOLD = "how long some members take to join is not in the history"
     """The history has them come and go, but never told of a rebalance that they took part in."""
+    UNGIVEN = "how long some members take to give partitions up is not in the history"
+    """An assignor that moves little may never take any from one that is slow."""
     SILENCES = "silences that the session of the time has outlived are not in the history"
     """True of every history; a shorter session may take them for deaths."""
 

@@ -347,6 +347,20 @@ def test_what_waits_for_members_of_whom_it_is_not_known_how_long_they_take_is_no
     assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.UNTOLD.value}",)
 
 
+def test_eager_members_that_were_never_seen_to_give_up_are_not_ranked() -> None:
+    was = replace(RECORDED, cooperative=True)
+    recorded = prediction(was, 41, 310)
+    eager = replace(prediction(RECORDED, 20, 22), guessed=3)
+    cooperative = replace(prediction(replace(was, static=True), 20, 22), guessed=3)
+    doubts = (Uncertainty.UNGIVEN,)
+
+    told = advise(
+        replace(trace(like=recorded, doubts=doubts), recorded=was), [recorded, eager, cooperative]
+    )
+    assert told.front == (cooperative,)
+    assert told.unranked == (f"not ranked: 1 setting, since {Uncertainty.UNGIVEN.value}",)
+
+
 def test_stopped_times_weigh_nothing_where_no_join_is_known() -> None:
     recorded = prediction(RECORDED, 41, 310)
     stopped = prediction(replace(RECORDED, static=True), 41, 22)

@@ -328,6 +328,27 @@ def test_members_that_were_never_told_of_a_rebalance_are_a_doubt_beside_those_th
     assert Uncertainty.JOINS in read(records()).doubts
 
 
+def test_members_that_never_gave_anything_up_are_a_doubt_beside_those_that_did() -> None:
+    """An assignor that moves little may never take a partition from one that is slow."""
+
+    def records(*who: str) -> list[Json]:
+        times = {"join_received_ms": 10, "join_answered_ms": 20}
+        times |= {"sync_received_ms": 30, "sync_answered_ms": 40}
+        names = ("a", "b")
+        first = [cooperative(f"{one}-1", given_up=one in who, **times) for one in names]
+        second = [cooperative(f"{one}-1", given_up=0, **times) for one in names]
+        return [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 10 * S, cause("member_added", "b-1"), members=first),
+            rebalance(3, 20 * S, cause("member_added", "c-1"), members=second),
+        ]
+
+    doubts = {Uncertainty.UNGIVEN, Uncertainty.REVOCATIONS}
+    assert doubts & set(read(records("a")).doubts) == {Uncertainty.UNGIVEN}
+    assert not doubts & set(read(records("a", "b"), cooperative=False).doubts)
+    assert doubts & set(read(records()).doubts) == {Uncertainty.REVOCATIONS}
+
+
 def test_there_is_no_trace_of_a_group_without_rebalances() -> None:
     assert read_trace("g", []) is None
 

@@ -281,6 +281,16 @@ def test_rebalances_that_members_join_of_whom_it_is_not_known_how_long_they_take
     assert play(replace(group, slots=(untold, *group.slots[1:])), DYNAMIC).guessed == 1
 
 
+def test_rebalances_in_which_members_give_up_that_were_never_seen_to_are_counted() -> None:
+    seen = [replace(one, revoke=Delays((0,), (5,))) for one in scaled_out().slots]
+    group = replace(scaled_out(), slots=tuple(seen), recorded=COOPERATIVE)
+    unseen = replace(group, slots=(replace(seen[0], revoke=Delays()), *seen[1:]))
+
+    assert play(group, DYNAMIC).guessed == 0
+    # An eager member gives up all that it has for each newcomer.
+    assert play(unseen, DYNAMIC).guessed == 1
+
+
 def test_a_member_that_has_just_joined_takes_as_long_as_such_ones_do() -> None:
     """librdkafka lets a second pass between two joins."""
 
@@ -314,6 +324,7 @@ def test_first_heartbeats_tell_how_often_clients_look_where_nothing_else_does() 
     assert look_ms([], 500, [0, 2, 1]) == LOOK_LEAST_MS
     assert look_ms([], 500, [40, 60, 80]) == LOOK_MS
     assert look_ms([], 500, [10, 30]) == 40
+    assert look_ms([], 500, [10, 41]) == LOOK_MS, "closer to that than to a timer"
     assert look_ms([], 500, [0]) == LOOK_MS, "too few to tell"
 
 
@@ -325,3 +336,20 @@ def test_how_far_beats_drift_is_what_members_were_told_soon_after_a_rebalance() 
     assert look_ms(apart, 3_000) == LOOK_MS
     assert look_ms(together[:1], 3_000) == LOOK_MS, "too few to tell"
     assert look_ms([(999_000, told) for _, told in together], 3_000) == LOOK_MS, "too long after"
+
+
+def test_few_members_that_happen_to_beat_close_together_are_not_taken_for_timers() -> None:
+    """Of two or three, the middle of what is seen is much less than what there is."""
+    chance, interval_ms, beats = Random("few members"), 3_000, 12
+
+    def told(members: int) -> list[int]:
+        late = (sum(chance.randrange(LOOK_MS) for _ in range(beats)) for _ in range(members))
+        return [one % interval_ms for one in late]
+
+    def seen(rebalances: int) -> int:
+        return look_ms(
+            [(beats * interval_ms, told(chance.choice((2, 3)))) for _ in range(rebalances)],
+            interval_ms,
+        )
+
+    assert [seen(20) for _ in range(20)] == [LOOK_MS] * 20
