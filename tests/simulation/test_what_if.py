@@ -34,7 +34,7 @@ def test_other_settings_make_another_history_of_the_same_life() -> None:
 
 
 def test_a_cooperative_process_joins_at_once_and_takes_its_time_to_give_up() -> None:
-    """As librdkafka and the Java client do: an eager one takes it before its join."""
+    """The way of librdkafka and the Java client: an eager one takes it before its join."""
     plan = make_plan("slow", events=12)
     plan.places = [replace(place, slowness_ms=2_000, jitter_ms=10) for place in plan.places]
     recorded = Setting(static=False, session_timeout_ms=10_000, heartbeat_interval_ms=2_000)

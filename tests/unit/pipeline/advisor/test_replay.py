@@ -339,7 +339,7 @@ def test_how_far_beats_drift_is_what_members_were_told_soon_after_a_rebalance() 
 
 
 def test_few_members_that_happen_to_beat_close_together_are_not_taken_for_timers() -> None:
-    """Of two or three, the middle of what is seen is much less than what there is."""
+    """The middle of what two or three show is much less than what there is."""
     chance, interval_ms, beats = Random("few members"), 3_000, 12
 
     def told(members: int) -> list[int]:
