@@ -78,6 +78,18 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
                 f"{name} is taken at the start of the broker only: {_AT_START_ONLY[name]}.",
             )
     unused = unused_settings()
+    of_listeners = {name: own_setting(name) for name in changed if name.startswith(PREFIX)}
+    _refuse(
+        [name for name, own in of_listeners.items() if own is None],
+        "Listeners have no such settings",
+    )
+    # Kafka stores them and applies them at its next start, also those that would fail then.
+    _refuse(
+        [name for name, own in of_listeners.items() if own is not None and not own.is_dynamic],
+        "These configs of a listener are taken at the start of the broker only: change them in its "
+        "file of settings; ssl.keystore.*, ssl.truststore.*, ssl.key.password, max.connections and "
+        "max.connection.creation.rate can be updated dynamically",
+    )
     _refuse(
         [name for name in changed if not _is_dynamic(name)],
         "Cannot update these configs dynamically",
