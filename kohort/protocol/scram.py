@@ -17,7 +17,9 @@ ITERATIONS_MAX: Final = 16_384
 """Kafka's upper bound for stored credentials."""
 NAME_BYTES_MAX: Final = 255
 SALT_BYTES_MIN: Final = 8
-"""Bounds of our own for stored credentials."""
+SALT_BYTES_MAX: Final = 1_024
+"""Bounds of our own for stored credentials. The salt is what a broker answers to clients that are
+not authenticated yet."""
 
 NO_CHANNEL_BINDING: Final = "n,,"
 BINDING: Final = "biws"

@@ -426,6 +426,7 @@ def test_credentials_are_stored_and_outlive_a_restart(tmp_path: Path) -> None:
         ({"name": ""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ({"name": "x" * 256}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ({"salt": bytes(7)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salt": bytes(1_025)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ({"salted_password": bytes(31)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
         ({"mechanism": 3}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
     ],

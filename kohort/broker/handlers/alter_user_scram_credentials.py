@@ -36,6 +36,7 @@ from kohort.protocol.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     NAME_BYTES_MAX,
+    SALT_BYTES_MAX,
     SALT_BYTES_MIN,
     keys_of,
 )
@@ -151,6 +152,8 @@ def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) 
         why = f"The name has more than {NAME_BYTES_MAX} bytes"
     elif len(wanted.salt) < SALT_BYTES_MIN:
         why = f"The salt has less than {SALT_BYTES_MIN} bytes"
+    elif len(wanted.salt) > SALT_BYTES_MAX:
+        why = f"The salt has more than {SALT_BYTES_MAX} bytes"
     elif len(wanted.salted_password) != hashlib.new(hash_name).digest_size:
         why = "The salted password is not of its hash's length"
     elif len(users) >= USERS_MAX and not any(users.credentials_of(wanted.name)):

@@ -24,6 +24,7 @@ from kohort.protocol.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     NAME_BYTES_MAX,
+    SALT_BYTES_MAX,
     SALT_BYTES_MIN,
     Keys,
 )
@@ -172,6 +173,8 @@ def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
     salt, *keys = map(_decoded, names, encoded)
     if len(salt) < SALT_BYTES_MIN:
         raise ValueError(f"the salt has less than {SALT_BYTES_MIN} bytes")
+    if len(salt) > SALT_BYTES_MAX:
+        raise ValueError(f"the salt has more than {SALT_BYTES_MAX} bytes")
     size = hashlib.new(HASHES[mechanism]).digest_size
     for name, key in zip(names[1:], keys, strict=True):
         if len(key) != size:
