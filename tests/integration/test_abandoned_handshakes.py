@@ -18,7 +18,7 @@ from kohort.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
-from tests.support.measures.watch import MIB, undisturbed, warmed_up
+from tests.support.measures.watch import MIB, resident_bytes, undisturbed, warmed_up
 from tests.support.network.flood import attempt, client_hello
 from tests.support.network.wire import framed, request_body
 from tests.support.waiting import wait_until
@@ -240,18 +240,25 @@ def test_who_stays_silent_is_gone_in_time_and_so_are_many(server: Guarded, count
 
 @pytest.mark.long
 def test_large_tokens_that_come_slowly_take_no_more_than_has_come(server: Guarded) -> None:
-    """Half of what may come before authentication, on many connections, in no hurry."""
+    """A part of what may come before authentication, on many connections, in no hurry."""
     frame = framed(bytes(524_000))
+    before_bytes, came_bytes, taken_bytes = resident_bytes(server), 0, 0
     crowd = [
         socket.create_connection(("127.0.0.1", server.ports["SASL_PLAINTEXT"]), timeout=60)
         for _ in range(ARRIVALS_MAX)
     ]
     with undisturbed(server, more_bytes_max=32 * MIB):
-        for begin in range(0, 20_000, 1_000):
+        for begin in range(0, 32_000, 8_000):
             for one in crowd:
                 with suppress(OSError):
-                    one.sendall(frame[begin : begin + 1_000])
+                    one.sendall(frame[begin : begin + 8_000])
+                    came_bytes += 8_000
+            taken_bytes = resident_bytes(server) - before_bytes
+            print(f"{came_bytes} bytes came, and {taken_bytes} are taken")
             time.sleep(0.05)
+        # Most of them were open for all of that time.
+        assert came_bytes > 24_000 * ARRIVALS_MAX
+        assert taken_bytes <= 4 * came_bytes
         for one in crowd:
             with suppress(ConnectionError):
                 assert one.recv(1) == b""

@@ -1,6 +1,7 @@
 """Listeners with TLS, over real sockets."""
 
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -28,6 +29,7 @@ from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
 from tests.support.network.wire import request_body, response_in
+from tests.support.processes.java_env import missing
 
 pytestmark = pytest.mark.usefixtures("broker")
 """Each test may be the first in its process."""
@@ -181,6 +183,30 @@ def test_a_plain_client_of_a_tls_port_is_closed(ports: dict[str, int]) -> None:
         connection.sendall(len(body).to_bytes(4, "big") + body)
         alert = connection.recv(100)
         assert alert[:1] in {b"", b"\x15"}
+
+
+@pytest.mark.parametrize(
+    ("version", "command", "goes_on"), [("-tls1_2", "R", False), ("-tls1_3", "K", True)]
+)
+def test_a_handshake_is_not_begun_again_and_keys_may_be_renewed(
+    authority: Authority, ports: dict[str, int], version: str, command: str, goes_on: bool
+) -> None:
+    if shutil.which("openssl") is None:
+        missing("openssl is not installed")
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", f"127.0.0.1:{ports['SSL']}", version,
+         "-CAfile", authority.certificate],
+        input=f"{command}\n".encode() * 3,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )  # fmt: skip
+    said = (done.stdout + done.stderr).decode()
+    assert ("KEYUPDATE" if goes_on else "RENEGOTIATING") in said
+    assert ("no renegotiation" in said) is not goes_on
+    assert (done.returncode == 0) is goes_on
+    with closing(connected(ports["SSL"], trusting(authority))) as connection:
+        ask(connection)
 
 
 def test_librdkafka_produces_and_consumes(authority: Authority, ports: dict[str, int]) -> None:
