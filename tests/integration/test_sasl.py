@@ -404,6 +404,16 @@ def test_a_frame_that_is_too_large_for_who_is_not_in_ends_the_connection(
     assert client.is_closed()
 
 
+@pytest.mark.parametrize("more_bytes", [0, 1])
+def test_a_token_has_at_most_64_kib(client: RawClient, more_bytes: int) -> None:
+    assert choose(client, "SCRAM-SHA-256") == 0
+    begin = b"n,,n=alice,r=n0nce,x="
+    answer = say(client, begin.ljust(65_536 + more_bytes, b"x"))
+    assert bool(answer.auth_bytes) is not bool(more_bytes)
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED if more_bytes else ErrorCode.NONE
+    assert answer.error_code == code
+
+
 def test_credentials_are_stored_and_outlive_a_restart(tmp_path: Path) -> None:
     wanted = ScramCredentialUpsertion(
         name="bob", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32)

@@ -1,6 +1,7 @@
 """SCRAM's server side against RFC 7677's example, the client's own half, and everything wrong."""
 
 import base64
+import hmac
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.plain import WRONG, read_plain
 from kohort.broker.core.security.scram import Credential, ScramExchange, made_up
 from kohort.client.net.sasl import Scram
-from kohort.protocol.scram import HASHES, keys_of, salted_password
+from kohort.protocol.scram import HASHES, keys_of, salted_password, signature, xor
 
 NONCE = "ours-and-nobody-elses"
 SECRET = bytes(32)
@@ -120,6 +121,44 @@ def final(change: str, client_password: str = "pencil") -> bytes:
 def test_a_last_token_that_is_not_right_fails(change: str) -> None:
     with pytest.raises(SaslFailure):
         final(change)
+
+
+def signed_final(server: ScramExchange, binding: str, nonce: str) -> bytes:
+    """A last token whose proof is right for what it says, with another binding or nonce."""
+    bare = "n=alice,r=theirs"
+    challenge = server.step(f"n,,{bare}".encode()).token.decode()
+    said = f"c={binding},r={nonce}"
+    name = HASHES["SCRAM-SHA-256"]
+    salted = salted_password(name, b"pencil", b"salt" * 4, 4096)
+    sign = signature(name, credential().keys.stored_key, f"{bare},{challenge},{said}".encode())
+    proof = base64.b64encode(xor(hmac.digest(salted, b"Client Key", name), sign)).decode()
+    return f"{said},p={proof}".encode()
+
+
+def test_a_last_token_that_is_signed_by_hand_is_right() -> None:
+    server = exchange()
+    assert isinstance(server.step(signed_final(server, "biws", f"theirs{NONCE}")), Done)
+
+
+@pytest.mark.parametrize(
+    ("binding", "nonce", "why"),
+    [
+        ("biws", f"theirs{NONCE}x", "the nonce is another one"),
+        ("biws", f"theirs{NONCE[:-1]}", "the nonce is another one"),
+        ("biws", f"xheirs{NONCE}", "the nonce is another one"),
+        ("biws", "theirs", "the nonce is another one"),
+        ("eSws", f"theirs{NONCE}", "channel binding"),
+        ("biw=", f"theirs{NONCE}", "channel binding"),
+        ("cD10bHMtdW5pcXVlLCw=", f"theirs{NONCE}", "channel binding"),
+        ("", f"theirs{NONCE}", "channel binding"),
+    ],
+)
+def test_what_is_signed_rightly_has_the_brokers_nonce_and_no_binding(
+    binding: str, nonce: str, why: str
+) -> None:
+    server = exchange()
+    with pytest.raises(SaslFailure, match=why):
+        server.step(signed_final(server, binding, nonce))
 
 
 def test_a_wrong_password_fails_at_the_proof() -> None:
