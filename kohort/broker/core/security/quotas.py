@@ -7,6 +7,7 @@ account that is charged is that of the real names: a default limits each of them
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -41,6 +42,9 @@ ACCOUNTS_MAX: Final = 100_000
 
 HOLDING_MAX: Final = 10_000
 """Bound on the clients whose limit is cached; beyond it the whole cache is dropped."""
+
+CLIENT_ID_LENGTH_MAX: Final = 255
+"""Longer client ids are kept as digests: a client may send another of 32 KB with each request."""
 
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 """The time in each second that one percent stands for."""
@@ -266,13 +270,14 @@ class Quotas:
         """The accounts of a client for all that its requests use. May be kept as long as they are
         current.
         """
+        kept = _kept(client_id)
         try:
-            return self._of_clients[user, client_id]
+            return self._of_clients[user, kept]
         except KeyError:
             found = [self.account(key, user, client_id) for key in _OF_REQUESTS]
             if len(self._of_clients) >= HOLDING_MAX:
                 self._forget()
-            accounts = self._of_clients[user, client_id] = Accounts(client_id, *found)
+            accounts = self._of_clients[user, kept] = Accounts(kept, *found)
             return accounts
 
     def account(self, key: str, user: str, client_id: str) -> Account | None:
@@ -297,15 +302,16 @@ class Quotas:
     def _first(self, key: str, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
         """The limit that applies to a client, and the names of its account."""
         limits = self.limits
+        kept = _kept(client_id)
         for entity, account in (
-            (Entity(user, client_id), (user, client_id)),
-            (Entity(user, DEFAULT), (user, client_id)),
+            (Entity(user, client_id), (user, kept)),
+            (Entity(user, DEFAULT), (user, kept)),
             (Entity(user), (user, "")),
-            (Entity(DEFAULT, client_id), (user, client_id)),
-            (Entity(DEFAULT, DEFAULT), (user, client_id)),
+            (Entity(DEFAULT, client_id), (user, kept)),
+            (Entity(DEFAULT, DEFAULT), (user, kept)),
             (Entity(DEFAULT), (user, "")),
-            (Entity(None, client_id), ("", client_id)),
-            (Entity(None, DEFAULT), ("", client_id)),
+            (Entity(None, client_id), ("", kept)),
+            (Entity(None, DEFAULT), ("", kept)),
         ):
             found = limits.get(entity)
             if found is not None and key in found:
@@ -336,3 +342,10 @@ class Quotas:
             if found is not None:
                 return found
         return None
+
+
+def _kept(client_id: str) -> str:
+    """What a client id is kept as."""
+    if len(client_id) <= CLIENT_ID_LENGTH_MAX:
+        return client_id
+    return hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,5 @@
 import random
+import tracemalloc
 
 import pytest
 
@@ -228,3 +229,26 @@ def test_partitions_are_taken_from_what_was_saved_and_what_is_owed_is_earned() -
     assert book.take_mutations("someone else", "c", 1_000, 33) == 0
     assert book.take_mutations("u", "c", 0, 19_000) == 0
     assert book.take_mutations("u", "c", 12, 100_000) == 1_000
+
+
+def test_long_client_ids_have_accounts_of_their_own_and_are_not_kept() -> None:
+    limited = Quotas()
+    limited.set(Entity(client_id=DEFAULT), {REQUEST: 1.0, PRODUCER: 1_000})
+    limited.set(Entity(client_id=DEFAULT, user=DEFAULT), {MUTATION: 1.0})
+    exact = "x" * 30_000
+    limited.set(Entity(client_id=exact), {PRODUCER: 9})
+    assert limited.accounts("alice", exact).producer is not None
+    assert limited.charge(PRODUCER, "alice", exact, 1_000, 0) > 0
+    tracemalloc.start()
+    try:
+        for number in range(300):
+            client_id = f"{number:030000}"
+            assert limited.accounts("alice", client_id) is limited.accounts("alice", client_id)
+            assert limited.charge(PRODUCER, "alice", client_id, 9_000, 0) == 0
+            assert limited.charge(PRODUCER, "alice", client_id, 9_000, 0) > 0
+            limited.take_mutations("alice", client_id, 1, 0)
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # With the ids it would be 9 MB.
+    assert held_bytes < 2_000_000
