@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 _HOMES: Final = {
     "Assignor": "kohort.client.core.group.assignors",
     "ClientCredentials": "kohort.client.net.client_credentials",
-    "Consumer": "kohort.client.consumer",
-    "ConsumerCollector": "kohort.client.metrics",
+    "Consumer": "kohort.client.consumer.consumer",
+    "ConsumerCollector": "kohort.client.consumer.metrics",
     "ConsumerConfig": "kohort.client.config",
     "ConsumerRecord": "kohort.client.core.records",
     "DeadLetter": "kohort.client.processing.dead_letters",
     "GroupMember": "kohort.client.core.group.assignors",
     "GroupMetadata": "kohort.client.core.group.group_metadata",
-    "Health": "kohort.client.health",
+    "Health": "kohort.client.consumer.health",
     "JoinReason": "kohort.protocol.join_reason",
     "OAuthToken": "kohort.client.net.oauth",
     "OffsetAndMetadata": "kohort.client.core.offsets",
@@ -50,7 +50,9 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from kohort.client.config import ConsumerConfig as ConsumerConfig
-    from kohort.client.consumer import Consumer as Consumer
+    from kohort.client.consumer.consumer import Consumer as Consumer
+    from kohort.client.consumer.health import Health as Health
+    from kohort.client.consumer.metrics import ConsumerCollector as ConsumerCollector
     from kohort.client.core import errors as errors
     from kohort.client.core.group.assignors import Assignor as Assignor
     from kohort.client.core.group.assignors import GroupMember as GroupMember
@@ -62,8 +64,6 @@ if TYPE_CHECKING:
     from kohort.client.core.partitions import TopicPartition as TopicPartition
     from kohort.client.core.records import ConsumerRecord as ConsumerRecord
     from kohort.client.group.listener import RebalanceListener as RebalanceListener
-    from kohort.client.health import Health as Health
-    from kohort.client.metrics import ConsumerCollector as ConsumerCollector
     from kohort.client.net.client_credentials import ClientCredentials as ClientCredentials
     from kohort.client.net.client_credentials import TokenFile as TokenFile
     from kohort.client.net.oauth import OAuthToken as OAuthToken

@@ -19,11 +19,11 @@ from kohort.cli.not_found import partitions_of
 from kohort.cli.options import cluster_of, security_of
 from kohort.cli.record_format import VALUES, parse_format
 from kohort.client.config import OtherSettings
-from kohort.client.consumer import Consumer
+from kohort.client.consumer.consumer import Consumer
+from kohort.client.consumer.text import TextConsumer
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.fetch.text import TextForm
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.text import TextConsumer
 from kohort.wire import offsets
 from kohort.wire.cluster import Cluster
 

@@ -51,9 +51,9 @@ from kohort.client.group.heartbeat_thread import (
 from kohort.client.group.leave_sender import LeaveSender
 from kohort.client.group.member_commits import MemberCommits
 from kohort.client.group.rebalance import Rebalance
-from kohort.client.metadata import MetadataKeeper
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.metadata import MetadataKeeper
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest
 

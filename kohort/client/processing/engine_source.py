@@ -11,7 +11,7 @@ from kohort.client.core.partitions import TopicPartition
 from kohort.client.processing.source import CommitDone, Positions
 
 if TYPE_CHECKING:
-    from kohort.client.engine import Engine
+    from kohort.client.engine.engine import Engine
 
 
 class EngineSource:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of runs. A part of `kohort.client.metrics.ConsumerCollector`."""
+"""Prometheus metrics of runs. A part of `kohort.client.consumer.metrics.ConsumerCollector`."""
 
 from __future__ import annotations
 

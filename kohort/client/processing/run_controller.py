@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kohort.client.core.errors import IllegalStateError
-from kohort.client.engine import Engine
+from kohort.client.engine.engine import Engine
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
 from kohort.client.processing.dead_letters import sink_for

@@ -221,7 +221,7 @@ def test_records_are_printed_without_being_made(
         counts.append(len(found[0]))
         return found
 
-    monkeypatch.setattr("kohort.client.text.unpack_text", counted)
+    monkeypatch.setattr("kohort.client.consumer.text.unpack_text", counted)
     for form in ((), ("-f", "%o %k %h %s\n")):
         counts.clear()
         assert len(scene.consume(topic, "--from-beginning", "-e", *form)) == 50

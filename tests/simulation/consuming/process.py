@@ -15,7 +15,7 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Protocol, TypeAlias
 
-from kohort.client.consumer import Consumer
+from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.errors import (
     BrokerUnreachableError,
     CommitError,

@@ -21,12 +21,12 @@ from kohort.client.group.coordinator import Coordinator
 from kohort.client.group.member import MembershipShell
 from kohort.client.group.offsets import GroupOffsets
 from kohort.client.group.rebalance import Rebalance
-from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.address import Address
 from kohort.client.net.cluster import Cluster, ClusterConfig
 from kohort.client.net.config import ConnectionConfig
 from kohort.client.net.connection import BrokerConnection
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.versions import ApiVersionTable
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode

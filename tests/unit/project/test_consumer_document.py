@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 from kohort import Consumer
+from kohort.client.consumer.health import Health, HealthLimits
+from kohort.client.consumer.metrics import FIGURES, ConsumerCollector
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
-from kohort.client.health import Health, HealthLimits
-from kohort.client.metrics import FIGURES, ConsumerCollector
 from kohort.client.net.sasl import MECHANISMS
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
 

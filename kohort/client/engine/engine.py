@@ -27,7 +27,8 @@ from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.offsets import EARLIEST, OffsetAndMetadata
 from kohort.client.core.ongoing_failures import OngoingFailures
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.ending import Ending
+from kohort.client.engine.ending import Ending
+from kohort.client.engine.poll_duties import PollDuties
 from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.commits import Commits
@@ -36,11 +37,10 @@ from kohort.client.group.listener import RebalanceListener
 from kohort.client.group.member import MembershipShell
 from kohort.client.group.offsets import GroupOffsets, NonMemberCommitter
 from kohort.client.group.rebalance import Rebalance
-from kohort.client.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.net.cluster import Cluster
 from kohort.client.net.errors import DisconnectedError
+from kohort.client.net.metadata import MetadataConfig, MetadataKeeper
 from kohort.client.open_calls import OpenCalls
-from kohort.client.poll_duties import PollDuties
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.commits import Commits
 from kohort.client.group.member import MembershipShell
 from kohort.client.group.rebalance import Rebalance
-from kohort.client.metadata import MetadataKeeper
+from kohort.client.net.metadata import MetadataKeeper
 
 EVERY_S: Final = 0.005
 """How often the duties run while records are returned one by one."""

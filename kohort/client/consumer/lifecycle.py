@@ -10,7 +10,7 @@ import time
 from kohort.client.config import ConsumerConfig
 from kohort.client.core.errors import ConsumerClosedError, IllegalStateError
 from kohort.client.core.group.subscription import Subscription
-from kohort.client.engine import Engine
+from kohort.client.engine.engine import Engine
 from kohort.client.group.listener import RebalanceListener, listener_from
 from kohort.client.net.thread_call import run_in_thread
 from kohort.client.processing.run_controller import RunController

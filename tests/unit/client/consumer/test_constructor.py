@@ -2,7 +2,7 @@
 
 from typing import Any, assert_type
 
-from kohort.client.consumer import Consumer
+from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import ConsumerRecord
 

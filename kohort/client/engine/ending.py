@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from kohort.client.core.errors import IllegalStateError
 from kohort.client.core.group.subscription import Subscription
+from kohort.client.engine.poll_duties import PollDuties
 from kohort.client.fetch.fetcher import Fetcher
 from kohort.client.fetch.position_lookups import PositionLookups
 from kohort.client.group.callbacks import GRACE_S
@@ -20,7 +21,6 @@ from kohort.client.group.commits import Commits
 from kohort.client.group.member import MembershipShell
 from kohort.client.group.rebalance import Rebalance
 from kohort.client.open_calls import OpenCalls
-from kohort.client.poll_duties import PollDuties
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from kohort.client.consumer.health import Health, HealthLimits
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import RebalancePhase
 from kohort.client.core.ongoing_failures import OngoingFailure
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.health import Health, HealthLimits
 from kohort.client.processing.figures import RunFigures
 
 LIMITS = HealthLimits(session_timeout_ms=10_000, max_poll_interval_ms=60_000)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Unpack, cast
 
 from kohort.client.config import OtherSettings
-from kohort.client.consumer import Consumer
+from kohort.client.consumer.consumer import Consumer
 from kohort.client.core.fetch.batch_context import BatchContext
 from kohort.client.core.fetch.text import Text, TextForm
 from kohort.client.core.fetch.unpack import Unpacked, unpack_text

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kohort.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
 from kohort.client.core.partitions import TopicPartition
-from kohort.client.engine import Engine
+from kohort.client.engine.engine import Engine
 from kohort.client.fetch.offset_lookup import list_offsets
 
 

@@ -24,9 +24,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from kohort.client.consumer.health import Health
 from kohort.client.core.group.membership import MemberState
 from kohort.client.core.group.statistics import NEVER, Figures, RebalancePhase
-from kohort.client.health import Health
 from kohort.client.processing.metrics import run_metrics
 
 COORDINATOR: Final = "kafka_consumer_consumer_coordinator_metrics_"

@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from kohort.client.consumer.lifecycle import Lifecycle
 from kohort.client.core.errors import IllegalStateError
 from kohort.client.core.group.subscription import Subscription, SubscriptionKind
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.listener import RebalanceListener, listener_from
-from kohort.client.lifecycle import Lifecycle
 
 
 class Subscribing:

@@ -14,7 +14,12 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from kohort.client.config import ConsumerConfig, ConsumerSettings, config_from
-from kohort.client.constructor import K, TypedConstructor, V
+from kohort.client.consumer.constructor import K, TypedConstructor, V
+from kohort.client.consumer.health import Health
+from kohort.client.consumer.lifecycle import Lifecycle
+from kohort.client.consumer.reporting import figures_of, health_of, metadata_of
+from kohort.client.consumer.seeking import ends, offsets_for, seek, seek_to, seek_to_committed
+from kohort.client.consumer.subscribing import Subscribing
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.group.group_metadata import GroupMetadata
 from kohort.client.core.group.statistics import Figures
@@ -30,16 +35,11 @@ from kohort.client.core.offsets import (
 from kohort.client.core.partition_info import PartitionInfo
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import ConsumerRecord
-from kohort.client.engine import Engine
+from kohort.client.engine.engine import Engine
 from kohort.client.group.commit_callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener
-from kohort.client.health import Health
-from kohort.client.lifecycle import Lifecycle
 from kohort.client.processing.options import RunOptions, RunSettings
 from kohort.client.processing.run_controller import RunController
-from kohort.client.reporting import figures_of, health_of, metadata_of
-from kohort.client.seeking import ends, offsets_for, seek, seek_to, seek_to_committed
-from kohort.client.subscribing import Subscribing
 
 CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -547,7 +547,7 @@ class Consumer(TypedConstructor[K, V]):
         """The group metrics under Java's names, such as `rebalance-total`; None where Java has NaN.
 
         Times are in milliseconds unless the name says seconds.
-        `kohort.client.metrics.ConsumerCollector` exports them to Prometheus.
+        `kohort.client.consumer.metrics.ConsumerCollector` exports them to Prometheus.
         """
         return figures_of(self._subscription, self._lifecycle.engine)
 

@@ -1,0 +1,1 @@
+"""The Consumer, and the parts of its interface."""

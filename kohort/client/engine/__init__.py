@@ -1,0 +1,1 @@
+"""The engine of a consumer: its parts wired together, polled and ended."""
