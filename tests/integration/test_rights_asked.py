@@ -147,13 +147,16 @@ class Asked:
 
     def ask(self, name: str, request: object, version: int, source: str) -> None:
         """Ask the broker, and note what it has asked for that."""
-        remembered = self._authorizer.remembered
-        self._broker.call(remembered.clear)
+        # No rule changes, and all that is remembered is forgotten.
+        self._broker.call(self._authorizer.change)
         with RawClient(self._broker.port, source=source) as client:
             client.ask(request, version)
-        asked = self._broker.call(lambda: list(remembered))
+        asked = self._broker.call(lambda: dict(self._authorizer._decisions))
         self.rights.setdefault(name, set()).update(
-            (operation, kind) for _, host, operation, kind in asked if host == source
+            right
+            for (_, host), decisions in asked.items()
+            if host == source
+            for right in (*decisions.allowed, *decisions.denied)
         )
 
 

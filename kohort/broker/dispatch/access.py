@@ -13,9 +13,10 @@ from typing import Final
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.config.access import parse_super_users
 from kohort.broker.core.security.acls import CLUSTER_NAME, EVERYBODY, Operation, ResourceType
-from kohort.broker.core.security.authorizer import NAME_LENGTH_MAX, Authorizer
+from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.quotas import Quotas
 from kohort.broker.core.security.session import ANONYMOUS, Session
+from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import AccessRules
@@ -152,7 +153,6 @@ class Access:
         """``api_names`` maps API keys to names; ``denied`` counts for metrics."""
         self.rules = rules
         self._authorizer = rules.authorizer
-        self._remembered = rules.authorizer.remembered
         self._clock = clock
         self._api_names = {HTTP_API: "HTTP", **api_names}
         self._denied = denied
@@ -163,16 +163,20 @@ class Access:
         self, session: Session, api: int, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
         """Whether the principal may perform an operation; a denial is logged and counted."""
-        # Inlined from `Authorizer.allows`: every request asks this, some of them twice.
-        by_name = self._remembered.get((session.principal, session.host, operation, kind))
-        if (
-            by_name is not None and len(name) <= NAME_LENGTH_MAX and by_name.get(name)
-        ) or self._authorizer.allows(session, operation, kind, name):
+        if self._authorizer.allows(session, operation, kind, name):
             if logger.isEnabledFor(logging.DEBUG):
                 self._write(logging.DEBUG, session, api, operation, kind, name)
             return True
         self._note_denial(session, api, operation, kind, name)
         return False
+
+    def keep(self, connection: ConnectionInfo) -> None:
+        """Let a connection keep what is granted to its session, so that the authorizer is not asked
+        again until rules change. Where each decision is logged, nothing is kept.
+        """
+        if not logger.isEnabledFor(logging.DEBUG):
+            session = connection.session
+            connection.granted, connection.granted_to = self._authorizer.granted(session), session
 
     def denied(
         self,

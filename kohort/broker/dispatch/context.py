@@ -112,9 +112,17 @@ class RequestContext:
         whether or not that exists.
         """
         access = self.broker.access
-        return access is None or access.may(
-            self.connection.session, self.header.api_key, operation, kind, name
-        )
+        if access is None:
+            return True
+        connection = self.connection
+        session = connection.session
+        if connection.granted_to is session and name in connection.granted.get(
+            (operation, kind), ()
+        ):
+            return True
+        may = access.may(session, self.header.api_key, operation, kind, name)
+        access.keep(connection)
+        return may
 
     def denied(
         self, operation: Operation, kind: ResourceType, names: Sequence[str]
@@ -123,16 +131,27 @@ class RequestContext:
         access = self.broker.access
         if access is None:
             return ()
-        return access.denied(self.connection.session, self.header.api_key, operation, kind, names)
+        connection = self.connection
+        session = connection.session
+        if connection.granted_to is session:
+            granted = connection.granted.get((operation, kind))
+            if granted is not None and granted.issuperset(names):
+                return ()
+        denied = access.denied(session, self.header.api_key, operation, kind, names)
+        access.keep(connection)
+        return denied
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise KafkaError unless the principal may perform an operation. The error is returned for
         the request as a whole, or for each of its items.
         """
-        access = self.broker.access
-        if access is not None and not access.may(
-            self.connection.session, self.header.api_key, operation, kind, name
+        # The same as in `may`, without its call.
+        connection = self.connection
+        if connection.granted_to is connection.session and name in connection.granted.get(
+            (operation, kind), ()
         ):
+            return
+        if not self.may(operation, kind, name):
             raise KafkaError(DENIED[kind], TEXTS[kind])
 
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:

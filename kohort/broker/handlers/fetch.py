@@ -34,6 +34,8 @@ from kohort.protocol.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE: Final = 13
+_READ: Final = Operation.READ
+_TOPIC: Final = ResourceType.TOPIC
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
@@ -207,7 +209,7 @@ def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]
         names = [topic.name for topic, _ in found if topic is not None]
     else:
         names = [asked.topic for asked in asked_for]
-    denied = ctx.denied(Operation.READ, ResourceType.TOPIC, names)
+    denied = ctx.denied(_READ, _TOPIC, names)
     if not denied:
         return set()
     return {

@@ -6,6 +6,7 @@ v0-4. v3 instance id, v4 flexible. Never waits, and changes no timer in a stable
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
@@ -15,6 +16,9 @@ from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
+_READ: Final = Operation.READ
+_GROUP: Final = ResourceType.GROUP
+
 
 @handles(HeartbeatRequest, versions="0-4")
 def heartbeat(
@@ -22,7 +26,7 @@ def heartbeat(
 ) -> HeartbeatResponse | EncodedResponse:
     """Process a heartbeat: REBALANCE_IN_PROGRESS while joins are collected."""
     if ctx.broker.access is not None:
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+        ctx.require(_READ, _GROUP, request.group_id)
     error = ctx.broker.groups.heartbeat(
         request.group_id,
         request.member_id,

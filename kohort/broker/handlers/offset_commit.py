@@ -30,6 +30,8 @@ from kohort.protocol.messages.offset_commit import (
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 10
+_READ: Final = Operation.READ
+_GROUP: Final = ResourceType.GROUP
 
 ENCODED_SUCCESSES_MAX: Final = 500
 """How many encoded responses without errors are cached, one for each list of committed
@@ -53,7 +55,7 @@ def offset_commit(
 ) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
     """Commit offsets; answered when those that could be stored are durable."""
     if ctx.broker.access is not None:
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+        ctx.require(_READ, _GROUP, request.group_id)
     version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []
     errors: list[ErrorCode] = []

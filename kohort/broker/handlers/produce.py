@@ -57,6 +57,8 @@ from kohort.protocol.records.batch import TRANSACTIONAL_BIT
 
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
+_WRITE: Final = Operation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
 ACKS_ALL: Final = -1
 
 _ATTRIBUTES: Final = 22
@@ -174,7 +176,13 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
         if not topic_data.partition_data:
             continue
         topic = _find_topic(ctx, topic_data)
-        is_denied = ctx.broker.access is not None and _is_denied(ctx, topic_data, topic)
+        is_denied = False
+        if ctx.broker.access is not None and (
+            topic is not None or ctx.header.api_version < TOPIC_IDS_SINCE
+        ):
+            # An unknown id reveals nothing.
+            name = topic_data.name if topic is None else topic.name
+            is_denied = not ctx.may(_WRITE, _TOPIC, name)
         answers: list[PartitionProduceResponse] = []
         progress.response.responses.append(
             TopicProduceResponse(
@@ -200,13 +208,6 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     if progress.in_transaction:
         yield from _append_in_transaction(ctx, request, progress)
     return progress
-
-
-def _is_denied(ctx: RequestContext, data: TopicProduceData, topic: Topic | None) -> bool:
-    if ctx.header.api_version < TOPIC_IDS_SINCE:
-        return not ctx.may(Operation.WRITE, ResourceType.TOPIC, data.name)
-    # An unknown id reveals nothing.
-    return topic is not None and not ctx.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
 
 
 def _is_transactional(request: ProduceRequest) -> bool:

@@ -1,9 +1,10 @@
 """The interface between connections, which transport frames, and the service that answers them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kohort.broker.core.security.authorizer import NOTHING_GRANTED, Granted
 from kohort.broker.core.security.quotas import NO_ACCOUNTS, Accounts
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.timeouts import CloseReason
@@ -84,6 +85,10 @@ class ConnectionInfo:
     accounts_of: Session = UNKNOWN
     """The accounts of the client that sent the last request, and the session that they were looked
     up for: they are those of no other. Set by the service if clients have quotas."""
+    granted: Granted = field(default_factory=lambda: NOTHING_GRANTED)
+    granted_to: Session = UNKNOWN
+    """What is known to be granted by access rules, and the session that it is granted to: it is so
+    to no other. Set by the service if there are rules."""
     sends_files: bool = False
     """Whether responses may contain file ranges, which are sent without being read."""
 

@@ -8,7 +8,8 @@ over those that allow; if none applies the answer is no, unless no pattern match
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import (
@@ -29,8 +30,42 @@ _PROBE: Final = "hardcode"
 """The name that Kafka checks first, to see whether rules apply to a principal at all."""
 
 
-About = tuple[Principal, str, Operation, ResourceType]
-"""A question without the name of the resource."""
+Right = tuple[Operation, ResourceType]
+"""A question without the name of the resource, and without who asks."""
+
+Granted = Mapping[Right, frozenset[str] | set[str]]
+"""The names of resources for which a right is known to be granted."""
+
+NOTHING_GRANTED: Final[Granted] = MappingProxyType({})
+
+
+class _Decisions:
+    """The decisions about one principal from one host, as far as they are remembered. Nothing is
+    added once they are forgotten.
+    """
+
+    __slots__ = ("allowed", "denied")
+
+    def __init__(self) -> None:
+        self.allowed: dict[Right, set[str]] = {}
+        self.denied: dict[Right, set[str]] = {}
+
+    def find(self, right: Right, name: str) -> bool | None:
+        """The decision about a name; None if it is not remembered."""
+        names = self.allowed.get(right)
+        if names is not None and name in names:
+            return True
+        names = self.denied.get(right)
+        return False if names is not None and name in names else None
+
+    def forget(self) -> None:
+        """Forget all, in place, as `allowed` may be kept by others."""
+        self.allowed.clear()
+        self.denied.clear()
+
+
+_NONE: Final = _Decisions()
+"""The decisions about a principal about whom none are remembered."""
 
 
 class Verdict(NamedTuple):
@@ -57,8 +92,8 @@ class Authorizer:
         self._index = RuleIndex()
         for rule in rules:
             self._index.add(rule)
-        self.remembered: dict[About, dict[str, bool]] = {}
-        """What was decided, by the name of the resource. Not to be changed from outside."""
+        self._decisions: dict[tuple[Principal, str], _Decisions] = {}
+        """What was decided, by principal and host."""
         self._answer_count = 0
         self._some: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
         self._is_suspended = False
@@ -100,45 +135,47 @@ class Authorizer:
 
     def allows(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the principal of a session may do this to a resource, existing or not."""
-        principal, host = session.principal, session.host
-        if len(name) <= NAME_LENGTH_MAX:
-            by_name = self.remembered.get((principal, host, operation, kind))
-            if by_name is not None:
-                known = by_name.get(name)
-                if known is not None:
-                    return known
-        return self._decide((principal, host, operation, kind), name)
+        decisions = self._decisions.get((session.principal, session.host), _NONE)
+        known = decisions.find((operation, kind), name)
+        return self._decide(session, (operation, kind), name) if known is None else known
 
     def denied(
         self, session: Session, operation: Operation, kind: ResourceType, names: Iterable[str]
     ) -> list[str]:
         """The names for which `allows` says no, in their order."""
-        about = (session.principal, session.host, operation, kind)
-        known = self.remembered.get(about, {})
-        # What is remembered to be denied is looked up twice.
-        return [name for name in names if not known.get(name) and not self._remembered(about, name)]
+        return [name for name in names if not self.allows(session, operation, kind, name)]
 
-    def _remembered(self, about: About, name: str) -> bool:
-        by_name = self.remembered.get(about)
-        known = None if by_name is None else by_name.get(name)
-        return self._decide(about, name) if known is None else known
+    def granted(self, session: Session) -> Granted:
+        """What is known to be granted to the principal of a session. To be kept for it alone: more
+        is added by further decisions, and nothing is left in it once rules change.
+        """
+        decisions = self._decisions.get((session.principal, session.host))
+        return NOTHING_GRANTED if decisions is None else decisions.allowed
 
-    def _decide(self, about: About, name: str) -> bool:
+    def _decide(self, session: Session, right: Right, name: str) -> bool:
         """Decide, and remember it."""
-        allowed = self._is_allowed(about, name)
+        principal, host = session.principal, session.host
+        allowed = self._is_allowed(principal, host, *right, name)
         if len(name) <= NAME_LENGTH_MAX:
             if self._answer_count >= ANSWERS_MAX:
                 self._forget()
-            self.remembered.setdefault(about, {})[name] = allowed
+            decisions = self._decisions.get((principal, host))
+            if decisions is None:
+                decisions = self._decisions[principal, host] = _Decisions()
+            of_name = decisions.allowed if allowed else decisions.denied
+            of_name.setdefault(right, set()).add(name)
             self._answer_count += 1
         return allowed
 
     def _forget(self) -> None:
-        self.remembered.clear()
+        decisions, self._decisions = self._decisions, {}
+        for one in decisions.values():
+            one.forget()
         self._answer_count = 0
 
-    def _is_allowed(self, about: About, name: str) -> bool:
-        principal, host, operation, kind = about
+    def _is_allowed(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
         who = str(principal)
         if who in self.super_users:
             return True
@@ -164,7 +201,7 @@ class Authorizer:
             found = self._index.decide(who, host, operation, kind, name)
             if found is not None:
                 return Verdict(found.permission is Permission.ALLOW, str(found.rule(kind)))
-        allowed = self._is_allowed((principal, host, operation, kind), name)
+        allowed = self._is_allowed(principal, host, operation, kind, name)
         return Verdict(allowed, self._reason(principal, kind, name))
 
     def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kohort.broker.core.group.requests import OffsetToCommit
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequestTopic
 from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
+
+_READ: Final = Operation.READ
+_TOPIC: Final = ResourceType.TOPIC
 
 
 def look_up(
@@ -33,7 +38,7 @@ def look_up(
     if ctx.broker.access is not None and (topic is not None or not by_id):
         # An unknown id reveals nothing.
         name = requested.name if topic is None else topic.name
-        if not ctx.may(Operation.READ, ResourceType.TOPIC, name):
+        if not ctx.may(_READ, _TOPIC, name):
             errors += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(requested.partitions)
             return
     if topic is None:
