@@ -33,6 +33,7 @@ from kohort.broker.security.rules import property_of as rule_property
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
+from kohort.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -87,7 +88,9 @@ async def measure_added(directory: Path, *, rounds: int) -> Measured:
 
 
 def _settings(kind: str) -> tuple[str, ...]:
-    return ("authorizer.class.name=kohort",) if kind == "rules" else ()
+    # All tell clients the same address.
+    same = ("advertised.listeners=PLAINTEXT://127.0.0.1:9092",)
+    return (*same, "authorizer.class.name=kohort") if kind == "rules" else same
 
 
 def _stored(kind: str) -> Mapping[str, str | None]:
@@ -132,6 +135,7 @@ def requests() -> dict[str, bytes]:
         max_wait_ms=0, min_bytes=0, max_bytes=1, session_id=0, session_epoch=-1,
         forgotten_topics_data=[], topics=fetched,
     )  # fmt: skip
+    described = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in _TOPICS])
     made: dict[str, tuple[object, int]] = {
         "Heartbeat": (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4),
         "OffsetCommit of one topic": (
@@ -140,6 +144,7 @@ def requests() -> dict[str, bytes]:
         ),
         "Produce of one record": (produce_request(_TOPICS[0], batch), 9),
         "Fetch of ten topics": (fetch, 11),
+        "Metadata of ten topics": (described, 9),
     }
     return {name: framed(request_body(*request)) for name, request in made.items()}
 

@@ -48,7 +48,7 @@ from benchmarks.table import render
         (partitions, 6),
         (console, 5),
         (decisions, 17),
-        pytest.param(security, 27, marks=pytest.mark.long),
+        pytest.param(security, 32, marks=pytest.mark.long),
         pytest.param(compaction, 7, marks=pytest.mark.long),
         pytest.param(testing, 6, marks=pytest.mark.long),
         pytest.param(following, 4, marks=pytest.mark.long),
@@ -81,7 +81,7 @@ def test_transactions_are_measured_part_by_part(part: str, rows: int, tmp_path: 
 
 def test_what_rules_and_limits_cost_is_measured(tmp_path: Path) -> None:
     found = list(security.measure(Bench(1, tmp_path, [Kohort()], scale=0.002, only="costs")))
-    assert len(found) == 20
+    assert len(found) == 25
     assert all(math.isfinite(row.figures.kohort.median) for row in found)
 
 
