@@ -61,7 +61,7 @@ class Dispatcher:
         self._metrics = metrics
         self._log = log
 
-    def serve(
+    def serve(  # noqa: C901 - see below.
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Later[ResponseBuffers]:
         # Inlined as far as possible: every request pays for this.
@@ -86,7 +86,14 @@ class Dispatcher:
         limits = self._limits
         charge: Charge | None = None
         if limits is not None and limits.is_limiting:
-            charge = (connection, limits.accounts(connection, header.client_id), len(frame), None)
+            accounts = connection.accounts
+            if (
+                not accounts.is_current
+                or accounts.client_id != header.client_id
+                or connection.accounts_of is not connection.session
+            ):
+                accounts = limits.accounts(connection, header.client_id)
+            charge = (connection, accounts, len(frame), None)
         call = (header, route, request, started_s, charge)
         try:
             returned: Any = route.handler(RequestContext(header, connection, self._broker), request)
