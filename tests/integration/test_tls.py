@@ -161,6 +161,26 @@ def test_where_a_certificate_is_required_none_and_a_strangers_are_refused(
             ask(connection)
 
 
+def test_authorities_of_the_system_sign_for_no_client(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Authority(tmp_path / "known")
+    # As if the system trusted it.
+    monkeypatch.setenv("SSL_CERT_FILE", str(known.certificate))
+    port = free_port()
+    overrides = {
+        "listeners": f"SSL://127.0.0.1:{port}",
+        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1")),
+        "ssl.client.auth": "requested",
+    }
+    with BrokerThread(tmp_path / "data", overrides=overrides):
+        with closing(connected(port, trusting(authority))) as connection:
+            ask(connection)
+        context = trusting(authority, known.issue("alice", "DNS:alice"))
+        with pytest.raises(OSError), closing(connected(port, context)) as connection:
+            ask(connection)
+
+
 def test_certificates_are_asked_for_at_run_time_where_a_listener_does_not_say_it_itself(
     broker: BrokerThread, authority: Authority, ports: dict[str, int]
 ) -> None:

@@ -189,6 +189,34 @@ def test_a_password_that_is_changed_while_it_waits_is_wrong(world: World) -> Non
     world.run(play)
 
 
+@pytest.mark.parametrize("new", [b"another", None])
+def test_a_remembered_password_ends_with_its_change(world: World, new: bytes | None) -> None:
+    async def play() -> None:
+        await world.log_in("10.0.0.1")
+        assert await world.log_in("10.0.0.1") == 0
+        if new is None:
+            world.users.apply([(CredentialKey("alice", SCRAM), None)])
+        else:
+            set_password(world.users, new)
+        outcome = world.passwords.check(RIGHT, "10.0.0.1")
+        assert isinstance(outcome, Later)
+        with pytest.raises(SaslFailure):
+            await outcome
+
+    world.run(play)
+
+
+def test_a_password_is_remembered_for_a_minute_and_no_longer(world: World) -> None:
+    async def play() -> None:
+        await world.log_in("10.0.0.1")
+        await asyncio.sleep(59.9)
+        assert await world.log_in("10.0.0.1") == 0
+        await asyncio.sleep(0.1)
+        assert await world.log_in("10.0.0.1") == WORK_MS
+
+    world.run(play)
+
+
 def test_nothing_is_begun_once_it_is_closed(world: World) -> None:
     async def play() -> None:
         world.flood(FLOOD, 10)
