@@ -82,12 +82,17 @@ _AppendSteps: TypeAlias = Generator[_Pause | Later[None], None, "_ProduceProgres
 """Yields the kind of pause, or what to wait for."""
 
 
+_Answer: TypeAlias = ProduceResponse | None
+"""The response, or None where the client waits for none."""
+
+
 @dataclass(slots=True, eq=False)
 class _ProduceProgress:
     """The results of a request so far."""
 
     response: ProduceResponse
-    pending: list[PendingAppend] = field(default_factory=list)
+    pending: list[tuple[PendingAppend, PartitionProduceResponse]] = field(default_factory=list)
+    """Batches that are not acknowledged yet, and what of the response is about each."""
     in_transaction: list[Candidate] = field(default_factory=list)
     """Batches that are appended together after all have been validated."""
 
@@ -115,9 +120,7 @@ def _is_answered(request: ProduceRequest) -> bool:
     ),
     is_answered=_is_answered,
 )
-def produce(
-    ctx: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Later[ProduceResponse] | Later[ProduceResponse | None] | None:
+def produce(ctx: RequestContext, request: ProduceRequest) -> _Answer | Later[_Answer]:
     """Append at once; anything that takes long is continued in a task."""
     if ctx.broker.access is not None and _is_transactional(request):
         if request.transactional_id is None:
@@ -134,7 +137,7 @@ def produce(
 
 async def _continue(
     ctx: RequestContext, request: ProduceRequest, steps: _AppendSteps, pause: _Pause | Later[None]
-) -> ProduceResponse | None:
+) -> _Answer:
     progress = await _finish(steps, pause, ctx.broker.large_batch)
     answer = _answer(ctx, request, progress)
     return await answer if isinstance(answer, Later) else answer
@@ -296,14 +299,9 @@ def _append_valid(
     answer.base_offset = appended.base_offset
     if verdict.log_append_time_ms >= 0:
         answer.log_append_time_ms = appended.appended_ms
-
-    def on_decided(code: ErrorCode) -> None:
-        answer.error_code, answer.base_offset = code, -1
-        answer.log_append_time_ms = answer.log_start_offset = -1
-
-    pending = PendingAppend(partition, appended.next_offset, on_decided)
+    pending = PendingAppend(partition, appended.next_offset)
     if request.acks == ACKS_ALL and not pending.is_decided:
-        progress.pending.append(pending)
+        progress.pending.append((pending, answer))
 
 
 def _append_in_transaction(
@@ -366,7 +364,7 @@ def _validate(
 
 def _answer(
     ctx: RequestContext, request: ProduceRequest, progress: _ProduceProgress
-) -> ProduceResponse | Later[ProduceResponse] | None:
+) -> _Answer | Later[_Answer]:
     if request.acks == ACKS_NONE:
         failure = _first_failure(progress.response)
         if failure is not None:
@@ -374,13 +372,19 @@ def _answer(
         return None
     if not progress.pending:
         return progress.response
-    answer: Later[ProduceResponse] = Later()
-    operation = DelayedProduce(
-        progress.pending, response=progress.response, answer=answer, owner=ctx.connection
-    )
+    operation = DelayedProduce([pending for pending, _ in progress.pending], owner=ctx.connection)
     deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
     ctx.broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
-    return answer
+    return operation.errors.into(partial(_acknowledge, progress))
+
+
+def _acknowledge(progress: _ProduceProgress, errors: list[ErrorCode]) -> _Answer:
+    """Return the response, with the errors of the batches that were pending, in their order."""
+    for (_, answer), code in zip(progress.pending, errors, strict=True):
+        if code:
+            answer.error_code, answer.base_offset = code, -1
+            answer.log_append_time_ms = answer.log_start_offset = -1
+    return progress.response
 
 
 def _first_failure(response: ProduceResponse) -> str | None:

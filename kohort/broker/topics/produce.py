@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
-from kohort.protocol.errors import ErrorCode
-
-T = TypeVar("T")
+from kohort.protocol.errors import NO_ERROR, ErrorCode
 
 
 @dataclass(slots=True, eq=False)
@@ -21,8 +19,6 @@ class PendingAppend:
     partition: Partition
     next_offset: int
     """The offset that the high watermark must reach."""
-    on_decided: Callable[[ErrorCode], None]
-    """Puts the error into the response; called only if it is not NONE."""
 
     @property
     def is_decided(self) -> bool:
@@ -30,27 +26,28 @@ class PendingAppend:
         partition = self.partition
         return partition.failure is not None or partition.high_watermark >= self.next_offset
 
+    @property
+    def error(self) -> ErrorCode:
+        """The outcome if no more time is left: what is undecided has timed out."""
+        failure = self.partition.failure
+        if failure is not None:
+            return failure.code
+        return NO_ERROR if self.is_decided else ErrorCode.REQUEST_TIMED_OUT
 
-class DelayedProduce(DelayedOperation, Generic[T]):
+
+class DelayedProduce(DelayedOperation):
     """An acks=all request whose partitions are still being forced to disk."""
 
-    __slots__ = ("_answer", "_pending", "_response")
+    __slots__ = ("_pending", "errors")
 
     kind: ClassVar[str] = "Produce"
 
-    def __init__(
-        self,
-        pending: list[PendingAppend],
-        *,
-        response: T,
-        answer: Later[T],
-        owner: Hashable,
-    ) -> None:
-        """`answer` gets `response` when all is decided; `pending` put their errors into it."""
+    def __init__(self, pending: list[PendingAppend], *, owner: Hashable) -> None:
         super().__init__(owner=owner, held_bytes=200 * len(pending))
         self._pending = pending
-        self._response = response
-        self._answer = answer
+        self.errors: Later[list[ErrorCode]] = Later()
+        """One for each of `pending`, NONE among them; given when all are decided, or at the
+        deadline."""
 
     @property
     def keys(self) -> list[Partition]:
@@ -63,16 +60,11 @@ class DelayedProduce(DelayedOperation, Generic[T]):
         return all(append.is_decided for append in self._pending)
 
     def on_complete(self, completion: Completion) -> None:
-        """Answer; partitions that are still undecided have timed out."""
+        """Give the errors."""
         del completion
-        for append in self._pending:
-            if append.partition.failure is not None:
-                append.on_decided(append.partition.failure.code)
-            elif not append.is_decided:
-                append.on_decided(ErrorCode.REQUEST_TIMED_OUT)
-        self._answer.give(self._response)
+        self.errors.give([append.error for append in self._pending])
 
     def on_failed(self, error: Exception) -> None:
-        """Answer with ``error``, unless it is already answered."""
-        if not self._answer.is_done:
-            self._answer.fail(error)
+        """Fail with ``error``, unless the errors have been given."""
+        if not self.errors.is_done:
+            self.errors.fail(error)

@@ -1,9 +1,7 @@
 """acks=all waits for every partition of the request, and tells each its own outcome."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
 from kohort.protocol.errors import ErrorCode
@@ -14,26 +12,18 @@ class AppendOutcome:
     """What an acks=all request was told."""
 
     def __init__(self, partitions: list[Partition], next_offset: int) -> None:
-        self.told: dict[int, ErrorCode] = {}
-        self.answer: Later[None] = Later()
         self.operation = DelayedProduce(
-            [
-                PendingAppend(partition, next_offset, self._recorder(partition.index))
-                for partition in partitions
-            ],
-            response=None,
-            answer=self.answer,
-            owner="connection",
+            [PendingAppend(partition, next_offset) for partition in partitions], owner="connection"
         )
 
     def is_answered(self) -> bool:
-        return self.answer.is_done
+        return self.operation.errors.is_done
 
-    def _recorder(self, index: int) -> Callable[[ErrorCode], None]:
-        def on_decided(code: ErrorCode) -> None:
-            self.told[index] = code
-
-        return on_decided
+    @property
+    def told(self) -> dict[int, ErrorCode]:
+        """The errors by partition."""
+        errors = self.operation.errors.result()
+        return {index: error for index, error in enumerate(errors) if error}
 
 
 async def test_a_request_is_answered_when_its_last_partition_is_durable(tmp_path: Path) -> None:
