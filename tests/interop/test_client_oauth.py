@@ -5,8 +5,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -81,17 +80,6 @@ async def fill(broker: Broker, topic: str, value: bytes) -> None:
     await asyncio.to_thread(client.produce, topic, [Record(value)])
 
 
-@asynccontextmanager
-async def reading(
-    broker: Broker, topic: str, provider: object
-) -> AsyncIterator[Consumer[Any, Any]]:
-    """A consumer that has read the only record of its topic."""
-    await fill(broker, topic, b"first")
-    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, provider) as one:
-        assert (await one.getone()).value == b"first"
-        yield one
-
-
 async def poll_until(one: Consumer[Any, Any], is_so: Callable[[], bool]) -> None:
     while not is_so():
         await one.poll(0.1)
@@ -110,7 +98,9 @@ async def test_a_consumer_outlives_its_tokens_on_the_same_connections(
 ) -> None:
     caplog.set_level(logging.DEBUG, "kohort.client.net")
     tokens = Tokens(broker)
-    async with reading(broker, topic, tokens.give_soon) as one:
+    await fill(broker, topic, b"first")
+    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, tokens.give_soon) as one:
+        assert (await one.getone()).value == b"first"
         identity = one.group_metadata()
         failed = one.metrics()["failed-rebalance-total"]
         opened = list(one._running().cluster._connections.values())
@@ -174,7 +164,9 @@ async def test_another_user_comes_in_by_connections_of_its_own(
 ) -> None:
     """A broker does not let a connection change its user; what the consumer does goes on."""
     tokens = Tokens(broker)
-    async with reading(broker, topic, tokens.give_soon) as one:
+    await fill(broker, topic, b"first")
+    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, tokens.give_soon) as one:
+        assert (await one.getone()).value == b"first"
         identity = one.group_metadata()
         tokens.subject = "bob"
         end_s = time.monotonic() + 1.5 * LIFETIME_S
@@ -202,7 +194,9 @@ async def test_a_plain_function_keeps_the_membership_while_the_loop_is_blocked(
     """Longer than a token is good and a member may be silent."""
     caplog.set_level(logging.DEBUG, "kohort.client.net")
     tokens = Tokens(broker)
-    async with reading(broker, topic, tokens.give) as one:
+    await fill(broker, topic, b"first")
+    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, tokens.give) as one:
+        assert (await one.getone()).value == b"first"
         identity = one.group_metadata()
         renewed = renewals(caplog, ".blocking")
         time.sleep(1.8 * SESSION_MS / 1000)  # noqa: ASYNC251 - this is the mistake to be survived.
@@ -216,7 +210,9 @@ async def test_a_coroutine_that_cannot_run_is_told_by_the_thread(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tokens = Tokens(broker)
-    async with reading(broker, topic, tokens.give_soon) as one:
+    await fill(broker, topic, b"first")
+    async with asyncio.timeout(LIMIT_S), consumer(broker, topic, tokens.give_soon) as one:
+        assert (await one.getone()).value == b"first"
         time.sleep(1.8 * SESSION_MS / 1000)  # noqa: ASYNC251 - as above.
         assert "the event loop is blocked; do what blocks it in a thread" in caplog.text
         await fill(broker, topic, b"second")

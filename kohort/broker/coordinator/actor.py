@@ -49,7 +49,7 @@ from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Slice
+from kohort.broker.runtime.slices import Slice, let_others_run
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -189,16 +189,16 @@ class GroupActor:
         return error
 
     async def unload(self, error: ErrorCode) -> None:
-        """Prepare for the broker's stop: answer all requests with `error`, some in each iteration
-        of the loop, and forget all deadlines.
+        """Prepare for the broker's stop: answer all requests with `error`, in slices, and forget
+        all deadlines.
         """
         self._unfinished = None
         now = self._host.now()
         self.group.unload(error, now)
         self._apply_effects(self.group.outbox.take_ready_effects(), now)
         self.cancel_timers()
-        while self._answers.has_more:  # noqa: ASYNC110 - each iteration gives some of them.
-            await asyncio.sleep(0)
+        while self._answers.has_more:
+            await let_others_run()
         self._fail_all(KafkaError(error))
 
     def cancel_timers(self) -> None:
@@ -250,14 +250,15 @@ class GroupActor:
                     pending = self._on_append_done(outcome)
                     continue
                 if self._unfinished is not None:
-                    await asyncio.sleep(0)
-                    pending = self._continue_steps(self._unfinished)
+                    await let_others_run()
+                    if self._unfinished is not None:  # Or the group has been unloaded.
+                        pending = self._continue_steps(self._unfinished)
                     continue
                 if self.group.state is GroupState.DEAD or self._inbox.is_empty:
                     break
                 pending = self._step(self._inbox.take_batch())
                 if pending is None and not self._inbox.is_empty:
-                    await asyncio.sleep(0)
+                    await let_others_run()
         finally:
             if self._phase is _WORKING:
                 self._phase = _IDLE

@@ -29,8 +29,8 @@ class Command:
     """One operation on a group; commands are executed in the order of arrival."""
 
     step: Step
-    """Executes the command. An exclusive command may return further steps, which are run a slice
-    per iteration of the event loop."""
+    """Executes the command. An exclusive command may return further steps, which are run in
+    slices."""
     ticket: Later[Any] | None = None
     """Answered by the step, or by a later one."""
     answer_absent: Callable[[], object] = _nothing

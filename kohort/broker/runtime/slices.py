@@ -6,7 +6,9 @@ steps (`kohort.broker.core.steps`) and checks its slice after each. A slice is a
 tests and simulations, which makes runs reproducible.
 
 There are three ways to use it: `Slice.pause` in a coroutine's own loop, `run` for a generator of
-steps, and `RoundRobin` for many instances of the same kind of work.
+steps, and `RoundRobin` for many instances of the same kind of work. A loop that has something to do
+between two slices (an append, a lock) cannot pause: it asks its slice itself, and then awaits
+`let_others_run`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,12 @@ ITERATIONS_BETWEEN: Final = 2
 """Iterations of the loop from one slice to the next. What came in during a slice is read at the end
 of its iteration, and executed and answered in the following one, which is free for it: in the same
 iteration a slice would come first, so that every request would wait for two."""
+
+
+async def let_others_run() -> None:
+    """Let other work run between two slices."""
+    for _ in range(ITERATIONS_BETWEEN):
+        await asyncio.sleep(0)
 
 
 class Monotonic(Protocol):
@@ -75,8 +83,7 @@ class Slice:
     async def pause(self) -> None:
         """Let other work run if the slice is over, and begin the next one."""
         if self.is_over():
-            for _ in range(ITERATIONS_BETWEEN):
-                await asyncio.sleep(0)
+            await let_others_run()
             self.begin()
 
 

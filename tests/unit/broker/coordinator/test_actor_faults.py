@@ -30,6 +30,13 @@ def raising_later(clock: VirtualClock) -> Steps[None]:
     raise RuntimeError("a mistake of ours")
 
 
+def lasting(clock: VirtualClock) -> Steps[None]:
+    """Never ends."""
+    while True:
+        clock.advance(SLICE_MS)
+        yield
+
+
 class FaultyLog(MemoryOffsetsLog):
     """Its appends raise what no append may raise."""
 
@@ -107,6 +114,22 @@ class TestFaults:
             with pytest.raises(KafkaError) as raised:
                 await behind
             assert raised.value.code is UNAVAILABLE
+
+    @virtual
+    async def test_a_stop_between_the_steps_of_a_command_is_no_fault(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            # So many answers that the stop gives them in slices, with the command's in between.
+            waiting = [h.join(instance=str(number)) for number in range(1_000)]
+            lasts: Later[object] = Later()
+            h.groups.host.submit("g", Command(lambda *_: lasting(clock), lasts, is_exclusive=True))
+        answers = await asyncio.gather(*waiting)
+        assert {answer.error for answer in answers} == {ErrorCode.NOT_COORDINATOR}
+        with pytest.raises(KafkaError) as raised:
+            await lasts
+        assert raised.value.code is ErrorCode.NOT_COORDINATOR
+        assert h.groups.host.stats()["faults"] == 0
 
     @virtual
     async def test_no_request_is_blamed_when_writing_raises(self, clock: VirtualClock) -> None:

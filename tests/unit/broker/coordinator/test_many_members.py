@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections import Counter
+from itertools import pairwise
 
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.host import ANSWERS_MAX
@@ -12,7 +13,7 @@ from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
 from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import SLICE_MS
+from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
@@ -126,6 +127,8 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         *slices, _ = spent  # The last one is the rebalance.
         assert len(slices) > 3
         assert max(slices) < (SLICE_MS + 1) * BYTECODES_PER_MS
+        long = [turn for turn, count in enumerate(slices) if count > BYTECODES_PER_MS]
+        assert {after - before for before, after in pairwise(long)} == {ITERATIONS_BETWEEN}
         events = [event for _, event in harness.watcher.events]
         starts = [event for event in events if isinstance(event, RebalanceStarted)]
         removals = [event for event in events if isinstance(event, MemberRemoved)]

@@ -12,7 +12,7 @@ from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, Rebala
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry
-from kohort.broker.runtime.slices import SLICE_MS
+from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered
@@ -66,6 +66,25 @@ async def test_what_was_known_of_a_large_rebalance_is_let_go_of_in_slices(
         await asyncio.sleep(0)
     # Its members, twice, and their joins.
     assert turns >= 3 * SIZE // (SLICE_MS * FEW)
+    await history.close()
+
+
+@virtual
+async def test_what_a_slice_has_recorded_is_written_before_others_run(clock: VirtualClock) -> None:
+    assert clock.monotonic_ms(), "the loop's own; the history has one by which work takes time"
+    log = MemoryHistoryLog()
+    history = RebalanceHistory(clock=BusyClock(SLICE_MS))
+    await history.start(log)
+    rebalance(history, "warm up")
+    await asyncio.sleep(1)
+    log.entries.clear()
+    for _ in range(4):
+        rebalance(history)
+    written = list[int]()
+    while len(log.entries) < 4:
+        await asyncio.sleep(0)
+        written.append(len(log.entries))
+    assert [written.count(records) for records in (1, 2, 3)] == [ITERATIONS_BETWEEN] * 3
     await history.close()
 
 

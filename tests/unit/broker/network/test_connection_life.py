@@ -15,8 +15,7 @@ from kohort.broker.network.listener import Listener
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.support.network.wire import framed
-from tests.support.waiting import turns
-from tests.unit.broker.network.edge import Edge, bodies
+from tests.unit.broker.network.edge import Edge, bodies, turns
 
 
 @pytest_asyncio.fixture

@@ -12,8 +12,7 @@ from kohort.broker.network.limits import NetworkLimits
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.network.wire import framed
-from tests.support.waiting import turns
-from tests.unit.broker.network.edge import Edge, bodies
+from tests.unit.broker.network.edge import Edge, bodies, turns
 
 OPEN, STOPPING, CLOSING, LOST = ConnectionState
 

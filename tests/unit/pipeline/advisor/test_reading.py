@@ -135,8 +135,9 @@ def test_members_of_a_log_that_share_a_client_id_are_not_taken_for_one_another()
         ]
     )
     assert [len(slot.runs) for slot in found.slots] == [1, 1, 1]
-    said = "share their client id with others and have no host: 3;"
-    assert any(said in text for text in found.unknown)
+    assert any(
+        "share their client id with others and have no host: 3;" in text for text in found.unknown
+    )
 
 
 def test_a_session_that_is_a_guess_does_not_end_a_process_before_its_beginning() -> None:
