@@ -38,7 +38,7 @@ from kohort.broker.handlers.shared.in_transaction import (
 )
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Slice
+from kohort.broker.runtime.slices import Slice, let_others_run
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.produce import DelayedProduce, PendingAppend
@@ -65,8 +65,8 @@ _ATTRIBUTES: Final = 22
 """The lower byte of the attributes of a batch in the current format: after offset, length, epoch,
 magic and CRC."""
 
-TURN_MS: Final = 5
-"""How long a request appends batches before the event loop handles other connections."""
+APPENDS_MS: Final = 5
+"""Budget of a slice: for so long a request appends batches before other connections are served."""
 
 
 class _Pause(Enum):
@@ -146,7 +146,7 @@ async def _continue(
 async def _finish(
     steps: _AppendSteps, pause: _Pause | Later[None], large_batch: asyncio.Lock
 ) -> _ProduceProgress:
-    """Continue in turns of a few milliseconds; `large_batch` is held only while needed."""
+    """Continue in slices of a few milliseconds; `large_batch` is held only while needed."""
     is_holding = False
     try:
         while True:
@@ -160,7 +160,7 @@ async def _finish(
                 with suppress(KafkaError):
                     await pause
             else:
-                await asyncio.sleep(0)
+                await let_others_run()
             try:
                 pause = next(steps)
             except StopIteration as done:
@@ -174,7 +174,7 @@ async def _finish(
 def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
     """Append batch by batch; yields wherever the event loop should get a turn."""
     progress = _ProduceProgress(ProduceResponse(responses=[]))
-    piece = Slice(ctx.broker.clock, TURN_MS)
+    piece = Slice(ctx.broker.clock, APPENDS_MS)
     for topic_data in request.topic_data:
         if not topic_data.partition_data:
             continue
