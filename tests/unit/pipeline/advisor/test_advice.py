@@ -381,6 +381,34 @@ def test_what_no_one_would_take_is_not_told() -> None:
     assert advise(trace(like=recorded), [recorded, unread, late]).front == ()
 
 
+@pytest.mark.parametrize(
+    ("unread_s", "is_told", "has_star"), [(70, True, True), (110, True, False), (200, False, False)]
+)
+def test_how_long_partitions_may_be_without_a_reader_for_nearly_no_rebalances(
+    unread_s: float, *, is_told: bool, has_star: bool
+) -> None:
+    """All in all, each of them gains: more than twice the time is not told, whatever it spares."""
+    recorded = prediction(RECORDED, 41, 310, unread_s=57)
+    tried = prediction(replace(RECORDED, static=True), 1, 2, unread_s=unread_s)
+
+    told = advise(trace(like=recorded), [recorded, tried])
+
+    assert (tried in told.front, told.best == tried) == (is_told, has_star)
+
+
+@pytest.mark.parametrize(("session_ms", "is_told"), [(60_000, True), (90_000, False)])
+def test_how_much_later_a_crash_may_be_noticed_for_nearly_no_rebalances(
+    session_ms: int, *, is_told: bool
+) -> None:
+    """All in all, both gain: more than a minute later is not told, whatever it spares."""
+    recorded = prediction(RECORDED, 41, 310)
+    tried = prediction(replace(RECORDED, session_timeout_ms=session_ms), 1, 2)
+
+    told = advise(trace(like=recorded), [recorded, tried])
+
+    assert told.front == ((tried,) if is_told else ())
+
+
 def test_a_shorter_session_is_not_ranked_as_it_may_notice_what_the_history_has_not() -> None:
     before = replace(RECORDED, session_timeout_ms=45_000)
     recorded = prediction(before, 41, 310)
