@@ -26,7 +26,7 @@ from kohort.pipeline.kafka import Admin
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.landing.decoding import BY_REGISTRY, FORMATS, Decoding
 from kohort.pipeline.landing.topic import JOB, LandingSettings, TopicLander
-from kohort.pipeline.progress import Progress
+from kohort.pipeline.progress import Progress, landing
 from kohort.pipeline.retry_budget import RetryBudget
 from kohort.pipeline.stopping import stop_on_signals
 from kohort.pipeline.streaming.query import TopicReplacedError
@@ -121,7 +121,9 @@ def run(options: argparse.Namespace) -> int:
         job = _Job(
             lambda topic: TopicLander(spark, kafka, lake, topic, settings, progress.put_aside),
             progress,
-            lambda: progress.announce_if_quiet(spark) if settings.stream.available_now else None,
+            lambda step: (
+                progress.announce_if_quiet(spark, step) if settings.stream.available_now else None
+            ),
             settings,
             RetryBudget(0 if settings.stream.available_now else options.patience, stopping),
             stopping,
@@ -233,13 +235,15 @@ class _Job:
         self,
         lander_of: Callable[[str], TopicLander],
         progress: Progress,
-        pulse: Callable[[], None],
+        pulse: Callable[[str], None],
         settings: LandingSettings,
         budget: RetryBudget,
         stopping: threading.Event,
         failures: list[PipelineError],
     ) -> None:
-        """`failures` gets what ended a topic for good, also if all that follows breaks off."""
+        """`pulse` is told now and then what the job is at; `failures` gets what ended a topic for
+        good, also if all that follows breaks off.
+        """
         self._lander_of = lander_of
         self._progress = progress
         self._pulse = pulse
@@ -263,7 +267,7 @@ class _Job:
                 for topic in [one for one in self._running if not self._is_active(one)]:
                     self._settle(topic, waiting)
                 self._stopping.wait(_LOOK_EVERY_S)
-                self._pulse()
+                self._pulse(landing(self._running, len(waiting)))
         finally:
             for running in self._running.values():
                 running.lander.query.stop(running.query)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kohort.pipeline.progress import behind, line
+from kohort.pipeline.progress import behind, landing, line
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -51,3 +51,8 @@ def test_sources_that_are_no_topics_have_nothing_behind(latest: object) -> None:
 def test_a_batch_is_one_line() -> None:
     told = line("land orders", report({"t": {"0": 5}}, {"t": {"0": 2005}}))
     assert told == ("land orders: batch 3, 1,500 rows in 2.5 s, 600 rows/s, 2,000 offsets behind")
+
+
+def test_who_waits_is_told_which_topics_are_landed_and_how_many_are_to_come() -> None:
+    assert landing(["orders"], 0) == "landing orders"
+    assert landing(["orders", "returns"], 3) == "landing orders, returns, 3 topics to come"
