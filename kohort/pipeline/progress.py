@@ -58,12 +58,12 @@ class Progress(StreamingQueryListener):
         with self._has_ended:
             self._has_ended.wait_for(lambda: str(query.runId) in self._ended, LATE_S_MAX)
 
-    def announce_if_quiet(self, spark: SparkSession, step: str) -> None:
+    def announce_if_quiet(self, spark: SparkSession, doing: str) -> None:
         """What the job is at and how far the stages are, if nothing was told for a while."""
         if time.monotonic() - self._told_s < QUIET_S_MAX:
             return
         self._told_s = time.monotonic()
-        announce_stages(spark, step)
+        announce_stages(spark, doing)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -133,8 +133,8 @@ def pulse(spark: SparkSession) -> Iterator[Pulse]:
 
 def landing(topics: Iterable[str], to_come: int) -> str:
     """These topics are landed now, and so many after them."""
-    step = f"landing {', '.join(topics)}"
-    return f"{step}, {counted(to_come, 'topic')} to come" if to_come else step
+    doing = f"landing {', '.join(topics)}"
+    return f"{doing}, {counted(to_come, 'topic')} to come" if to_come else doing
 
 
 def announce_stages(spark: SparkSession, doing: str = "") -> None:

@@ -121,8 +121,8 @@ def run(options: argparse.Namespace) -> int:
         job = _Job(
             lambda topic: TopicLander(spark, kafka, lake, topic, settings, progress.put_aside),
             progress,
-            lambda step: (
-                progress.announce_if_quiet(spark, step) if settings.stream.available_now else None
+            lambda doing: (
+                progress.announce_if_quiet(spark, doing) if settings.stream.available_now else None
             ),
             settings,
             RetryBudget(0 if settings.stream.available_now else options.patience, stopping),
