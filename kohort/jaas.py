@@ -25,7 +25,7 @@ class LoginModule(NamedTuple):
     """A login module. The text of it does not have the options' values."""
 
     name: str
-    """Without its package: ``PlainLoginModule``."""
+    """The module's name without its package: ``PlainLoginModule``."""
     options: dict[str, str]
 
     def __repr__(self) -> str:

@@ -119,7 +119,7 @@ class Broker:
         """What clients have to show. Set likewise."""
 
     def new_memory_keeper(self) -> MemoryKeeper:
-        """For the process that this broker has to itself; not started yet."""
+        """Make the memory keeper of a process that runs only this broker; it is not started yet."""
         purgatory, history = self.services.purgatory, self.history
         return MemoryKeeper(lambda: purgatory.waiting_count, lambda: history.waiting_weight)
 

@@ -19,7 +19,7 @@ class CommandError(Exception):
 
 
 class NotFoundError(CommandError):
-    """There is no such thing."""
+    """The thing that was asked for does not exist."""
 
     exit_code = 1
 

@@ -13,7 +13,7 @@ class JoinReason(IntEnum):
     """
 
     UNKNOWN = 0
-    """Not stated; never written to the wire."""
+    """A reason that was not stated; never written to the wire."""
     RESTART = 1
     """First join of a process, or its rejoin after a restart."""
     TOPIC_METADATA_CHANGE = 2

@@ -21,7 +21,7 @@ REBALANCE: Final = "rebalance"
 AVOIDED: Final = "avoided"
 
 _READ_FIRST: Final = 1_000
-"""So many records are looked at first, from the end; then twice as many before them, and so on."""
+"""Records that are read first, from the end; then twice as many before them, and so on."""
 
 
 def group_history(cluster: Cluster, group_id: str, *, last: int, kind: str | None) -> Json | None:

@@ -198,7 +198,7 @@ class Producer:
     ) -> None:
         """Send a batch of `count` records with so many bytes of keys and values."""
         if partition == self._next_partition:
-            # Those without a key go on in the next one: a batch each, as Java's clients do.
+            # Records without a key go on in the next one: a batch each, as Java's clients do.
             self._next_partition = (partition + 1) % self.partition_count
         self._sequences[partition] = (self._sequences.get(partition, 0) + count) % _SEQUENCES
         request = ProduceRequest(

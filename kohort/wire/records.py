@@ -18,7 +18,7 @@ ANSWER_BYTES: Final = 8 << 20
 """The most that is fetched at once, unless a single batch is larger."""
 
 _FETCH_MAX: Final = 12
-"""From version 13 on topics are ids."""
+"""The last version of Fetch that has topics' names: from version 13 on it has ids."""
 _MAX_WAIT_MS: Final = 500
 
 

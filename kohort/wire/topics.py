@@ -61,7 +61,7 @@ class Config:
     value: str | None
     """The value; None where it is secret, or there is none."""
     is_set_here: bool
-    """It was set on this topic."""
+    """Whether the config was set on this topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from kohort.protocol.scram import HASHES, salted_password
 from kohort.wire.cluster import Cluster, RefusedError
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Their numbers in the protocol."""
+"""SCRAM mechanisms by name, with their numbers in the protocol."""
 ITERATIONS: Final = 8_192
-"""For passwords that are set here; Kafka's tools have 4,096 unless told."""
+"""Iterations for passwords that are set here; Kafka's tools use 4,096 by default."""
 
 _SALT_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_LENGTH: Final = 26
@@ -36,7 +36,7 @@ class User(NamedTuple):
 
     name: str
     iterations: dict[str, int]
-    """By mechanism, in the order of `MECHANISMS`."""
+    """Iterations by mechanism, in the order of `MECHANISMS`."""
 
 
 class Password(NamedTuple):

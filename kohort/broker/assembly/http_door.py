@@ -51,7 +51,7 @@ class HttpDoor:
         return server
 
     def ask_visitors(self, listeners: SecureListeners, access: Access | None) -> None:
-        """From now on visitors are asked who they are, if the settings say so. Reads files.
+        """Ask visitors who they are from now on, if the settings say so. Reads files.
 
         Raises StoreError.
         """

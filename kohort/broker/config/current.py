@@ -97,7 +97,7 @@ class CurrentConfig:
 
     @property
     def broker(self) -> str:
-        """This broker's id, as a resource name."""
+        """The broker's id, as a resource name."""
         return str(self.loaded.config.node_id)
 
     def set_at_run_time(self, broker: str) -> dict[str, str]:

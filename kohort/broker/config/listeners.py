@@ -48,9 +48,9 @@ class OwnSetting(NamedTuple):
     """What a name that begins with ``listener.name.`` means."""
 
     listener: str
-    """In upper case."""
+    """The listener's name, in upper case."""
     mechanism: str
-    """In upper case; empty where the setting is for all of them."""
+    """The SASL mechanism, in upper case; empty where the setting is for all of them."""
     setting: Setting
 
     @property
@@ -90,7 +90,7 @@ def of_listener(
     """
     values: dict[str, Value] = {}
     known = settings_of(BrokerConfig)
-    # Those for the mechanism come last, and win.
+    # Settings for the mechanism come last, and win.
     for name, text in sorted(own.items(), key=lambda one: bool(_mechanism_of(one[0]))):
         found = own_setting(name)
         if found is None or found.listener != listener or found.mechanism not in {"", mechanism}:

@@ -20,7 +20,7 @@ class Rule(StrEnum):
     PER_BROKER = "per-broker"
     """Set for one broker, never for all."""
     THREADS = "threads"
-    """At least half and at most double what it is."""
+    """A count that may change to at least half and at most double of what it is."""
 
 
 _RULES: Final = {rule.value: rule for rule in Rule}

@@ -32,7 +32,7 @@ ERROR_CHARS_MAX: Final = 500
 
 
 class AdviceError(Exception):
-    """There is no advice; the text says why."""
+    """No advice is possible; the text says why."""
 
 
 class Advisor:

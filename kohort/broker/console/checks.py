@@ -17,11 +17,11 @@ from kohort.broker.core.history.wording import counted, duration, listed, shown
 Json: TypeAlias = dict[str, Any]
 
 SESSION_SHORT_MS: Final = 10_000
-"""With a shorter session timeout, a long pause of a garbage collector or a machine ends the
-session."""
+"""The shortest session timeout that is not warned of: with a shorter one, a long pause of a garbage
+collector or a machine ends the session."""
 SESSION_LONG_MS: Final = 120_000
-"""With a longer one, partitions of a member that died wait for minutes; Kafka's clients have 45
-s."""
+"""The longest session timeout that is not warned of: with a longer one, partitions of a member that
+died wait for minutes; the default of Kafka's clients is 45 s."""
 
 STILL_MS: Final = 300_000
 """A partition with unread records and no commit for this long is considered stuck."""

@@ -66,13 +66,14 @@ class _Phase(Enum):
     """How a new command is handled."""
 
     IDLE = auto()
-    """It is stepped by its caller."""
+    """The command is stepped by its caller."""
     GATHERING = auto()
-    """It is stepped in the next iteration of the loop, with everything else that has come."""
+    """The command is stepped in the next iteration of the loop, with everything else that has
+    come."""
     WORKING = auto()
-    """It waits in the inbox until the running task takes it."""
+    """The command waits in the inbox until the running task takes it."""
     UNAVAILABLE = auto()
-    """It is refused: too many steps have raised."""
+    """The command is refused: too many steps have raised."""
 
 
 _IDLE: Final = _Phase.IDLE

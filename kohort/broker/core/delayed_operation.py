@@ -12,11 +12,11 @@ class Completion(Enum):
     """Why an operation is completed."""
 
     SATISFIED = auto()
-    """Its condition is satisfied."""
+    """The condition was satisfied."""
     EXPIRED = auto()
-    """Its deadline came first."""
+    """The deadline came first."""
     REFUSED = auto()
-    """There is no room to wait: answer as at the deadline."""
+    """No room to wait: the operation is answered as at its deadline."""
     SHUTDOWN = auto()
     """The broker is stopping: answer with what there is."""
 

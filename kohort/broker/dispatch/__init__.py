@@ -1,1 +1,1 @@
-"""From a frame to its handler and back: decoding, routing, encoding, and error responses."""
+"""The way of a frame to its handler and back: decoding, routing, encoding, and error responses."""

@@ -93,7 +93,7 @@ def make_access(
 
 
 def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
-    """If rules may have been lost, allow nothing until an operator has confirmed the remaining
+    """Allow nothing if rules may have been lost, until an operator has confirmed the remaining
     ones.
 
     Inspecting the remaining rules cannot show that a denying rule is missing.

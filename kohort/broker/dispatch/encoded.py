@@ -35,7 +35,7 @@ class EncodedResponse:
 class _Kept(NamedTuple):
     answer: EncodedResponse
     revisions: tuple[tuple[bytes, int], ...]
-    """By topic id, not by topic object, so that deleted topics are freed."""
+    """Revisions by topic id, not by topic object, so that deleted topics are freed."""
 
 
 class TopicAnswers:

@@ -18,15 +18,15 @@ from kohort.protocol.messages.api_versions import ApiVersion, ApiVersionsRespons
 from kohort.protocol.schema import Field, VersionRange
 
 ITSELF: Final = ""
-"""In `Mirror.copied`: the request's element itself, if it is not a structure. In `Mirror.request`:
-the request as a whole, for a list that gets one element."""
+"""A name that stands for the whole: in `Mirror.copied` for the request's element, if it is not a
+structure; in `Mirror.request` for the request, where a list gets one element."""
 
 
 ERROR_FIELD: Final = "error_code"
 
 
 class NoErrorField(Exception):  # noqa: N818 - not an internal error: the protocol has no field.
-    """This response has no field for an error of the whole request."""
+    """The response has no field for an error of the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Mirror:
     copied: Mapping[str, str]
     """Fields of the response's element, with the fields of the request's element that they copy."""
     inner: Mirror | None = None
-    """If set, the error is in this list within the element, not in the element."""
+    """The list within the element that has the error; None if the element itself has it."""
     values: Mapping[str, object] = field(default_factory=dict)
     """Other fields of the element, with values that mean "unknown"."""
     error: str = ERROR_FIELD

@@ -191,7 +191,7 @@ class Router:
         self._handler_of: Callable[[Api], Handler] | None = None
 
     def intercept(self, handler_of: Callable[[Api], Handler] | None) -> None:
-        """From now on handle requests with what `handler_of` returns for their API; None restores
+        """Handle requests from now on with what `handler_of` returns for their API; None restores
         the APIs' own handlers.
 
         The only place where tests can intercept requests. Routes store their handler, so a broker

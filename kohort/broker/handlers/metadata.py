@@ -46,7 +46,7 @@ _DESCRIBE: Final = Operation.DESCRIBE
 _TOPIC: Final = ResourceType.TOPIC
 _NOT_ALLOWED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _Denied: TypeAlias = dict[str | bytes | None, MetadataResponseTopic]
-"""By name or id, whichever is used in the request."""
+"""Denied topics by name or id, whichever is used in the request."""
 TOPICS_REMEMBERED_MAX: Final = 50
 """Topics in a request whose response is cached; each name has up to 249 characters."""
 

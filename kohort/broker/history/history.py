@@ -54,7 +54,7 @@ ANNOUNCED_AT_ONCE: Final = 20
 """Rebalances recorded as running in one check; others follow a little later."""
 
 MEMBERS_AS_ONE: Final = 250
-"""This many members of a group count as one rebalance more in that limit, because their data is
+"""Members of a group that count as one more rebalance in that limit, because their data is
 copied."""
 
 MORE_AFTER_MS: Final = 100

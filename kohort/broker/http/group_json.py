@@ -24,7 +24,8 @@ MEMBERS_BEGIN: Final = b',"members":['
 value, where its quotation marks would be escaped."""
 
 _PARSED_BYTES_MAX: Final = 32 * 1024
-"""For larger assignments only the size is given; one of a thousand partitions has 4 KiB."""
+"""The largest assignment that is parsed: for larger ones only the size is given. One of a thousand
+partitions has 4 KiB."""
 
 
 def group_json(group: ClassicGroup, now: Now, totals: tuple[int, int]) -> Json:

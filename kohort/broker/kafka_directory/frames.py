@@ -115,7 +115,7 @@ class MetadataReader:
 
     def __init__(self) -> None:
         self.has_tokens = False
-        """There were delegation tokens, once at least."""
+        """Whether delegation tokens were seen, even if they were removed later."""
         self.is_whole = False
         """The footer of a snapshot has been seen."""
         self._transaction: list[MetadataRecord] | None = None

@@ -73,11 +73,11 @@ class ClusterImage:
 
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """By resource type and name; a broker's name is its id, empty for all brokers."""
+    """Configs by resource type and name; a broker's name is its id, empty for all brokers."""
     credentials: dict[tuple[str, int], Credential] = field(default_factory=dict)
-    """By user and mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    """Credentials by user and mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     rules: dict[bytes, Rule] = field(default_factory=dict)
-    """By their ids, which mean nothing to anybody else."""
+    """Rules by their ids, which have no use elsewhere."""
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     brokers: set[int] = field(default_factory=set)

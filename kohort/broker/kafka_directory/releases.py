@@ -23,17 +23,18 @@ class Release(NamedTuple):
     older: Mapping[type, int] = {}
     """Versions of records that this level has in an older form than we know."""
     begins_with_file: bool = False
-    """Its records are read from bootstrap.checkpoint, as they were before KIP-1170 (4.4)."""
+    """Whether a new cluster's records are read from bootstrap.checkpoint, as before KIP-1170
+    (4.4)."""
 
     def version_of(self, record: type) -> int:
-        """In which version a record of this type is written."""
+        """The version in which a record of this type is written."""
         return self.older.get(record, schema_of(record).versions.high)
 
 
 KAFKA_3_9: Final = Release(
     "3.9", {"metadata.version": 21}, {PartitionRecord: 1}, begins_with_file=True
 )
-"""Without eligible leader replicas; the last before 4.0."""
+"""The last release before 4.0; it has no eligible leader replicas."""
 
 KAFKA_4_4: Final = Release(
     "4.4",

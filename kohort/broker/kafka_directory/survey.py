@@ -61,7 +61,8 @@ class Directories:
     there: set[tuple[str, int]] = field(default_factory=set)
     """(Topic, partition) of those that exist and are theirs."""
     without_id: list[tuple[Path, bytes]] = field(default_factory=list)
-    """With the id that has to be noted in them: Kafka sets aside what has none."""
+    """Directories without a topic id, with the id to note in them: Kafka sets aside those that have
+    none."""
 
 
 def survey(

@@ -71,7 +71,7 @@ class ConnectionHost(Protocol):
     reads: Reads
     activity: Activity
     sends_files: bool
-    """Its sockets are written to as they are, so that the kernel may write to them as well."""
+    """Whether sockets are written to as they are, so that the kernel may write to them as well."""
 
     def connection_made(self, connection: "ConnectionLife") -> Refusal | None:
         """Admit `connection`, or refuse it."""

@@ -30,7 +30,7 @@ class ConnectionState(Enum):
     Ways out: Lost, within the time that the server's checks allow.
     """
     LOST = "lost"
-    """There is no transport any more. No way out."""
+    """The transport is gone. No way out."""
 
     def __init__(self, text: str) -> None:
         # Plain attributes, because each request asks.
@@ -48,4 +48,4 @@ LEGAL_NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = Mappin
         ConnectionState.LOST: frozenset(),
     }
 )
-"""To which states each may change."""
+"""The states to which each state may change."""

@@ -45,7 +45,9 @@ class Reads:
     __slots__ = ("_under_way", "_waiting", "loop", "senders_left")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, senders_max: int) -> None:
-        """At most `senders_max` connections have a second descriptor; for others files are read."""
+        """Allow a second descriptor to at most `senders_max` connections; for others files are
+        read.
+        """
         self.loop = loop
         self.senders_left = senders_max
         self._under_way = 0

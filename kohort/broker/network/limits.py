@@ -18,7 +18,8 @@ class NetworkLimits:
     """Bytes of all requests being received or executed. Beyond it only one connection at a time
     continues to receive a large frame; small requests are not delayed. See `memory`."""
     socket_listen_backlog_size: int = 1024
-    """With Kafka's 50, a client that meets a full queue loses a whole second (SYN retry)."""
+    """The size of a listening socket's queue. With Kafka's 50, a client that meets a full queue
+    loses a whole second (SYN retry)."""
     max_connections: int = UNLIMITED
     max_connections_of_listeners: Mapping[str, int] = field(default_factory=dict)
     """The same per listener, by name."""

@@ -27,7 +27,7 @@ class Listener:
     """The configuration shared by a listener's connections."""
 
     name: str
-    """Its name in `listeners`, in upper case."""
+    """The listener's name in `listeners`, in upper case."""
     tls: TlsSide | None = None
     new_service: Callable[[NewConnection], Service] | None = None
     """Creates the service of a connection until it is authenticated; None: no authentication."""

@@ -158,7 +158,7 @@ class Output:
         self._unsent.add(self._connection, self._transport.get_write_buffer_size())
 
     def resume(self) -> None:
-        """It has caught up."""
+        """The client has caught up."""
         self._is_paused = False
         self._unsent.remove(self._connection)
         self.send_on()

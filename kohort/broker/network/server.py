@@ -107,7 +107,7 @@ class NetworkServer:
         self._held: dict[ConnectionLife, asyncio.TimerHandle] = {}
         """Connections that are not served and will be closed soon."""
         self._accepting: dict[str, list[Accepting]] = {}
-        """By listener."""
+        """Sockets that accept connections, by listener."""
         self._check_handle: asyncio.Handle | None = None
         self._serving_time = ServingTime()
         self._shortage = Shortage(self.memory)

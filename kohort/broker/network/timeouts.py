@@ -40,7 +40,7 @@ class CloseReason(StrEnum):
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
     """TLS and SASL were not completed in time."""
     UNAUTHENTICATED_LIMIT = "unauthenticated_limit"
-    """It had to make room for others before TLS and SASL were completed."""
+    """The connection had to make room for others before TLS and SASL were completed."""
     SHUTDOWN = "shutdown"
     FAULT = "fault"
     """An internal exception."""

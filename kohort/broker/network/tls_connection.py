@@ -60,7 +60,8 @@ class Handshakes:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: FairQueue[str, Handshake] = FairQueue(sys.maxsize)
-        """By owner of the address; a connection is there once, so their number is the bound."""
+        """Waiting handshakes by owner of the address; a connection is there once, so their number
+        is the bound."""
         self._is_planned = False
 
     def soon(self, one: Handshake) -> None:

@@ -72,7 +72,8 @@ class Turns:
         self._loop = loop
         self._due: list[Worker] = []
         self._arrivals: FairQueue[str, Worker] = FairQueue(sys.maxsize)
-        """By owner of the address; a connection is there once, so their number is the bound."""
+        """Arrived workers by owner of the address; a connection is there once, so their number is
+        the bound."""
         self._unwritten: list[Writer] = []
         self._unwritten_bytes = 0
         self._left: list[Callable[[], None]] = []

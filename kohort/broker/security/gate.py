@@ -117,7 +117,7 @@ class State(Enum):
     OPEN = auto()
     """Any request: the client is authenticated."""
     SHUT = auto()
-    """Nothing: the connection is being closed."""
+    """No request: the connection is being closed."""
 
 
 class Gate:

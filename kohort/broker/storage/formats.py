@@ -36,7 +36,7 @@ TRANSACTION_INDEX: Final[_Layout] = GreedyRange(
         "version" / Const(0, Int16ub),
         "producer_id" / Int64sb,
         "first_offset" / Int64sb,
-        "last_offset" / Int64sb,  # Of the abort marker.
+        "last_offset" / Int64sb,  # The offset of the abort marker.
         "last_stable_offset" / Int64sb,  # When the marker came.
     )
 )

@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 REFUSALS_TOLD_EVERY_MS = 10_000
 
 FIRST_LEADER_EPOCH = 0
-"""With one broker, every partition has had the same leader from the start; one taken over from a
-Kafka cluster continues from the cluster's last epoch."""
+"""The leader epoch of a new partition: with one broker, it has had the same leader from the start.
+One taken over from a Kafka cluster continues from the cluster's last epoch."""
 
 
 class Appended(NamedTuple):

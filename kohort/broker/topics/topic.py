@@ -18,7 +18,7 @@ class Topic:
     topic_id: bytes
     """16 bytes; a topic that is deleted and created again gets a new id."""
     partitions: PartitionList
-    """By index, without gaps."""
+    """Partitions by index, without gaps."""
     overrides: Mapping[str, str]
     """Configs set on the topic itself, by name."""
     config: TopicConfig

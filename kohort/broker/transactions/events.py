@@ -28,7 +28,8 @@ class IdCounts:
     reconciled: int = 0
     """Partitions that were made to agree after an unclean stop."""
     last_duration_ms: int = -1
-    """From the beginning of the last that ended to its end; -1 before one has."""
+    """The time that the last finished transaction took from beginning to end; -1 before one has
+    ended."""
 
 
 class EndObserver(Protocol):

@@ -14,7 +14,7 @@ class KnownIds:
     def __init__(self) -> None:
         self._ids: dict[str, TransactionalId] = {}
         self._open: dict[str, TransactionalId] = {}
-        """In the order in which their transactions began."""
+        """Ids with an open transaction, in the order in which their transactions began."""
         self._idle: dict[str, None] = {}
         """The one that was idle longest first; a tombstone may be on its way."""
 

@@ -34,7 +34,7 @@ class Transactions:
         self.host = host
         self._verifies = verifies
         self.markers: MarkerWriter = host.marking.writer
-        """For operators who end what hangs."""
+        """The writer of markers for operators who end hanging transactions."""
 
     # Requests. Tickets may fail with KafkaError: NOT_COORDINATOR when the broker stops.
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
-    """For what is worked out of a group's history, wherever that is."""
+    """Add the options of commands that work with a group's history, wherever that is stored."""
     parser.add_argument("group", metavar="GROUP")
     add_http(parser, last=COUNT_MAX, last_help="of so many records, the newest (%(default)s)")
     parser.add_argument(

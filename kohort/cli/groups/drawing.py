@@ -57,7 +57,7 @@ class Symbols:
 
 
 ASCII: Final = Symbols(works="-", told=".", joined="=", assigned="#")
-"""For terminals that have nothing else."""
+"""Symbols for terminals that have only ASCII."""
 
 _STYLES: Final = {
     "absent": "",

@@ -8,7 +8,7 @@ from kohort.wire.quotas import Parts
 
 
 def add_entity(parser: argparse.ArgumentParser) -> None:
-    """For whom, and where the broker is."""
+    """Add the options for the entity of a quota and for the broker's address."""
     parser.add_argument("--user", metavar="NAME", help="a user (without the type)")
     parser.add_argument("--client-id", metavar="ID")
     parser.add_argument("--default-user", action="store_true", help="users without their own")
@@ -38,5 +38,5 @@ def entity_of(options: argparse.Namespace) -> Parts:
 
 
 def shown_entity(entity: Parts) -> str:
-    """Its text for people: ``user alice, client-id <default>``."""
+    """The text of an entity for people: ``user alice, client-id <default>``."""
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)

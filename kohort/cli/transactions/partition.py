@@ -12,7 +12,7 @@ def add_partition(parser: argparse.ArgumentParser) -> None:
 
 
 def no_partition(options: argparse.Namespace) -> NotFoundError:
-    """To be raised where there is none."""
+    """The error to raise if the partition does not exist."""
     return NotFoundError(f"there is no partition {options.partition} of {options.topic!r}")
 
 

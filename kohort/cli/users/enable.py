@@ -18,7 +18,7 @@ def ask(options: argparse.Namespace) -> None:
     with place_of(options) as place:
         for name in options.users:
             was_disabled = place.enable(name)
-            # Who is gone, or has never had a password here, may be disabled all the same.
+            # A user who is gone, or has never had a password here, may be disabled all the same.
             if not was_disabled and not place.users([name]):
                 raise NotFoundError(f"there is no user {name!r}")
             print(f"{shown(name)}: {'enabled' if was_disabled else 'was not disabled'}")

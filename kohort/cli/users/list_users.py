@@ -37,4 +37,4 @@ def ask(options: argparse.Namespace) -> None:
 
 
 _STATES = {True: "disabled", False: "enabled", None: None}
-"""By whether a user is disabled; None for a visitor who may not see it."""
+"""The state shown, by whether a user is disabled; None for a visitor who may not see it."""

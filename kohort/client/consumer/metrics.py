@@ -81,7 +81,8 @@ FIGURES: Final = (
     Figure("commit-total", "Successful commits."),
     Figure("assigned-partitions", "Partitions that the consumer reads."),
 )
-"""In the order of their exposition; recently means the last 30 to 60 seconds, as in Java."""
+"""All figures in the order of their exposition; recently means the last 30 to 60 seconds, as in
+Java."""
 
 
 class ConsumerCollector(Collector):

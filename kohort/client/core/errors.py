@@ -168,11 +168,11 @@ def _revived(
 
 
 class PositionError(PartitionError):
-    """There is no position to continue from."""
+    """No position to continue from."""
 
 
 class NoOffsetError(PositionError):
-    """There is no committed offset, and auto_offset_reset is none."""
+    """No committed offset, and auto_offset_reset is none."""
 
 
 class OffsetOutOfRangeError(PositionError):

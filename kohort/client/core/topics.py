@@ -34,7 +34,7 @@ class TopicInfo(NamedTuple):
     is_internal: bool
     error: ErrorCode
     leaders: Mapping[int, Leader]
-    """By partition; partitions without a leader are missing."""
+    """Leaders by partition; partitions without a leader are missing."""
     partition_count: int
     replicas: Mapping[int, Collection[int]]
     """The brokers with an online replica, by partition."""

@@ -41,7 +41,7 @@ class AutoCommit:
         """The offsets of the last commit, unless it failed."""
         self._sent_s = 0.0
         self._rest_until_s = 0.0
-        """There was nothing new to commit; until then only a new poll can change that."""
+        """The time before which only a new poll can bring something to commit."""
 
     @property
     def idle_until_s(self) -> float:

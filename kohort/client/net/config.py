@@ -14,8 +14,8 @@ class ConnectionConfig(NamedTuple):
     software_version: str = "0"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 5_000
-    """For each address of a host, after which the next one is tried; never longer than the request
-    timeout."""
+    """Time for each address of a host, after which the next one is tried; never longer than the
+    request timeout."""
     max_idle_ms: int = 540_000
     """A connection without requests for this long is closed; a negative time means never. Firewalls
     and NATs drop idle connections silently, and a request on such a connection would fail only

@@ -50,5 +50,5 @@ class Session:
         return max(0.0, self._began_s + PAUSE_S - now_s)
 
     def postpone(self, now_s: float) -> None:
-        """It cannot be renewed now: try again after a part of the time that is left."""
+        """Try again after a part of the time that is left: the session cannot be renewed now."""
         self._due_s = now_s + max(PAUSE_S, (self._end_s - now_s) / 4)

@@ -51,7 +51,7 @@ class RunFigures:
     oldest_in_flight_seconds: float | None
     """Seconds since the first attempt at the oldest record in flight; None if there is none."""
     oldest_in_flight: tuple[TopicPartition, int] | None
-    """Its partition and offset."""
+    """The partition and offset of that record."""
     handler_seconds: float | None
     """How long the longest-running handler has been running; None if none runs."""
     dead_letters_failing_seconds: float | None

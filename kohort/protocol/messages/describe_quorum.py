@@ -38,9 +38,11 @@ class ReplicaState:
     log_end_offset: Int64
     """-1 if unknown."""
     last_fetch_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
-    """By the leader's clock; -1 for the leader itself, or if it is unknown."""
+    """Time of the last fetch by the leader's clock; -1 for the leader itself, or if it is
+    unknown."""
     last_caught_up_timestamp: Int64 = field(default=-1, since=1, ignorable=True)
-    """By the leader's clock; now for the leader, -1 if it is unknown."""
+    """Time of being caught up last, by the leader's clock; now for the leader, -1 if it is
+    unknown."""
 
 
 @struct

@@ -11,7 +11,9 @@ from kohort.protocol.types import Int16, Int32, Int64, String
 
 @request(key=22, versions="0-5", flexible="2+")
 class InitProducerIdRequest:
-    """Without a transactional id any broker answers, with one only its coordinator."""
+    """A request for a producer id. Without a transactional id any broker answers; with one only its
+    coordinator does.
+    """
 
     transactional_id: String | None
     transaction_timeout_ms: Int32

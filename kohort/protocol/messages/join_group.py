@@ -16,7 +16,7 @@ class JoinGroupRequestProtocol:
 
     name: String
     metadata: Bytes
-    """For consumers a ConsumerProtocolSubscription."""
+    """The member's metadata; for consumers a ConsumerProtocolSubscription."""
 
 
 @request(key=11, versions="0-9", flexible="6+")
@@ -74,7 +74,7 @@ class JoinGroupResponse:
     """-1 with an error."""
     protocol_type: String | None = field(default=None, since=7, ignorable=True)
     protocol_name: String | None = field(nullable_since=7)
-    """With an error, None from v7 and empty before."""
+    """The protocol of the group; with an error, None from v7 and empty before."""
     leader: String
     skip_assignment: Bool = field(default=False, since=9)
     member_id: String

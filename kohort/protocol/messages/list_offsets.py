@@ -36,7 +36,7 @@ class ListOffsetsRequest:
     replica_id: Int32
     """-1 for a consumer, -2 for a debugging one that may see beyond the high watermark."""
     isolation_level: Int8 = field(default=0, since=2)
-    """With 1 the end is the last stable offset."""
+    """The isolation level; with 1 the end is the last stable offset."""
     topics: list[ListOffsetsTopic]
     timeout_ms: Int32 = field(default=0, since=10, ignorable=True)
     """Only for lookups that read remote storage."""

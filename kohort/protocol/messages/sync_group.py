@@ -14,7 +14,7 @@ class SyncGroupRequestAssignment:
 
     member_id: String
     assignment: Bytes
-    """For consumers a ConsumerProtocolAssignment."""
+    """The member's assignment; for consumers a ConsumerProtocolAssignment."""
 
 
 @request(key=14, versions="0-5", flexible="4+")

@@ -78,7 +78,7 @@ class ScheduleSessions(NamedTuple):
     """
 
     deadlines: Mapping[TimerKey, int]
-    """Not modified afterwards."""
+    """The deadline of each key. The mapping is not modified afterwards."""
 
 
 class Cancel(NamedTuple):

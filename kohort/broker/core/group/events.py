@@ -221,7 +221,7 @@ class RebalanceEnded(NamedTuple):
     outcome: RebalanceEnd
     generation: int
     assignments: Mapping[str, bytes]
-    """By member id; empty unless STABLE."""
+    """Assignments by member id; empty unless STABLE."""
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -280,7 +280,7 @@ class GroupRestored(NamedTuple):
     protocol_type: str | None
     leader: str | None
     assignments: Mapping[str, bytes]
-    """By member id."""
+    """Assignments by member id."""
     generations: tuple[GroupRecord, ...] = ()
     """The latest generations in the log, this one included, in order."""
 

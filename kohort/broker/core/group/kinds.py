@@ -18,5 +18,5 @@ def kind_of(records: Iterable[DurableRecord]) -> GroupKind:
 
     A group with nothing but offsets is a classic one, as in Kafka.
     """
-    del records  # Those of another kind are of other classes.
+    del records  # Records of another kind are of other classes.
     return GroupKind.CLASSIC

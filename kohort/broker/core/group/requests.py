@@ -86,7 +86,7 @@ class SyncRequest(NamedTuple):
     """Protocol type, None before v5: not checked. From v5 on both type and name are required."""
     protocol_name: str | None = None
     assignments: Mapping[str, bytes] = _NOBODYS
-    """By member id; only the leader's counts."""
+    """Assignments by member id; only those that the leader sends count."""
 
 
 class SyncResult(NamedTuple):

@@ -366,7 +366,8 @@ class GroupFold:
         MemberFenced: _on_fenced,
         MemberRefused: _on_refused,
     }
-    """By class, because a chain of comparisons would cost more than the work itself."""
+    """The handler of each class of event: a chain of comparisons would cost more than the work
+    itself."""
 
 
 BEGINNINGS: Final = frozenset({RebalanceStarted, RebalanceAvoided, GroupRestored})

@@ -136,4 +136,4 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": _partitions,
     "members": lambda items: tuple(_made(MemberTimeline, data) for data in items),
 }
-"""By name; numbers, texts and lists of texts need no conversion."""
+"""Readers by the name of the field; numbers, texts and lists of texts need no conversion."""

@@ -44,10 +44,10 @@ class LeaderChange(StrEnum):
     """Reasons for a change of the leader."""
 
     FIRST = "first"
-    """There was no leader before."""
+    """The group had no leader before."""
     LEFT = "left"
     """The previous leader is no longer a member; see its fate."""
     REPLACED = "replaced"
-    """It is the same static member with a new id."""
+    """The leader is the same static member with a new id."""
     ABSENT = "absent"
     """The previous leader is still a member, but had not joined when the join phase ended."""

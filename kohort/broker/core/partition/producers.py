@@ -119,7 +119,7 @@ class ProducerState:
     def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         self._producers_max = producers_max
         self._entries: dict[int, ProducerEntry] = {}
-        """By producer id, in the order of their last append."""
+        """Entries by producer id, in the order of their last append."""
         self.spans: Final = TransactionSpans()
         """The offsets of their transactions."""
 

@@ -18,7 +18,7 @@ FEW: Final = 12
 LENGTHS: Final = 32
 """Up to this many lengths, look-ups are faster than a search."""
 LONG: Final = 300
-"""From this length on, a look-up, which reads the whole text, costs more than a search."""
+"""The length of a text from which on a look-up, which reads all of it, costs more than a search."""
 _STEPS_MAX: Final = 8
 """Bound on the steps of a search, after which all lengths are looked up: prefixes can be chosen so
 that each step excludes only one."""
@@ -43,7 +43,7 @@ class Prefixes:
         return iter(self._values.items())
 
     def __getitem__(self, prefix: str) -> int:
-        """Its number; 0 if it is not there."""
+        """The number of a prefix; 0 if it is not there."""
         return self._values.get(prefix, 0)
 
     def __setitem__(self, prefix: str, value: int) -> None:

@@ -27,7 +27,7 @@ CONSUMER: Final = "consumer_byte_rate"
 REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 _OF_REQUESTS: Final = (REQUEST, PRODUCER, CONSUMER)
-"""In the order of `Accounts`."""
+"""Limits of requests, in the order of `Accounts`."""
 KEYS: Final = frozenset({PRODUCER, CONSUMER, REQUEST, MUTATION})
 """Limits of clients: bytes a second, percent of the single thread, partitions created or removed a
 second."""
@@ -52,7 +52,7 @@ MICROSECONDS_OF_A_PERCENT: Final = 10_000
 _NOT_BEGUN: Final = -1
 """The time of no sample: before all times."""
 _BUDGET_MAX: Final = 1e30
-"""There is no largest limit for time, and infinity is not a whole number."""
+"""Bound on a budget: a limit for time has no largest value, and infinity is not a whole number."""
 
 
 class QuotaError(Exception):

@@ -35,7 +35,7 @@ _IMPLIED_BY: Final = {
 _ALLOWED: Final = 16
 """The bits of operations that are allowed stand this far behind those that are denied."""
 _DENYING: Final = {operation: 1 << operation | 1 << Operation.ALL for operation in Operation}
-"""By operation, the bits of rules that deny it."""
+"""The bits of rules that deny an operation, by operation."""
 _ALLOWING: Final = {
     operation: sum(
         {1 << one for one in (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))}
@@ -43,7 +43,7 @@ _ALLOWING: Final = {
     << _ALLOWED
     for operation in Operation
 }
-"""By operation, the bits of rules that allow it."""
+"""The bits of rules that allow an operation, by operation."""
 _BITS: Final = tuple(1 << place for place in range(2 * _ALLOWED))
 """Each bit once: a hundred thousand numbers of their own would be read from memory that is cold."""
 

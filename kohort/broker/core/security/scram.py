@@ -59,7 +59,7 @@ class Credential(NamedTuple):
 
     @property
     def look(self) -> VisibleProperties:
-        """Its look to a client that does not know the password."""
+        """What a client that does not know the password sees of this credential."""
         is_text = not self.salt.translate(None, _SALT_CHARACTERS)
         return VisibleProperties(self.iterations, len(self.salt), is_text)
 

@@ -47,11 +47,11 @@ class EndCause(Enum):
 
 
 class Began(NamedTuple):
-    """For observers: a transaction began."""
+    """A note for observers: a transaction began."""
 
 
 class Ended(NamedTuple):
-    """For observers: all markers are written."""
+    """A note for observers: all markers are written."""
 
     record: TransactionRecord
     """The record in Prepare*."""
@@ -59,8 +59,8 @@ class Ended(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """For observers: a partition refused the marker, because there is one of a higher
-    epoch; the transaction has ended there.
+    """A note for observers: a partition refused the marker, because it has one of a higher epoch;
+    the transaction has ended there.
     """
 
     record: TransactionRecord

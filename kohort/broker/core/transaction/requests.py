@@ -16,7 +16,7 @@ NO_PRODUCER_EPOCH: Final = -1
 EPOCH_MAX: Final = 32_767
 """Used in markers only: a client's last epoch is one less."""
 EXHAUSTED_EPOCH: Final = EPOCH_MAX - 1
-"""From this epoch on, the next producer gets a new id."""
+"""The epoch from which on the next producer gets a new id."""
 NEVER_TIMES_OUT_MS: Final = 2_147_483_647
 """Timeout of a record written for two-phase commit (KIP-939)."""
 ID_BYTES_MAX: Final = 32_767

@@ -37,7 +37,7 @@ class TransactionState(Enum):
     Ways out: Ongoing; PrepareAbort by EndTxn v5; Dead.
     """
     ONGOING = "Ongoing", 1
-    """At least one addition was accepted, though there may be no partition.
+    """A transaction to which at least one addition was accepted, though it may have no partition.
 
     InitProducerId: aborts the transaction (a fence). Additions: accepted. EndTxn: decides.
 
@@ -54,7 +54,8 @@ class TransactionState(Enum):
     COMPLETE_COMMIT = "CompleteCommit", 4
     """All markers are written. Like Empty, but EndTxn of the same outcome may be a retry."""
     COMPLETE_ABORT = "CompleteAbort", 5
-    """Like CompleteCommit."""
+    """An aborted transaction whose markers are all written; answers and ways out are those of
+    CompleteCommit."""
     DEAD = "Dead", 6
     """The id is being removed; never in the log, and never listed."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence", 7

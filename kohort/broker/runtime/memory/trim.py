@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-"""From glibc's malloc.h."""
+"""A constant of glibc's malloc.h."""
 
 LIMIT_BYTES: Final = 4 * 1024 * 1024
 """Above an ordinary batch: a mapping for each of those would cost more than copying it."""

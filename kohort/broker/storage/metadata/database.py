@@ -141,7 +141,7 @@ class Content(NamedTuple):
     """The content of a database."""
 
     topics: list[TopicRecord]
-    """By name, including deleted ones."""
+    """Topics by name, including deleted ones."""
     properties: dict[str, str]
 
     @property

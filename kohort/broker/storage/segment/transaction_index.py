@@ -88,8 +88,8 @@ class TransactionIndex:
         """What `check_aside` has found."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
-        """By the index of the first entry of an examined step: its lowest first offset, and the
-        last stable offset at its end. Otherwise every read within one long transaction would
+        """The lowest first offset of an examined step, and the last stable offset at its end, by
+        the index of the step's first entry. Otherwise every read within one long transaction would
         examine all that were aborted meanwhile."""
         self._lock = threading.Lock()
         """Held while writing."""

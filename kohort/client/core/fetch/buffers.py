@@ -133,7 +133,7 @@ class FetchBuffers:
         self._on_less = on_less
         self._on_failed = on_failed
         self._waiting: dict[TopicPartition, _Waiting] = {}
-        """In the order in which partitions have their turn."""
+        """Waiting records by partition, in the order in which partitions have their turn."""
         self._ahead: _Ahead | None = None
         self._in_hand: dict[TopicPartition, _Place] = {}
         self._record_in_hand: tuple[TopicPartition, AnyRecord] | None = None

@@ -8,11 +8,11 @@ class Effect(Enum):
     """An action for the shell."""
 
     WAKE_READERS = "wake readers"
-    """There are records, or an error, for readers that wait."""
+    """Records, or an error, have come for readers that wait."""
     REFRESH = "refresh"
     """The metadata is outdated; call `next_fetches` when there is new metadata."""
     FETCH = "fetch"
-    """There is room for more: call `next_fetches`."""
+    """More records have room: call `next_fetches`."""
 
 
 class Note(NamedTuple):

@@ -46,7 +46,7 @@ class PlannedFetch(NamedTuple):
 
     node_id: int
     partitions: Sequence[TopicPartition]
-    """In the order in which they should be served."""
+    """Partitions in the order in which they should be served."""
     bytes_max: int
     may_wait: bool
     """Whether the broker may delay the response until there is data."""

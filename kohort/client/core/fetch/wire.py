@@ -60,7 +60,7 @@ class SentFetch(NamedTuple):
     """The broker that it is sent to."""
     version: int
     requested: Mapping[TopicPartition, RequestedPartition]
-    """In the order in which the partitions should be served."""
+    """The requested partitions, in the order in which they should be served."""
     topic_ids: Mapping[str, bytes]
     request: FetchRequest
 

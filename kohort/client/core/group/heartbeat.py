@@ -27,7 +27,7 @@ class HeartbeatConfig(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nothing to do until this time, or until something changes; None: no time limit."""
+    """A wait until this time, or until something changes; None: no time limit."""
 
     until_ms: int | None
 

@@ -58,7 +58,7 @@ class MemberState(Enum):
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
-    """Its JoinGroup is pending, which keeps it alive without heartbeats."""
+    """A member whose JoinGroup is pending, which keeps it alive without heartbeats."""
     COMPLETING_REBALANCE = "completing rebalance"
     STABLE = "stable"
 

@@ -44,15 +44,15 @@ class RebalancePhase(Enum):
     """No rebalance: the consumer is reading, or does not want to be a member."""
     FINDING_COORDINATOR = "finding coordinator"
     PREPARING = "preparing"
-    """It commits, and notifies the listener of revoked or lost partitions."""
+    """The member commits, and notifies the listener of revoked or lost partitions."""
     JOINING = "joining"
-    """It waits for the JoinGroup response, which needs all members."""
+    """The member waits for the JoinGroup response, which needs all members."""
     ASSIGNING = "assigning"
-    """It is the leader, and its assignor runs."""
+    """The member is the leader, and its assignor runs."""
     SYNCING = "syncing"
-    """It waits for the SyncGroup response with the leader's assignment."""
+    """The member waits for the SyncGroup response with the leader's assignment."""
     APPLYING = "applying"
-    """It notifies the listener of its assignment."""
+    """The member notifies the listener of its assignment."""
 
 
 _PHASES: Final[Mapping[type[MemberAction], RebalancePhase]] = MappingProxyType(

@@ -37,7 +37,7 @@ class Roster:
         self._lists: Counter[Names] = Counter()
         """How many members offer exactly this list, in this order."""
         self.pending: dict[str, PendingMember] = {}
-        """By id; oldest first."""
+        """The pending members by id; oldest first."""
         self.leader_id: str | None = None
         self.parked_joins = 0
         """Members whose join is parked."""

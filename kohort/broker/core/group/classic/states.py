@@ -67,5 +67,5 @@ LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxy
         GroupState.DEAD: frozenset(set(GroupState) - {GroupState.DEAD}),
     }
 )
-"""From which states each may be entered. Groups are created Empty; a restored one with members
-begins as Stable, which is no move."""
+"""The states from which each state may be entered. Groups are created Empty; a restored one with
+members begins as Stable, which is no transition."""
