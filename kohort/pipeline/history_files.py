@@ -21,7 +21,7 @@ LINE_BYTES_MAX: Final = 16 << 20
 """The rest of a longer line is not read; what is left is no JSON and goes into quarantine."""
 
 Line: TypeAlias = tuple[int, bytes]
-"""Its number from 0, and what it says."""
+"""A line's number, from 0, and its text."""
 
 
 def check(paths: Sequence[str]) -> None:

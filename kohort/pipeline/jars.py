@@ -45,7 +45,7 @@ class Jar:
     artifact: str
     version: str
     size: int
-    """In bytes."""
+    """The size in bytes."""
     sha256: str
 
     @property

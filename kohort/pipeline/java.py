@@ -13,11 +13,10 @@ LOGGING: Final = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
 """Quiet from the beginning. Code that gives a JVM other options repeats this one."""
 
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:ReservedCodeCacheSize=240m"
-"""For many queries of a few seconds each: the second compiler would take longer for the code that
-Spark makes for them than it runs, and a collector that works beside it has no core of its own.
-Without the second compiler, the JVM keeps 48 MB for compiled code; when they are full, it compiles
-nothing any more. 240 MB is what it keeps with both.
-"""
+"""Options of a JVM for many queries of a few seconds each: the second compiler would take longer
+for the code that Spark makes for them than that code runs, and a concurrent collector has no core
+of its own. Without the second compiler, the JVM keeps 48 MB for compiled code; when they are full,
+it compiles nothing more. 240 MB is what it keeps with both."""
 
 
 def find_java() -> str:

@@ -36,7 +36,7 @@ class Topic:
 
 
 class TopicMissingError(PipelineError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class Kafka:
@@ -48,7 +48,7 @@ class Kafka:
         self._settings = dict(settings)
 
     def connector_options(self) -> dict[str, str]:
-        """For `format("kafka")`, to read and to write."""
+        """Options for `format("kafka")`, to read and to write."""
         options = {f"kafka.{name}": value for name, value in self._settings.items()}
         return options | {"kafka.bootstrap.servers": self.servers}
 
@@ -79,7 +79,7 @@ class Kafka:
         return Admin(spark, self)
 
     def client_settings(self) -> dict[str, str]:
-        """For an admin client."""
+        """Settings for an admin client."""
         timeout_ms = str(round(self.timeout_s * 1000))
         return {
             "client.id": CLIENT_ID,

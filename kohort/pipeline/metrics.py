@@ -84,12 +84,12 @@ class Metrics:
         self._last.labels(*of).set(time.time())
         if behind is not None:
             self._behind.labels(*of).set(behind)
-        # What is missing for a while is seen by who looks at the file's age.
+        # A failure shows in the age of the file.
         with suppress(OSError):
             self._write()
 
     def quarantined(self, topic: str, reason: str, count: int) -> None:
-        """So many records were put aside."""
+        """Count records that were put aside."""
         self._quarantined.labels(self._job, topic, reason).inc(count)
 
     def _write(self) -> None:

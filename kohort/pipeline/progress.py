@@ -132,7 +132,7 @@ def pulse(spark: SparkSession) -> Iterator[Pulse]:
 
 
 def landing(topics: Iterable[str], to_come: int) -> str:
-    """These topics are landed now, and so many after them."""
+    """The line for topics that are landed now, with the number of those that follow."""
     doing = f"landing {', '.join(topics)}"
     return f"{doing}, {counted(to_come, 'topic')} to come" if to_come else doing
 

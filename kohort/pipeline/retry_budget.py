@@ -13,7 +13,9 @@ class RetryBudget:
     """Time for further tries, counted from the last success."""
 
     def __init__(self, limit_s: float, stopping: threading.Event) -> None:
-        """With a `limit_s` of 0 no error is retried. Pauses end when `stopping` is set."""
+        """Retry for at most `limit_s`; with 0 no error is retried. Pauses end when `stopping` is
+        set.
+        """
         self._limit_s = limit_s
         self._stopping = stopping
         self._last_good_s = time.monotonic()

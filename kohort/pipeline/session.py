@@ -92,7 +92,7 @@ def build(
         _prepare_submitted(settings, log_level)
         if master:
             settings["spark.master"] = master
-    # Of each call that a JVM does not answer any more it logs a stack trace; the job tells it once.
+    # py4j logs a stack trace for each call that a JVM does not answer; the job says so once.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.root.addFilter(_is_not_py4js)
     builder = SparkSession.builder.appName(name)

@@ -15,15 +15,15 @@ from kohort.pipeline import jvm
 from kohort.pipeline.console import announce
 
 _END_TIMEOUT_S: Final = 5.0
-"""For a JVM that was told to end to say so."""
+"""Timeout for a JVM that was told to end to show that it does."""
 
 
 @contextmanager
 def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
     """SIGTERM and SIGINT set the event, instead of ending the process amid a batch.
 
-    Who stops a whole group of processes, as systemd and `timeout` do, stops Spark's JVM with them,
-    and nothing can be ended in order any more. What fails in here because of that is no failure of
+    A stop of a whole group of processes, as by systemd and `timeout`, stops Spark's JVM as well,
+    and nothing can be ended in order any more. A failure in here because of that is no failure of
     the job: the next run does again what was not finished.
     """
     stopping = threading.Event()
@@ -45,7 +45,7 @@ def stop_on_signals(spark: SparkSession) -> Iterator[threading.Event]:
 
 def _is_ending(spark: SparkSession) -> bool:
     deadline_s = time.monotonic() + _END_TIMEOUT_S
-    # Of each call that a JVM does not answer any more, py4j logs a stack trace.
+    # py4j logs a stack trace for each call that a JVM does not answer any more.
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

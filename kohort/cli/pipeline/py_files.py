@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the path, for `spark-submit --py-files`. Raises PipelineError."""
     archive: Path = options.archive
-    # Of other names, Spark puts nothing on the path, and says nothing.
+    # Spark silently ignores archives with other names.
     if archive.suffix != ".zip":
         raise UsageError(f"{archive}: Spark takes an archive whose name ends in .zip")
     try:

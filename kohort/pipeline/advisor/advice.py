@@ -31,7 +31,8 @@ UNREAD_MOST: Final = 2.0
 """What leaves partitions without a reader for so many times as long is not taken for fewer
 rebalances."""
 UNREAD_SLACK_MS: Final = 5_000
-"""For each partition, so that a few seconds of a quiet history are not many times nothing."""
+"""Time without a reader that is allowed for each partition, so that a few seconds of a quiet
+history do not count as a large multiple of nothing."""
 UNREAD_OF_BEST: Final = 1.25
 """The same of what is advised."""
 LATER_MOST_MS: Final = 60_000
@@ -56,13 +57,13 @@ class Advice:
     recorded: Prediction
     """What the replay makes of the settings of the time."""
     front: tuple[Prediction, ...]
-    """From the quickest to notice a crash to the slowest."""
+    """The settings worth considering, from the quickest to notice a crash to the slowest."""
     best: Prediction | None
     """The one that gains most, all in all; None if none gains anything, or `is_off`."""
     check: str
     """How well the replay of the settings of the time fits the history."""
     is_off: bool
-    """It does not fit well enough."""
+    """Whether that replay does not fit the history well enough."""
     unranked: tuple[str, ...]
     """Settings that were not weighed, and why: a line for each reason."""
     quicker: Prediction | None
@@ -79,7 +80,7 @@ class Advice:
         return nothing_better(self.unranked)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The advice as lines for people to read."""
         said = [words(self.recorded, one) for one in self.front]
         if not said:
             said = [self.nothing]
@@ -243,7 +244,9 @@ def _beats(one: _Point, other: _Point) -> bool:
 def _told(
     front: list[Prediction], recorded: Prediction, all_in_all: Callable[[Prediction], float]
 ) -> list[Prediction]:
-    """Without what is recorded, what gains nothing, and what hardly differs from its neighbour."""
+    """The predictions that are shown: not the recorded setting, none that gains nothing, and none
+    that hardly differs from the one before it.
+    """
     chosen: list[Prediction] = []
     for one in front:
         if one.setting == recorded.setting or not _gains_on(one, recorded):

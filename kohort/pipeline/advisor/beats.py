@@ -81,7 +81,7 @@ def look_ms(
     if len(found) >= SEEN_LEAST:
         look = median(found)
     elif len(late) >= SEEN_LEAST:
-        # Who looks so often is late by a half of it, on average.
+        # A member that looks at such intervals is late by half of one, on average.
         look = 2 * fmean(late)
     else:
         return LOOK_MS
@@ -91,7 +91,7 @@ def look_ms(
 def _bias(count: int) -> float:
     """What makes the spread of so few moments, in the middle, that of all that could have been."""
     degrees = count - 1
-    # Of a chi-squared distribution, by Wilson and Hilferty.
+    # The median of a chi-squared distribution, by Wilson and Hilferty.
     middle = degrees * (1 - 2 / (9 * degrees)) ** 3
     return sqrt(count / middle)
 

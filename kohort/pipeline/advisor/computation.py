@@ -1,4 +1,4 @@
-"""From the records of one group's history to the advice, in one go and in this process."""
+"""The whole way from the records of one group's history to the advice, in this process."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Lives:
 
     by_id: dict[str, Life] = field(default_factory=dict)
     _holders: dict[str, Life] = field(default_factory=dict)
-    """By instance id, who had it last."""
+    """The life that last had an instance id, by instance id."""
 
     def add(self, record: Json) -> None:
         """Take the next record, of whichever kind."""

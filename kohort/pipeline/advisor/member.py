@@ -40,16 +40,16 @@ def _state(said: int, reason: JoinReason) -> StatedReason:
 
 
 class Phase(Enum):
-    """What it is at."""
+    """The phases of a member."""
 
     JOINING = auto()
     """A join is parked."""
     JOINED = auto()
     """A generation was told, the sync is being made or waits."""
     SETTLED = auto()
-    """It has its assignment."""
+    """A member that has its assignment."""
     TOLD = auto()
-    """It knows of a rebalance that it has not joined yet."""
+    """A member that knows of a rebalance that it has not joined yet."""
     GONE = auto()
 
 
@@ -81,7 +81,7 @@ class SimulatedMember:
     is_paused: bool = False
     wants_rejoin: bool = False
     is_leaving: bool = False
-    """It will leave once it has its answer."""
+    """Whether the member will leave once it has its answer."""
     when_gone: Callable[[], None] | None = None
     _number: int = 0
     _asked_for: int = 0
@@ -253,8 +253,8 @@ class SimulatedMember:
         self._join_in(self._join_delay_ms())
 
     def _join_delay_ms(self) -> int:
-        """From being told to the join. An eager member gives its partitions up in between, so one
-        that was recorded in the other mode takes longer or shorter here than there.
+        """The time from being told to the join. An eager member gives its partitions up in between,
+        so one that was recorded in the other mode takes longer or shorter here than there.
         """
         replay, trace = self.replay, self.replay.trace
         if not self.slot.join.took_ms:
@@ -302,7 +302,7 @@ class SimulatedMember:
             replay.beat_later(self)
 
     def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
-        """Without being asked."""
+        """Join again without being asked."""
         self.topics_version += changes_protocols
         if self.phase is Phase.SETTLED and not self.is_paused:
             self.reason = reason
@@ -311,13 +311,13 @@ class SimulatedMember:
             self.wants_rejoin, self.reason = True, reason
 
     def pause(self) -> None:
-        """It does nothing for a while, not even send heartbeats."""
+        """Do nothing for a while, not even send heartbeats."""
         self.replay.silent(self)
         self.is_paused = True
         self.replay.meter.unread(self.owned, self.replay.now_ms)
 
     def wake(self) -> None:
-        """It goes on, with what has come for it meanwhile."""
+        """Continue, with the answers that have come meanwhile."""
         if not self.is_alive:
             return
         self.is_paused = False

@@ -34,7 +34,7 @@ class ReplayOutcome:
     stopped_longest_ms: int
     """The longest stop of one member."""
     stopped_by_slot: tuple[int, ...]
-    """By the trace's slots."""
+    """Stopped time of each slot, in the order of the trace's slots."""
     unread_ms: int
     """All partitions together."""
     unread_longest_ms: int
@@ -42,7 +42,7 @@ class ReplayOutcome:
     deaths: int
     """Processes that went without a word and were missed in the end."""
     unnoticed_ms: int
-    """From their end until the group went on without them; all of them together."""
+    """Time from the end of these processes until the group went on without them, added up."""
     unnoticed_longest_ms: int
     guessed: int = 0
     """Rebalances that some member was told of whose history has no such join, or in which it gave
@@ -63,7 +63,7 @@ class Meter:
 
     slots: int
     begin_ms: int
-    """Nothing before it counts."""
+    """The beginning of what is counted."""
     rebalances: int = 0
     stopped_by_slot: list[int] = field(default_factory=list)
     stopped_longest_ms: int = 0
@@ -75,7 +75,7 @@ class Meter:
     guessed: set[int] = field(default_factory=set)
     """Which rebalances, by their number."""
     slot_of: dict[str, int] = field(default_factory=dict)
-    """By member id."""
+    """Slots by member id."""
     _before: set[str] = field(default_factory=set)
     """Members that were there when the rebalance began."""
     _joins: dict[str, _Join] = field(default_factory=dict)
@@ -120,8 +120,8 @@ class Meter:
         self._some_own |= owns
 
     def guesses(self, now_ms: int) -> None:
-        """How long a member takes to join this rebalance, or to give partitions up, the history
-        does not say.
+        """Note that the history does not say how long a member takes to join this rebalance, or to
+        give partitions up.
         """
         if now_ms >= self.begin_ms:
             self.guessed.add(self.rebalances)
@@ -144,7 +144,7 @@ class Meter:
             self._taken_at.pop(partition, None)
 
     def _close_joins(self, now_ms: int) -> None:
-        """They have stopped, and got nothing for it."""
+        """End the open joins, which got no assignment: their time counts as stopped."""
         joins, self._joins = self._joins, {}
         for member_id, join in joins.items():
             if not self._is_cooperative(member_id, join):
@@ -174,16 +174,16 @@ class Meter:
     # What the members do.
 
     def died(self, member_id: str, now_ms: int) -> None:
-        """Without a word."""
+        """Note that a member ended without leaving the group."""
         self._dead_since[member_id] = now_ms
 
     def unread(self, partitions: Iterable[int], now_ms: int) -> None:
-        """These are not read any more."""
+        """Note that these partitions are not read any more."""
         for partition in partitions:
             self._unread_since.setdefault(partition, now_ms)
 
     def read(self, partitions: Iterable[int], now_ms: int) -> None:
-        """These are read again."""
+        """Note that these partitions are read again."""
         for partition in partitions:
             since_ms = self._unread_since.pop(partition, None)
             if since_ms is not None and now_ms >= self.begin_ms:

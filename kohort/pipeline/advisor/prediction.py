@@ -19,7 +19,7 @@ REPLAYS_MOST: Final = 20
 NOTHING_MS: Final = 1_000
 """How well a shorter stopped time is known does not matter."""
 CLOSE: Final = 0.03
-"""There are as many replays as it takes for their mean to be known so well (one standard error)."""
+"""The standard error of the mean, as a share of it, at which no more replays are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Prediction(ReplayOutcome):
 
 
 def predict(trace: Trace, setting: Setting) -> Prediction:
-    """The same for the same arguments, wherever it is worked out."""
+    """Predict the outcome of a setting: the same for the same arguments, wherever it is made."""
     outcomes: list[ReplayOutcome] = []
     while not _is_enough(outcomes):
         outcomes.append(Replay(trace, setting, seed=len(outcomes)).run())
@@ -86,7 +86,7 @@ def gain_by_pairs(
 
 
 def _error(values: list[int]) -> float:
-    """Standard error of their mean."""
+    """Standard error of the mean of some values."""
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 

@@ -1,4 +1,4 @@
-"""From the records of one group's history to a trace of what its processes did.
+"""Reads a trace of what a group's processes did from the records of its history.
 
 Records are the history's JSON. Fields may be missing: histories made from a stock broker's log have
 little more than causes. What cannot be known is said in `Trace.unknown`.
@@ -361,7 +361,9 @@ def _partitions(rebalances: list[Json], slots: int, notes: list[str]) -> int:
 
 
 def _told(rebalances: list[Json]) -> Iterator[tuple[int, list[int]]]:
-    """For each rebalance after another one: how long after, and when members were told of it."""
+    """How long each rebalance began after the one before had finished, and when members were told
+    of it.
+    """
     for before, record in pairwise(rebalances):
         finished_ms = (before.get("timeline") or {}).get("finished_ms")
         told = [
@@ -392,7 +394,9 @@ def _first_beats(rebalances: list[Json], interval_ms: int) -> Iterator[int]:
 
 
 def _revoke_ms(rebalances: list[Json], round_trip_ms: int) -> int:
-    """From the assignment that took partitions to the rebalance that hands them out."""
+    """The median time from an assignment that takes partitions to the rebalance that hands them
+    out.
+    """
     by_sequence = {record.get("sequence"): record for record in rebalances}
     took = []
     for record in rebalances:

@@ -90,7 +90,7 @@ class Replay:
             new_member_id=self._new_id,
         )
         self.alive: dict[int, SimulatedMember] = {}
-        """By the place of the slot in the trace."""
+        """Living members, by the place of their slot in the trace."""
         self.event_count = 0
         """What it took."""
         self._watch = watch
@@ -107,7 +107,7 @@ class Replay:
     # Running.
 
     def run(self) -> ReplayOutcome:
-        """To the end of the trace, and until the group has come to rest."""
+        """Replay to the end of the trace, and until the group has come to rest."""
         self._plan()
         while self._heap:
             at_ms, _, act, key = heappop(self._heap)
@@ -232,7 +232,7 @@ class Replay:
         self.leave(member, run.end)
 
     def leave(self, member: SimulatedMember, end: End | None = End.LEFT) -> None:
-        """In good order."""
+        """Have a member leave the group with LeaveGroup, or be removed by an administrator."""
         self.gone(member)
         by_admin = end is End.REMOVED and member.instance_id is not None
         entry = LeaveEntry("" if by_admin else member.member_id, member.instance_id)
@@ -269,7 +269,7 @@ class Replay:
         self.group.join(request, ticket, self.clock)
 
     def gone(self, member: SimulatedMember) -> None:
-        """Its process is no more."""
+        """Note that the process of a member has ended."""
         member.phase = Phase.GONE
         self.meter.unread(member.owned, self.now_ms)
         if self.alive.get(member.index) is member:
@@ -278,7 +278,7 @@ class Replay:
             self._ready.append(member.when_gone)
 
     def silent(self, member: SimulatedMember) -> None:
-        """From now on it sends no heartbeats: its last one counts."""
+        """Note that a member sends no more heartbeats: its session counts from its last one."""
         known = self.group.roster.get(member.member_id)
         if known is None or not member.beats_now:
             self._arm(TimerKey("session", member.member_id), must=True)

@@ -25,11 +25,11 @@ class Setting:
     """Clients say why they join (JoinReason), instead of stock ones."""
 
     def differences(self, other: Setting) -> int:
-        """In how many of its parts it is not like `other`."""
+        """The number of parts in which this setting differs from `other`."""
         return sum(getattr(self, one.name) != getattr(other, one.name) for one in fields(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """By name, as rows and JSON have it."""
+        """The parts by name, as in rows and JSON."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 

@@ -28,7 +28,9 @@ class Wire(Protocol):
 
 
 class ShortWire:
-    """Nothing that anybody could read."""
+    """Placeholders for subscriptions and assignments, shorter than the real ones; they cannot be
+    parsed.
+    """
 
     protocol_type: str = "replay"
 

@@ -16,22 +16,24 @@ from kohort.pipeline.advisor.setting import Setting
 from kohort.protocol.join_reason import JoinReason
 
 DELAY_DEFAULT_MS: Final = 50
-"""From being told of a rebalance to joining it, where no history says how long it took."""
+"""The delay from being told of a rebalance to joining it, where no history says how long it
+took."""
 ANSWER_DEFAULT_MS: Final = 5
-"""From the answer to a join to the sync, likewise."""
+"""The delay from the answer to a join to the sync, likewise."""
 SAME_MS: Final = 10_000
 """What a process took this close to a moment, it took at that moment."""
 NEIGHBOURS: Final = 5
-"""So many times that a process did something, close to a moment, are as likely at that moment."""
+"""Number of times nearest to a moment that are taken to be equally likely at that moment."""
 
 
 class End(StrEnum):
     """How the run of a process ended."""
 
     LEFT = "left"
-    """In good order: a dynamic member says so, a static one goes without a word."""
+    """The process stopped in good order: a dynamic member sends LeaveGroup, a static one does
+    not."""
     SILENT = "silent"
-    """It was not heard of any more."""
+    """The process was not heard of any more."""
     REMOVED = "removed"
     """An administrator took it out, static or not."""
 
@@ -45,9 +47,8 @@ class Run:
     """Time of its end; None if it was alive when the recording ended."""
     end: End | None = None
     margin_ms: int = 0
-    """So much sooner or later may the end have been: it is not seen when a process dies, only which
-    heartbeat was its last.
-    """
+    """How much sooner or later the end may have been: the history does not show when a process
+    dies, only which heartbeat was its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Delays:
         return self.took_ms[first if last - first == 1 else chance.randrange(first, last)]
 
     def _around(self, at_ms: int, count: int) -> tuple[int, int]:
-        """From where to where those are that are nearest."""
+        """The range of indexes of the `count` samples that are nearest to a moment."""
         size = len(self.at_ms)
         first = last = bisect_left(self.at_ms, at_ms)
         while last - first < min(count, size):
@@ -108,14 +109,14 @@ class Slot:
     """The place of one process and of those that were started in its stead."""
 
     name: str
-    """Its instance id, or one that is made up."""
+    """The instance id of the process, or a name that is made up."""
     client_id: str
     host: str
     instance_id: str | None
     runs: tuple[Run, ...]
     pauses: tuple[Pause, ...] = ()
     join: Delays = field(default_factory=Delays)
-    """From being told of a rebalance to joining it."""
+    """Delays from being told of a rebalance to joining it."""
     again: Delays = field(default_factory=Delays)
     """The same if it had just joined another."""
     assign: Delays = field(default_factory=Delays)
@@ -136,7 +137,7 @@ class Rejoin:
     """The slot that joins; None for the one that leads, since leaders watch the topics."""
     reason: JoinReason
     changes_protocols: bool = False
-    """It offers something else than before: another subscription, for one."""
+    """Whether the member offers something else than before, such as another subscription."""
 
 
 class Uncertainty(StrEnum):

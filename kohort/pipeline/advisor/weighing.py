@@ -25,7 +25,7 @@ UNREAD_WEIGHT: Final = 0.75
 there is to read of a partition.
 """
 _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
-"""They are chosen together, and are one part of a setting."""
+"""Settings that are chosen together, and count as one part of a setting."""
 
 
 def score(one: Prediction, other: Prediction, slack_ms: int) -> float:

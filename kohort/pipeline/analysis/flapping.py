@@ -34,7 +34,8 @@ class OwnershipIntervals:
     def __init__(self) -> None:
         self._by_set: _Sets | None = None
         self._by_partition: _Sets = defaultdict(list)
-        """In use from the second portion on: the sets of each are others."""
+        """Intervals by single partition, used from the second portion on: it may group partitions
+        differently."""
 
     def take(self, found: Iterable[Interval]) -> None:
         """Some more of them."""

@@ -81,7 +81,7 @@ class Moved(NamedTuple):
     """A member that went in a rebalance, or came, or both."""
 
     process: str
-    """Its instance id, or client id and host."""
+    """The instance id of the process, or its client id and host."""
     has_gone: bool
     has_come: bool
 

@@ -62,7 +62,7 @@ class _Process:
     expired_count: int = 0
     expired_timeout_ms: int | None = None
     session_timeout_ms: int | None = None
-    """That its last join asked for."""
+    """The session timeout that its last join asked for."""
     rebalance_timeout_ms: int | None = None
 
     def take(self, row: Member, timeout_ms: int | None) -> None:

@@ -89,7 +89,9 @@ class GroupStory:
                 assert_never(fact)
 
     def end(self) -> Iterator[Json]:
-        """At the end of the log: what is under way is told as running."""
+        """Give what is left at the end of the log: a rebalance that is under way is given as
+        running.
+        """
         yield from self._flush()
         yield from self._settle_replaced()
         if self._open is not None:
@@ -266,7 +268,7 @@ class GroupStory:
             self.members[member.member_id] = self._known(member)
 
     def _known(self, member: Member) -> Member:
-        """With what other lines have said of it."""
+        """The member, completed by what other lines have said of it."""
         known = self.members.get(member.member_id)
         if known is None:
             return member

@@ -36,7 +36,7 @@ class DataFile:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Its number of rows, and bounds of what is in them; nothing if that was not noted."""
+        """The file's number of rows and the bounds of its columns; empty if they were not noted."""
         found: dict[str, Any] = json.loads(self.action.get("stats") or "{}")
         return found
 

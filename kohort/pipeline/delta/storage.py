@@ -25,7 +25,7 @@ class Storage:
         self._configuration = jvm.hadoop_configuration(spark)
 
     def open(self, path: str) -> BinaryIO:
-        """For reading, at any place; the caller closes it."""
+        """Open a file for reading at any place; the caller closes it."""
         local = _local(path)
         if local is not None:
             return local.open("rb")

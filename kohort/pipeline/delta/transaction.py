@@ -29,18 +29,17 @@ if TYPE_CHECKING:
     from kohort.pipeline.schemas import Table
 
 FILE_ROWS: Final = 20_000
-"""At most in a file: what a group's change costs beside its own rows."""
+"""Maximum rows of a file. A change to one group rewrites up to so many rows of other groups."""
 
 SMALL_FILES_MAX: Final = 8
-"""If there are more files that are not half full, they are put together on the occasion."""
+"""Files that are less than half full, above which a change merges them."""
 
 SMALL_BYTES_MAX: Final = 4 << 20
 """A file of half as many rows as one may have is small as long as it has no more bytes."""
 
 APPENDED_FILES_MAX: Final = 32
-"""If there are more small ones when rows are added, they are put together on the occasion: a job
-that goes on for weeks adds some a minute, and each is opened for each batch.
-"""
+"""Small files above which an append merges them: a job that runs for weeks adds some a minute, and
+each is opened for each batch."""
 
 HELD_ROWS_MAX: Final = 10 * FILE_ROWS
 """Rows that are kept in memory before they are written."""
@@ -149,7 +148,9 @@ class Transaction:
         return small if len(small) > APPENDED_FILES_MAX else []
 
     def _together(self, files: Sequence[DataFile], schema: pa.Schema) -> list[dict[str, Any]]:
-        """Their rows in few files, which are no news to those who follow the table."""
+        """Write the rows of these files to few new ones, marked as no change of data for readers
+        that follow the table.
+        """
         if not files:
             return []
         rows = in_order(self.rows_of(files, schema))
@@ -240,7 +241,7 @@ class Replacement:
         """Some of the rows; groups come in order, and the rows of one behind each other."""
         self._held.append(rows)
         self._held_rows += rows.num_rows
-        # Those that are left are compared with what is there: as a rule it is all, and few.
+        # `commit` compares the rest with what is there: as a rule that is all rows, and few.
         if self._held_rows > HELD_ROWS_MAX:
             self._flush()
 
@@ -302,7 +303,7 @@ def _configuration(names: Sequence[str], root: str) -> dict[str, str]:
 
 
 def is_of(rows: pa.Table, groups: Collection[tuple[str, str]]) -> pa.Array:
-    """For each row, whether it is of one of these groups."""
+    """A mask: whether each row is of one of these groups."""
     of: dict[str, list[str]] = {}
     for cluster_id, group in groups:
         of.setdefault(cluster_id, []).append(group)
@@ -317,7 +318,7 @@ def is_of(rows: pa.Table, groups: Collection[tuple[str, str]]) -> pa.Array:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """By group; those of a group stay as they are."""
+    """The rows sorted by group; the rows of one group keep their order."""
     place = pa.array(range(rows.num_rows), pa.int64())
     keys = pa.table([rows["cluster_id"], rows["group"], place], names=["a", "b", "c"])
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in "abc"])

@@ -1,4 +1,4 @@
-"""From records as they lie in the topic, or lines of a file, to events or reasons against them."""
+"""Turns records of the topic, or lines of a file, into events, or into reasons to refuse them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
     cluster_id: str
     topic: str
-    """Or the name of the file."""
+    """The topic's name, or the name of the file."""
     partition: int
     offset: int
     """The number of a line, from 0, where it is a file."""
@@ -46,7 +46,7 @@ class Read:
     record: Record
     text: str
     event: dict[str, Any]
-    """With all fields of EVENT, and no others; None for those that it does not have."""
+    """The event with all fields of EVENT and no others; None for those that it does not have."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -42,7 +42,9 @@ class IcebergChange:
     """See the module."""
 
     def __init__(self, table: IcebergTable | None, called: str) -> None:
-        """Without a table there is none yet; `called` is the table in a sentence."""
+        """Begin a change of `table`; None if the table does not exist yet. `called` is its name in
+        messages.
+        """
         self.is_new = table is None
         self._table, self._called = table, called
         self._names = set() if table is None else {field.name for field in table.schema().fields}
@@ -103,7 +105,7 @@ class IcebergChange:
         """
         assert self._table is not None, "a table is made before it is changed"
         every = groups is None or schema is not None
-        # That there are none is told by a warning.
+        # PyIceberg warns if there are no such rows.
         with (
             explained(self._called),
             warnings.catch_warnings(action="ignore", category=UserWarning),

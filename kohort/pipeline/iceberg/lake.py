@@ -91,7 +91,7 @@ class IcebergLake:
             table = self._tables.get(name)
             if _has(table, app_id, batch_id):
                 return
-            # Of its own, as another run may be writing the same batch.
+            # A directory of its own, as another run may be writing the same batch.
             place = f"{table.location()}/data/{app_id}-{batch_id}-{uuid.uuid4()}"
             cut_by = [field.name for field in table.spec().fields]
             files = self._written(frame, place, name, cut_by)
@@ -134,12 +134,12 @@ class IcebergLake:
             table = self._tables.get(name)
             with table.transaction() as transaction:
                 with_columns_of(transaction, table, rows.schema)
-                # Of nothing, nothing can be deleted; PyIceberg warns of it.
+                # PyIceberg warns if the table has no rows to delete.
                 with warnings.catch_warnings(action="ignore", category=UserWarning):
                     transaction.overwrite(rows)
 
     def forget(self, name: str, column: str, before: datetime) -> None:
-        # That there are none is told by a warning.
+        # PyIceberg warns if there are no such rows.
         with (
             explained(self.called(name)),
             warnings.catch_warnings(action="ignore", category=UserWarning),

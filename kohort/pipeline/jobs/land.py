@@ -278,7 +278,7 @@ class _Job:
         try:
             return topics.new()
         except PipelineError as error:
-            # Those that are landed already say so if the broker is gone.
+            # The queries of topics that are landed already say so if the broker is gone.
             announce(f"land: no look for new topics: {error}")
             return []
 

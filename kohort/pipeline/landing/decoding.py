@@ -38,7 +38,7 @@ class Decoding:
     """The name:password with which the registry is asked."""
 
     def decoded(self, frame: DataFrame) -> DataFrame:
-        """With COLUMNS."""
+        """The frame with COLUMNS added."""
         both = _by_schema(self)(f.col("value")) if self.format in DECODERS else self._by_spark()
         rows = frame.withColumn("both", both)
         for column in COLUMNS:

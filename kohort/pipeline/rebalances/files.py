@@ -13,7 +13,7 @@ __all__ = ["Piece", "check", "pieces"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """So many lines of a file as fit into a batch."""
+    """Lines of a file that make one batch."""
 
     name: str
     lines: list[Line]

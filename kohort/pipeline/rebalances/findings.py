@@ -77,7 +77,7 @@ class _Events(NamedTuple):
     last: int
     """The number of the last one."""
     rows: int
-    """With the members that they ended with: about what is read of it."""
+    """Number of events, plus the members that they ended with: roughly the rows to read."""
 
 
 class Findings:
@@ -105,7 +105,7 @@ class Findings:
             wanted, is_all = is_all, True
             return self._renew_changed(everything=wanted)
 
-        # Of what was written beside another run, it is not known which events it has seen.
+        # After a conflict all is made again: it is not known which events the other run had seen.
         with collector_rests():
             return again_on_conflict(attempt)
 

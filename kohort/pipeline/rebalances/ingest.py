@@ -94,7 +94,7 @@ class Ingest:
         return tally
 
     def _take(self, said: Sequence[Read | Refused]) -> Tally:
-        # Of events with one number, the first counts.
+        # If several events have one number, the first counts.
         events = sorted(
             (one for one in said if isinstance(one, Read)), key=lambda one: one.record.offset
         )
@@ -205,7 +205,7 @@ class _Batch:
 
 
 def pieces(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """So many records as are taken at a time."""
+    """Split records into the pieces that are taken at a time."""
     held: list[Record] = []
     size = 0
     for record in records:
@@ -223,7 +223,7 @@ def _keys(known: pa.Table) -> set[tuple[Any, ...]]:
 
 
 def _sourced(row: Mapping[str, Any], one: Read) -> dict[str, Any]:
-    """With where it was read, and the whole of it."""
+    """The row with the place that it was read from and the whole text of the event."""
     return {**row, **_source(one.record), "event": one.text}
 
 

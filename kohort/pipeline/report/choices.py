@@ -93,7 +93,7 @@ def legend(page: GroupPage) -> Markup:
 
 
 def to_paste(found: FirstScreen) -> tuple[str, Markup] | None:
-    """For whom the first lines to paste are, and these."""
+    """The first lines to paste, after the library or program that they are for."""
     if found.best is None or found.recorded is None:
         return None
     blocks = _blocks(found.recorded, found.best)
@@ -174,7 +174,7 @@ def _is_by_chance(row: Row) -> bool:
 
 
 def _blocks(recorded: Row, row: Row) -> list[tuple[str, Markup]]:
-    """By client library and for the brokers, what has to be set."""
+    """The lines to set for each client library and for the brokers."""
     return [
         (_FOR.get(whom, whom), element("pre", element("code", _lines(lines)), tabindex=0))
         for whom, lines in config_lines(setting_of(recorded), setting_of(row)).items()

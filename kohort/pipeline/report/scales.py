@@ -45,7 +45,7 @@ class Times:
         return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
 
     def ticks(self, most: int) -> list[Tick]:
-        """At most `most` ticks, at full seconds, minutes, hours or days of UTC."""
+        """Make at most `most` ticks, at full seconds, minutes, hours or days of UTC."""
         span_ms = self.until_ms - self.from_ms
         interval_ms = next((one for one in _INTERVALS_MS if span_ms <= one * most), None)
         if interval_ms is None:

@@ -56,7 +56,7 @@ STARTED_BY: Final = {
     "scale_in": ("burst", "in which members only left"),
     "several": ("burst", "of several causes"),
 }
-"""By what started a storm, its name and what that means."""
+"""Names of storms by what started them, with what each name means."""
 
 
 def cause(kind: str) -> str:
@@ -143,8 +143,8 @@ def clock(ms: int) -> str:
 
 
 def period(first_ms: int, last_ms: int) -> str:
-    """From one moment to the other, the date once if it is the same: Mon 5 Jan 2026, 10:00:01 to
-    10:04:30.
+    """The text of a period, with the date once if both ends have the same: Mon 5 Jan 2026, 10:00:01
+    to 10:04:30.
     """
     first, last = _utc(first_ms), _utc(last_ms)
     if first.date() != last.date():
@@ -154,7 +154,7 @@ def period(first_ms: int, last_ms: int) -> str:
 
 
 def days(first_ms: int, last_ms: int) -> str:
-    """From one day to the other, 5 Jan to 11 Jan 2026; within one day with the time."""
+    """The text of a range of days, 5 Jan to 11 Jan 2026; within one day with the time."""
     first, last = _utc(first_ms), _utc(last_ms)
     if first.date() == last.date():
         return f"{period(first_ms, last_ms)} UTC"

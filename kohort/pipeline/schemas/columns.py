@@ -37,7 +37,7 @@ class Column:
     name: str
     type: DataType
     meaning: str
-    """With its unit, and what null means where it can be null."""
+    """The column's meaning with its unit, and what null means where it can be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class Table:
 
     @property
     def schema(self) -> StructType:
-        """For Spark. All is nullable: a lake does not refuse what is already written."""
+        """The schema for Spark. Everything is nullable: a lake does not refuse what is already
+        written.
+        """
         return StructType(
             [
                 StructField(column.name, column.type, metadata={"comment": column.meaning})

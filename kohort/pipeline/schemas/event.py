@@ -94,9 +94,9 @@ EVENT: Final[StructType] = struct(
     kind=TEXT,
     group=TEXT,
     sequence=WHOLE,
-    # Of an avoided rebalance only.
+    # Fields of an avoided rebalance only.
     at_ms=WHOLE,
-    # Of a rebalance, but for `generation` and `trigger`, which both have.
+    # Fields of a rebalance only, except `generation` and `trigger`, which both have.
     previous_generation=WHOLE,
     generation=WHOLE,
     previous_state=TEXT,

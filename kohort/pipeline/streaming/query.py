@@ -40,7 +40,7 @@ class StreamSettings:
     available_now: bool
     """Whether to end when everything is read that was there at the start."""
     interval_s: float
-    """From the beginning of one trigger to the next, when it goes on for ever."""
+    """Seconds from the beginning of one trigger to the next, for a query that runs without end."""
 
 
 class TopicReplacedError(DataLossError):
