@@ -24,6 +24,12 @@ DOCUMENTS = ["*.md", "changelog.d", "docs", "kohort", "tests", "benchmarks", "ex
 
 _ELLIPSIS = re.compile(r"\s*(?:Of|That of|Those|Whom?|As|None)\b")
 """Beginnings that leave out what is spoken of."""
+_DANGLING = re.compile(
+    r"\s*(?:At|By|For|From|If|In|Its?|Like|Not|Nothing|Or|So|That|Their|There|These|They|This"
+    r"|To (?:be|the|which|whom)|With|Without)(?![\w-])"
+)
+"""Beginnings in the package that put a circumstance or a pronoun before what is spoken of. "When"
+and "Where" stand for a value and are allowed."""
 _QUESTION = re.compile(r"[^.!`\"]*\?(?=\s|$)")
 """A first sentence that asks."""
 _STILTED = re.compile(
@@ -81,6 +87,16 @@ def test_a_docstring_begins_with_what_it_is_about(folder: str) -> None:
         if _ELLIPSIS.match(text)
     ]
     assert elliptic == []
+
+
+def test_a_docstring_of_the_package_names_first_what_it_is_about() -> None:
+    dangling = [
+        f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0]}"
+        for path in modules("kohort")
+        for line, text in docstrings(path)
+        if _DANGLING.match(text)
+    ]
+    assert dangling == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
