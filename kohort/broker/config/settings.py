@@ -63,7 +63,7 @@ Password = Annotated[str, ConfigType.PASSWORD]
 TEXT_LENGTH_MAX: Final = 8000
 """Every version of DescribeConfigs can tell such a text in UTF-8, and no client fills the disk."""
 SECRET_LENGTH_MAX: Final = 65_536
-"""Never told by DescribeConfigs; a chain of certificates may be one."""
+"""The longest secret, which DescribeConfigs never tells; a chain of certificates may be one."""
 HIDDEN: Final = "[hidden]"
 """Where a secret would stand."""
 INT_MAX: Final = 2**31 - 1

@@ -48,7 +48,7 @@ class Pace:
     def __init__(self) -> None:
         self._sent_ms = 0
         self._used_until_ms = 0
-        """Until when all events would have been sent at `EVERY_MS`."""
+        """The time at which the events sent so far would have been sent at one each `EVERY_MS`."""
 
     def left_ms(self, now_ms: int) -> int:
         """Return how long an event must wait yet."""

@@ -52,7 +52,7 @@ class Phase(IntEnum):
     """Phases of a connection; the lower, the less is lost if it is closed."""
 
     IDLE = 0
-    """Between requests, or before the first."""
+    """A connection between requests, or before the first."""
     HEAD = 1
     """A request has begun to arrive."""
     STREAMING = 2

@@ -107,7 +107,7 @@ class FileSender:
         self._number = -1
         self._parts: deque[Part] = deque()
         self._found_until_s = 0.0
-        """Until then all ranges are assumed to be in memory, as they were when found."""
+        """The time until which all ranges are assumed to be in memory, as they were when found."""
         self._cached_until_s = 0.0
         """The same for the first range."""
         self._is_reading = False

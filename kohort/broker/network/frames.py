@@ -100,12 +100,12 @@ class FrameReader:
 
     @property
     def is_empty(self) -> bool:
-        """After `keep_rest`: whether there is neither a frame nor a part of one."""
+        """Whether neither a frame nor a part of one is left after `keep_rest`."""
         return self._sole is None and self._room is None and not self._rest
 
     @property
     def has_frame(self) -> bool:
-        """After `keep_rest`: whether there is a complete frame to take."""
+        """Whether a complete frame can be taken after `keep_rest`."""
         if self._sole is not None:
             return True
         if self._room is not None:
@@ -114,7 +114,7 @@ class FrameReader:
 
     @property
     def part(self) -> FramePart | None:
-        """After `keep_rest`: the incomplete frame, if there is one."""
+        """The incomplete frame after `keep_rest`; None if no frame is incomplete."""
         if self.has_frame or not (self._rest or self._room is not None):
             return None
         size = 0 if self._room is None else self._size

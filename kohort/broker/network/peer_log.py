@@ -14,7 +14,7 @@ LINES_PER_INTERVAL = 10
 """Per kind. Kinds are constants in the code, so there are few."""
 
 SAME_PEER_MS: Final = 600_000
-"""After this time a once-per-peer line is written again."""
+"""The time after which a once-per-peer line is written again."""
 
 PEERS_REMEMBERED: Final = 1_000
 """How many peers are remembered; beyond that all are forgotten."""

@@ -58,7 +58,7 @@ class _Pace:
         self.moved_ms = now_ms
         """When data last arrived, as far as observed."""
         self.bytes_per_ms: float | None = None
-        """Over the last complete window; None before the first."""
+        """The upload's speed over the last complete window; None before the first."""
 
     def look(self, upload: Claimant, now_ms: int) -> None:
         elapsed_ms = now_ms - self._since_ms

@@ -10,8 +10,8 @@ from kohort.broker.network.frames import FramePart
 from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 
 SHORT_PROGRESS_MS = 5_000
-"""While others wait for memory an incomplete frame must advance by an eighth in this time: it is
-complete or aborted within forty seconds, whatever its size."""
+"""The time in which an incomplete frame must advance by an eighth while others wait for memory, so
+that it is complete or aborted within forty seconds, whatever its size."""
 
 SHORT_PROGRESS_PART = 8
 

@@ -61,7 +61,7 @@ def _fetch_by_http(url: str, timeout_s: float) -> bytes:
             super().connect()
 
     class LimitedTls(HTTPSConnection, Limited):
-        """Likewise; the handshake comes after `Limited.connect`."""
+        """Connects within the time limit by TLS; the handshake comes after `Limited.connect`."""
 
     class Http(HTTPHandler):
         """Opens limited connections."""

@@ -38,8 +38,8 @@ class ExpectedTopics:
         """`timeout_ms`: how long a named topic may be missing; None: for ever."""
         self._timeout_ms = timeout_ms
         self._since: dict[Named, int | None] = {}
-        """Since when each has been missing; None once it was seen, after which it may disappear
-        again."""
+        """The time since which each has been missing; None once it was seen, after which it may
+        disappear again."""
         self._logged: set[Named] = set()
 
     def expect(

@@ -23,7 +23,8 @@ from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 
 ROOM_SHARE: Final = 4
-"""After being full, no records are taken until a quarter of the room is free: not one by one."""
+"""The fraction of the room, a quarter, that must be free, once it was full, before records are
+taken again: not one by one."""
 
 FIRST_TAKE: Final = 16
 """How many records are taken before their size is known."""

@@ -28,15 +28,14 @@ from kohort.pipeline.advisor.weighing import (
 from kohort.pipeline.advisor.words import TOO_FAR, check, counted, nothing_better, words
 
 UNREAD_MOST: Final = 2.0
-"""What leaves partitions without a reader for so many times as long is not taken for fewer
-rebalances."""
+"""How many times as long as now a setting of the front may leave partitions without a reader."""
 UNREAD_SLACK_MS: Final = 5_000
 """Time without a reader that is allowed for each partition, so that a few seconds of a quiet
 history do not count as a large multiple of nothing."""
 UNREAD_OF_BEST: Final = 1.25
-"""The same of what is advised."""
+"""The same for `best`."""
 LATER_MOST_MS: Final = 60_000
-"""Nor is what notices a crash so much later than now."""
+"""How much later than now a crash may be noticed under a setting of the front."""
 CHECK_MOST: Final = 0.2
 """How far the replay of the settings of the time may be off for anything to be advised."""
 SHOWN_MS: Final = 100

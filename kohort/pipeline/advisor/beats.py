@@ -23,7 +23,7 @@ SEEN_LEAST: Final = 2
 """Rebalances, or first heartbeats, that have to tell how beats drift, for it to be taken from the
 history."""
 BEATS_MOST: Final = 50
-"""After more of them, beats may have drifted over the whole interval."""
+"""Number of beats after which they may have drifted over the whole interval."""
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ REBALANCE_TIMEOUTS: Final = (60_000, 300_000)
 
 
 LONG_JOIN_MS: Final = 20_000
-"""Only members that may take longer than this meet a shorter rebalance timeout."""
+"""The join time above which shorter rebalance timeouts are tried: only a slower member would meet
+them."""
 
 
 def grid(trace: Trace) -> list[Setting]:

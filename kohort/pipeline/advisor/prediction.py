@@ -40,7 +40,7 @@ class Prediction(ReplayOutcome):
 
     @property
     def notice_ms(self) -> int:
-        """Until a crash is noticed, in the middle: it comes between two heartbeats."""
+        """The mean time until a crash is noticed: it comes between two heartbeats."""
         return self.setting.session_timeout_ms - self.setting.heartbeat_interval_ms // 2
 
 

@@ -21,9 +21,8 @@ than the other."""
 UNREAD_TOLD: Final = 0.1
 """Share of the time without a reader: a smaller difference is not told of."""
 UNREAD_WEIGHT: Final = 0.75
-"""Beside one of the count of rebalances and of stopped time: the history does not know how much
-there is to read of a partition.
-"""
+"""The weight of unread time, where rebalances and stopped time have 1: the history does not know
+how much there is to read of a partition."""
 _SESSION: Final = ("session_timeout_ms", "heartbeat_interval_ms")
 """Settings that are chosen together, and count as one part of a setting."""
 

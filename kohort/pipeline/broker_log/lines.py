@@ -99,7 +99,7 @@ class Replaced:
 
     group: str
     member: Member
-    """Under the old id."""
+    """The member under its old id."""
 
 
 Fact: TypeAlias = (

@@ -31,7 +31,7 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """Below the table, or absolute."""
+        """The file's path below the table, or an absolute one."""
         return unquote(str(self.action["path"]))
 
     @property

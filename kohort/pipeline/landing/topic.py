@@ -52,7 +52,8 @@ class LandingSettings:
     time in ms.
     """
     backfill_ms: int | None
-    """Since when earlier records are landed of topics that were begun later; None: not at all."""
+    """The time from which on earlier records are landed of topics that were begun later; None: not
+    at all."""
     offsets_max: int | None
     bytes_max: int
     """A trigger's share, one way or the other."""

@@ -43,7 +43,7 @@ ADVICE_MAX: Final = 1_000
 """Settings of a group; the largest grids have some hundred."""
 
 EVENTS_AT_ONCE: Final = 20_000
-"""Between the first and the last number of the events that are read together."""
+"""The range of numbers of the events that are read together."""
 
 _TRIGGER: Final = ("member_id", "instance_id", "client_id")
 _OF_REBALANCES: Final = (

@@ -39,7 +39,7 @@ class SupportedFeatureKey:
 
     name: String
     min_version: Int16
-    """Below v4 features that start at 0 must be left out."""
+    """The lowest level. Below v4, features that start at 0 must be left out."""
     max_version: Int16
 
 

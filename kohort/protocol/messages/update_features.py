@@ -14,7 +14,7 @@ class FeatureUpdateKey:
 
     feature: String
     max_version_level: Int16
-    """Below 1 to remove the feature's level."""
+    """The new level; below 1 to remove the feature's level."""
     allow_downgrade: Bool = field(default=False, until=0)
     upgrade_type: Int8 = field(default=1, since=1)
     """1 raises the level, 2 lowers it if nothing is lost, 3 lowers it."""

@@ -25,8 +25,9 @@ DOCUMENTS = ["*.md", "changelog.d", "docs", "kohort", "tests", "benchmarks", "ex
 _ELLIPSIS = re.compile(r"\s*(?:Of|That of|Those|Whom?|As|None)\b")
 """Beginnings that leave out what is spoken of."""
 _DANGLING = re.compile(
-    r"\s*(?:At|By|For|From|If|In|Its?|Like|Not|Nothing|Or|So|That|Their|There|These|They|This"
-    r"|To (?:be|the|which|whom)|With|Without)(?![\w-])"
+    r"\s*(?:Above|At|Before|Below|Beside|Between|By|For|From|If|In|Its?|Like|Likewise|Nor|Not|Nothing"
+    r"|Or|Over|Since|So|That|Their|There|These|They|This|To (?:be|the|which|whom)|Under|Until|While"
+    r"|With|Without)(?![\w-])"
 )
 """Beginnings in the package that put a circumstance or a pronoun before what is spoken of. "When"
 and "Where" stand for a value and are allowed."""

@@ -29,7 +29,8 @@ class Now(NamedTuple):
     ms: int
     """Monotonic: all deadlines and durations."""
     wall_ms: int
-    """Since 1970: commit timestamps, the time of a state change, expiry of offsets."""
+    """Wall time since 1970, for commit timestamps, the time of a state change, and expiry of
+    offsets."""
 
 
 class JoinRequest(NamedTuple):

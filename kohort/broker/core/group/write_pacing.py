@@ -7,7 +7,8 @@ group of five thousand would otherwise write five thousand records of a megabyte
 from typing import Final
 
 PAUSE_FACTOR: Final = 4
-"""After a GroupRecord, commands that need another one wait this many times as long as it took."""
+"""The pause of commands that need another GroupRecord, as a multiple of the time that the last one
+took."""
 
 PAUSE_FREE_MS: Final = 50
 """Waits up to this long are skipped, so that a single restart, or a leader's right after another,

@@ -94,7 +94,7 @@ class RebalanceFacts:
     began: Now
     started: RebalanceStarted
     holdings: Holdings | None
-    """Before the rebalance; None if unknown."""
+    """The holdings before the rebalance; None if unknown."""
     leader_before: str | None
     awaited: Awaited
     follows: int | None = None
@@ -123,7 +123,7 @@ class RebalanceFacts:
     finished_ms: int | None = None
     generation: int | None = None
     fenced_commits: int = 0
-    """Since the previous rebalance."""
+    """Commits that were fenced since the previous rebalance."""
     protocol_type: str | None = None
     after: Holdings | None = None
 

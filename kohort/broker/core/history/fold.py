@@ -114,7 +114,7 @@ class GroupFold:
         """Avoided rebalances after the open one."""
         self._last_rebalance: int | None = None
         self._fenced_commits = 0
-        """Since the last rebalance, for the record of the next one."""
+        """Commits fenced since the last rebalance, for the record of the next one."""
 
     def observe(self, event: Event, now: Now) -> None:
         """Process an event; check `closed` afterwards."""

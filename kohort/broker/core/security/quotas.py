@@ -149,7 +149,7 @@ class Account:
     )  # fmt: skip
 
     def __init__(self, rate: Rate) -> None:
-        """Before anything is charged, `limit_to` is to be called."""
+        """Begin without a limit: `limit_to` has to be called before anything is charged."""
         self.limit = 0.0
         self.at_once = 0
         """The most for one answer: what the limit allows in all windows but one."""

@@ -26,7 +26,7 @@ class TransactionRecord(NamedTuple):
     previous_producer_id: int
     """The producer id before this transition, normally the same one."""
     next_producer_id: int
-    """Only in Prepare*, while an exhausted epoch is being replaced; else -1."""
+    """The id that replaces one with an exhausted epoch; only in Prepare*, else -1."""
     producer_epoch: int
     timeout_ms: int
     state: TransactionState

@@ -31,7 +31,7 @@ YOUNG_WORTH_A_LOOK: Final = 1_000
 """Fewer than this are left to the next call."""
 
 YOUNG_BEFORE_SET_ASIDE: Final = 2_500
-"""After this many objects were traversed, the survivors are traversed once more and frozen."""
+"""Objects traversed after which the survivors are traversed once more and frozen."""
 
 YOUNGEST: Final = 0
 MIDDLE: Final = 1

@@ -19,7 +19,8 @@ M_MMAP_THRESHOLD: Final = -3
 """A constant of glibc's malloc.h."""
 
 LIMIT_BYTES: Final = 4 * 1024 * 1024
-"""Above an ordinary batch: a mapping for each of those would cost more than copying it."""
+"""A limit above the size of an ordinary batch: a mapping for each batch would cost more than a
+copy."""
 
 
 def limit_retained_memory() -> None:

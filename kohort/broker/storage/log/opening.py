@@ -63,7 +63,7 @@ class OpenedLog:
     """A log ready for use."""
 
     segments: list[LogSegment]
-    """Never empty; the last one is active."""
+    """The segments of the log, at least one; the last one is active."""
     snapshots: list[int]
     epochs: LeaderEpochs
     deleted: DeletedFiles

@@ -119,8 +119,8 @@ class LogState:
         len(self.producers)
 
     def finish_recovery(self) -> None:
-        """After an unclean shutdown: load the producers if the relevant batches have just been
-        read, and flush the snapshots beyond the recovery point, as the batches were.
+        """Load the producers after an unclean shutdown if the relevant batches have just been read,
+        and flush the snapshots beyond the recovery point, as the batches were.
 
         If the recovery point is within a segment, more would have to be read. Raises OSError.
         """

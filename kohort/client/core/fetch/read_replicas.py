@@ -37,7 +37,7 @@ class ReadReplicas:
         self._lifetime_ms = lifetime_ms
         self._named: dict[TopicPartition, _Named] = {}
         self._leader_alone: dict[TopicPartition, int] = {}
-        """Until when the rack is withheld."""
+        """The time until which the rack is withheld."""
 
     @property
     def is_empty(self) -> bool:

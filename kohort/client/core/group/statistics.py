@@ -163,7 +163,7 @@ class GroupStatistics:
         self.phase_since_ms: int | None = None
         """When the current phase began; None before the first."""
         self.unsettled_since_ms: int | None = None
-        """Since when the consumer has not been a settled member; None if it is one."""
+        """The time since which the consumer has not been a settled member; None if it is one."""
         self.rebalance_began_ms: int | None = None
         """When the current rebalance began; None if there is none."""
         self.last_cause: str | None = None
