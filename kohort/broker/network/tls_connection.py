@@ -22,7 +22,14 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.departures import Departures
 from kohort.broker.network.memory import Claimant
 from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
+from kohort.broker.network.tls_state import LEGAL_NEXT, TlsState
 from kohort.protocol.codec import Buffer
+
+_HANDSHAKING: Final = TlsState.HANDSHAKING
+_OPEN: Final = TlsState.OPEN
+_CLOSING: Final = TlsState.CLOSING
+_ENDED: Final = TlsState.ENDED
+_LOST: Final = TlsState.LOST
 
 CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
 
@@ -94,8 +101,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         "_connection",
         "_held",
         "_host",
-        "_is_closing",
-        "_is_ended",
         "_is_handshake_due",
         "_is_pumping",
         "_is_reading",
@@ -104,6 +109,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         "_on_established",
         "_pump",
         "_received_bytes",
+        "_state",
         "_transport",
         "_unencrypted",
         "_unencrypted_bytes",
@@ -129,35 +135,39 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Bytes received before the handshake was complete."""
         self._unencrypted: deque[memoryview] = deque()
         self._unencrypted_bytes = 0
+        self._state = _HANDSHAKING
         self._is_reading = True
         """Whether the connection wants plaintext."""
         self._is_write_paused = False
+        """Whether the transport has too much to write."""
         self._is_handshake_due = False
+        """Whether this is in the queue of handshakes, where it may be though it is closing."""
         self._is_pumping = False
-        self._is_closing = False
-        self._is_ended = False
+        """Whether plaintext is being passed on, so that the connection may be calling back."""
 
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
-        # Data of a refused client is not even looked at.
-        self._is_closing = self._connection.is_refused
+        if self._connection.is_refused and not self._state.is_closing:
+            # It is held, and closed later; its data is not even looked at.
+            self._become(_CLOSING)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._host.ciphertext_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._is_ended or self._is_closing:
+        state = self._state
+        if state.is_closing:
             return
         data = self._host.ciphertext_buffer[:nbytes]
-        if self._pump.is_established and not self._held and self._is_reading:
+        if state is _OPEN and not self._held and self._is_reading:
             self._decrypt(data)
             return
         # The transport was told to pause but reads nevertheless, or the handshake is not complete.
         self._hold(self._held + data)
-        if not self._pump.is_established:
+        if state is _HANDSHAKING:
             self._received_bytes += nbytes
             if self._received_bytes > HANDSHAKE_BYTES_MAX:
                 self._fail("a handshake of too many bytes")
@@ -177,11 +187,11 @@ class TlsConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._encrypt()
-        if not self._is_write_paused and not self._is_ended:
+        if not self._is_write_paused and not self._state.is_ended:
             self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_ended = True
+        self._become(_LOST)
         if self._is_handshake_due:
             self._host.handshakes.forget(self)
         self._hold(b"")
@@ -217,11 +227,11 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._is_reading
 
     def is_closing(self) -> bool:
-        return self._is_closing or self._transport.is_closing()
+        return self._state.is_closing or self._transport.is_closing()
 
     def write(self, data: Buffer) -> None:
         """Encrypt and pass on; nearly every answer is small and nothing is in its way."""
-        is_held = self._unencrypted or self._is_write_paused or self._is_closing or self._is_ended
+        is_held = self._unencrypted or self._is_write_paused or self._state.is_closing
         if is_held or not 0 < len(data) <= WRITE_SLICE_BYTES:
             self.writelines((data,))
             return
@@ -234,7 +244,7 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         """Encrypt each buffer in place; small ones are joined, since each record has a cost."""
-        if self._is_closing or self._is_ended:
+        if self._state.is_closing:
             return
         small: list[Buffer] = []
         small_bytes = 0
@@ -250,11 +260,13 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close after everything written has been sent."""
-        self._is_closing = True
+        if not self._state.is_closing:
+            self._become(_CLOSING)
         self._encrypt()
 
     def abort(self) -> None:
-        self._is_closing = self._is_ended = True
+        if not self._state.is_ended:
+            self._become(_ENDED)
         self._transport.abort()
 
     # Called by the queue of handshakes.
@@ -269,7 +281,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         queued.
         """
         self._is_handshake_due = False
-        if self._is_ended or self._is_closing:
+        if self._state.is_closing:
             return
         try:
             self._go_on_with_handshake()
@@ -280,6 +292,10 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     # Internals.
 
+    def _become(self, state: TlsState) -> None:
+        assert state in LEGAL_NEXT[self._state], (self._state, state)
+        self._state = state
+
     def _add(self, parts: list[Buffer], byte_count: int) -> None:
         if byte_count:
             self._unencrypted.append(memoryview(parts[0] if len(parts) == 1 else b"".join(parts)))
@@ -288,7 +304,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     def _encrypt(self) -> None:
         """Encrypt and pass on what was written, as far as the transport takes it."""
         try:
-            while self._unencrypted and not self._is_write_paused and not self._is_ended:
+            while self._unencrypted and not self._is_write_paused and not self._state.is_ended:
                 first = self._unencrypted[0]
                 piece = first[:WRITE_SLICE_BYTES]
                 self._pump.write(piece)
@@ -301,8 +317,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         except TlsError as error:
             self._fail(str(error))
             return
-        if self._is_closing and not self._unencrypted and not self._is_ended:
-            self._is_ended = True
+        if self._state is _CLOSING and not self._unencrypted:
+            self._become(_ENDED)
             self._pump.say_goodbye()
             self._send_output()
             self._transport.close()
@@ -315,15 +331,17 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._pump.feed(piece)
             self._pump.shake_hands()
         self._hold(bytes(data[begin:]))
-        if self._pump.is_established:
-            self._on_established(self._connection, self._pump)
+        if not self._pump.is_established:
+            self._send_output()
+            return
+        self._become(_OPEN)
+        self._on_established(self._connection, self._pump)
         self._send_output()
-        if self._pump.is_established:
-            # Data after the handshake may be in the pump already.
-            self._decrypt_held()
+        # Data after the handshake may be in the pump already.
+        self._decrypt_held()
 
     def _decrypt_held(self) -> None:
-        if self._is_ended or self._is_closing or not self._is_reading:
+        if self._state.is_closing or not self._is_reading:
             return
         data = self._held
         self._hold(b"")
@@ -334,7 +352,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         connection, pump, begin, end = self._connection, self._pump, 0, len(data)
         self._is_pumping = True
         try:
-            while self._is_reading and not self._is_ended:
+            while self._is_reading and not self._state.is_ended:
                 if not pump.is_dry:
                     count = pump.read_into(connection.get_buffer(-1))
                     if count:
@@ -374,9 +392,9 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _fail(self, reason: str) -> None:
         """Close this connection, with an alert if there is one."""
-        if self._is_ended:
+        if self._state.is_ended:
             return
-        self._is_closing = self._is_ended = True
+        self._become(_ENDED)
         self._connection.tls_failed(reason)
         self._send_output()
         self._transport.close()

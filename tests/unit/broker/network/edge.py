@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
@@ -79,13 +80,23 @@ class Echo:
 class Edge:
     """A server without listeners, whose connections are made by hand."""
 
-    def __init__(self, limits: NetworkLimits, clock: VirtualClock | None = None) -> None:
+    def __init__(
+        self,
+        limits: NetworkLimits,
+        clock: VirtualClock | None = None,
+        limit_of_ip: Callable[[str], float | None] = lambda _: None,
+    ) -> None:
         self.service = Echo()
         self.clock = clock or VirtualClock()
         self.metrics = EdgeMetrics()
         self.log = PeerLog(logging.getLogger("peers"), self.clock)
         self.server = NetworkServer(
-            self.service, limits, clock=self.clock, metrics=self.metrics, log=self.log
+            self.service,
+            limits,
+            clock=self.clock,
+            metrics=self.metrics,
+            log=self.log,
+            limit_of_ip=limit_of_ip,
         )
 
     def connect(self, ip: str = "127.0.0.1") -> MemoryTransport:

@@ -4,22 +4,17 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from kohort.broker.core.security.session import ANONYMOUS, Principal
-from kohort.broker.network.connection import Connection
+from kohort.broker.core.security.session import ANONYMOUS
 from kohort.broker.network.limits import NetworkLimits
-from kohort.broker.network.listener import Listener
-from kohort.broker.network.service import NewConnection
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls import RECORD_BYTES, TlsError, TlsPump
-from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
-from kohort.testing.memory_transport import MemoryTransport
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
 from tests.unit.broker.network.edge import Edge, bodies
+from tests.unit.broker.network.tls_edge import Client, Peer, server_context
 
 
 @pytest.fixture(scope="module")
@@ -34,40 +29,7 @@ def key_store(authority: Authority) -> Path:
 
 @pytest.fixture
 def context(key_store: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(key_store)
-    return context
-
-
-class Client:
-    """The other end, which is OpenSSL's as well."""
-
-    def __init__(self, authority: Authority, *, version: ssl.TLSVersion | None = None) -> None:
-        self.context = ssl.create_default_context(cafile=authority.certificate)
-        if version is not None:
-            self.context.minimum_version = self.context.maximum_version = version
-        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = self.context.wrap_bio(self._in, self._out, server_hostname="localhost")
-        self.is_established = False
-        self.plain = b""
-
-    def take(self, data: bytes) -> bytes:
-        """What it answers."""
-        self._in.write(data)
-        try:
-            if not self.is_established:
-                self.tls.do_handshake()
-                self.is_established = True
-            while data := self.tls.read(65_536):
-                self.plain += data
-        except ssl.SSLWantReadError:
-            pass
-        return self._out.read()
-
-    def send(self, data: bytes) -> bytes:
-        for begin in range(0, len(data), 16_384):
-            self.tls.write(data[begin : begin + 16_384])
-        return self._out.read()
+    return server_context(key_store)
 
 
 def shake_hands(pump: TlsPump, client: Client, piece_bytes: int) -> None:
@@ -135,60 +97,6 @@ def test_a_record_that_was_changed_is_refused(
     with pytest.raises(TlsError, match="mac"):
         pump.read_into(memoryview(bytearray(100)))
     assert pump.take_output()
-
-
-class Side:
-    """TLS of a listener whose clients are let in with the handshake."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self.context = context
-        self.refuses = False
-        self.fault: Exception | None = None
-
-    def established(self, connection: NewConnection, pump: TlsPump) -> None:
-        if self.refuses:
-            raise TlsError("no principal")
-        if self.fault is not None:
-            raise self.fault
-        name = pump.version.partition(" ")[0]
-        session = connection.info.session
-        connection.let_in(session._replace(principal=Principal("User", name)))
-
-
-class Peer:
-    """A client with TLS of an edge without sockets."""
-
-    def __init__(
-        self, edge: Edge, authority: Authority, context: ssl.SSLContext, ip: str = "127.0.0.1"
-    ) -> None:
-        if not edge.server.ciphertext_buffer:
-            edge.server.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
-        self.side = Side(context)
-        listener = Listener("SSL", tls=self.side)
-        self.connection = Connection(edge.server, listener)
-        tls = TlsConnection(edge.server, self.connection, context, self.side.established)
-        self.transport = MemoryTransport(tls, ip=ip)
-        self.client = Client(authority)
-
-    async def shake_hands(self) -> None:
-        await self.exchange(self.client.take(b""))
-
-    async def exchange(self, data: bytes) -> None:
-        while data:
-            self.transport.send(data)
-            for _ in range(6):
-                await asyncio.sleep(0)
-            data = self.answer()
-
-    def answer(self) -> bytes:
-        taken = bytes(self.transport.taken)
-        self.transport.taken.clear()
-        return self.client.take(taken)
-
-    async def ask(self, *requests: bytes) -> list[bytes]:
-        await self.exchange(self.client.send(b"".join(framed(one) for one in requests)))
-        found, self.client.plain = bodies(self.client.plain), b""
-        return found
 
 
 @pytest.fixture
@@ -349,7 +257,7 @@ async def test_who_is_in_does_not_wait_for_those_who_shake_hands(
     peer: Peer, edge: Edge, authority: Authority, context: ssl.SSLContext
 ) -> None:
     await peer.shake_hands()
-    tls = cast("TlsConnection", peer.connection._transport)
+    tls = peer.tls
     tls.pause_reading()
     # It reads all the same, as transports may once more.
     data = peer.client.send(framed(b"one"))
