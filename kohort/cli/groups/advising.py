@@ -17,7 +17,7 @@ from kohort.cli.options import print_json
 from kohort.cli.table import Cell, table
 from kohort.pipeline.advisor.advice import Advice
 from kohort.pipeline.advisor.computation import compute_advice
-from kohort.pipeline.advisor.config_lines import config_lines
+from kohort.pipeline.advisor.config_lines import ConfigLines, config_lines
 from kohort.pipeline.advisor.prediction import Prediction
 from kohort.pipeline.advisor.setting import known_settings
 from kohort.pipeline.advisor.words import changes, choice, is_by_chance, words
@@ -158,10 +158,14 @@ def _span(span_ms: int) -> str:
 def _to_set(advice: Advice, best: Prediction) -> Iterator[str]:
     yield ""
     yield f"* {changes(advice.recorded.setting, best.setting)}. What to set:"
-    for whom, told in config_lines(advice.recorded.setting, best.setting).items():
+    for whom, told in _config(advice, best).items():
         yield ""
         yield f"  {_NAMES[whom]}"
         yield from (f"    {line}" for line in told)
+
+
+def _config(advice: Advice, one: Prediction) -> ConfigLines:
+    return config_lines(advice.recorded.setting, one.setting, advice.trace.assignor)
 
 
 def as_json(group: str, advice: Advice | None) -> Json:
@@ -184,7 +188,7 @@ def as_json(group: str, advice: Advice | None) -> Json:
                 "changes": changes(advice.recorded.setting, one.setting),
                 "text": words(advice.recorded, one),
                 **_figures(one),
-                "config": config_lines(advice.recorded.setting, one.setting),
+                "config": _config(advice, one),
             }
             for one in advice.front
         ],

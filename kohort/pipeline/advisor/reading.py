@@ -7,7 +7,7 @@ little more than causes. What cannot be known is said in `Trace.unknown`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -101,6 +101,7 @@ def read_trace(
             _first_beats(rebalances, recorded.heartbeat_interval_ms),
         ),
         revoke_ms=_revoke_ms(rebalances, round_trip_ms),
+        assignor=_last_assignor(rebalances),
         rebalances=len(rebalances),
         initial_rebalances=sum(bool(record.get("initial")) for record in rebalances),
         waited_by_slot=_waited_by_slot(rebalances, found),
@@ -216,6 +217,12 @@ def recorded_setting(
     )
     chosen = {name: value for name, value in seen.items() if name == "static" or value is not None}
     return replace(Setting(), **(chosen | known))
+
+
+def _last_assignor(rebalances: Sequence[Json]) -> str | None:
+    """The assignor of the last generation, by its name in the protocol; None if none is known."""
+    names = (record.get("protocol") for record in reversed(rebalances))
+    return next((str(name) for name in names if name), None)
 
 
 _CALLED: Final = {

@@ -189,6 +189,8 @@ class Trace:
     """How often clients look whether it is time for a heartbeat; see `beats`."""
     revoke_ms: int = 0
     """Cooperative members: from an assignment that takes partitions to the join that says so."""
+    assignor: str | None = None
+    """The assignor that the group chose last, by its name in the protocol; None if not known."""
     rebalances: int = 0
     """The number of rebalances in the history."""
     initial_rebalances: int = 0

@@ -51,6 +51,8 @@ class FirstScreen:
     choices: Sequence[Row]
     """Settings worth considering, in the order of their numbers."""
     best: Row | None
+    assignor: str | None
+    """The present one, by its name in the protocol."""
     quicker: Row | None
     """The result if the member that was waited for most were as quick as the others."""
 
@@ -69,6 +71,7 @@ def answer(page: GroupPage) -> FirstScreen:
         recorded=recorded,
         choices=choices,
         best=next((row for row in choices if row["is_best"]), None),
+        assignor=page.assignor,
         quicker=next((row for row in page.advice if row.get("quicker_member")), None),
     )
 

@@ -29,10 +29,16 @@ _TITLES: Final = (
     "Setting",
     "Rebalances",
     "Stopped, s",
-    "Unread, s",
+    "No reader, s",
     "A crash is noticed after",
 )
-_SHORT_TITLES: Final = ("Setting", "Rebalances", "Stopped", "Unread", "Crash noticed")
+_SHORT_TITLES: Final = (
+    "Setting",
+    "Rebalances, replayed",
+    "Stopped",
+    "No reader",
+    "Crash noticed",
+)
 
 
 def setting_of(row: Row) -> Setting:
@@ -85,9 +91,9 @@ def legend(page: GroupPage) -> Markup:
     if figures["stopped_total_ms"]:
         history += f", {duration(figures['stopped_total_ms'])} stopped"
     said = (
-        "Stopped: all members added up. Unread: partitions without a reader, added up. "
+        "Stopped: all members added up. No reader: of all partitions, added up. "
         "Crash noticed: how long after it. "
-        f"All are replays; the history itself has {history}."
+        f"All lines are replays; what was recorded is {history}."
     )
     return element("p", said, class_="muted")
 
@@ -96,7 +102,7 @@ def to_paste(found: FirstScreen) -> tuple[str, Markup] | None:
     """The first lines to paste, after the library or program that they are for."""
     if found.best is None or found.recorded is None:
         return None
-    blocks = _blocks(found.recorded, found.best)
+    blocks = _blocks(found, found.recorded, found.best)
     return blocks[0] if blocks else None
 
 
@@ -104,11 +110,13 @@ def to_set(found: FirstScreen) -> Markup | None:
     """The lines to paste for the setting that gains most, one client library open."""
     if found.best is None or found.recorded is None:
         return None
-    blocks = _blocks(found.recorded, found.best)
+    blocks = _blocks(found, found.recorded, found.best)
     return element(
         "div",
-        element("h4", "Lines to paste for ★"),
-        [behind(whom, code, is_open=place == 0) for place, (whom, code) in enumerate(blocks)],
+        [
+            behind(whom if place else f"Lines to paste for ★: {whom}", code, is_open=place == 0)
+            for place, (whom, code) in enumerate(blocks)
+        ],
         class_="to-set",
     )
 
@@ -173,11 +181,13 @@ def _is_by_chance(row: Row) -> bool:
     return bool((row.get("stopped_spread_ms") or 0) > max(row["stopped_ms"] / 10, 1_000))
 
 
-def _blocks(recorded: Row, row: Row) -> list[tuple[str, Markup]]:
+def _blocks(found: FirstScreen, recorded: Row, row: Row) -> list[tuple[str, Markup]]:
     """The lines to set for each client library and for the brokers."""
     return [
         (_FOR.get(whom, whom), element("pre", element("code", _lines(lines)), tabindex=0))
-        for whom, lines in config_lines(setting_of(recorded), setting_of(row)).items()
+        for whom, lines in config_lines(
+            setting_of(recorded), setting_of(row), found.assignor
+        ).items()
     ]
 
 
@@ -190,7 +200,7 @@ def _pastes(found: FirstScreen, recorded: Row) -> list[Markup]:
                 "div",
                 [
                     element("div", element("h4", whom), code)
-                    for whom, code in _blocks(recorded, row)
+                    for whom, code in _blocks(found, recorded, row)
                 ],
                 class_="paste",
             ),
@@ -201,19 +211,27 @@ def _pastes(found: FirstScreen, recorded: Row) -> list[Markup]:
 
 
 def _lines(lines: tuple[str, ...]) -> Markup:
-    """The lines as they are pasted. A long one may break behind its `=` and before the last name of
-    a class, not within a word; `wbr` is not copied.
+    """The lines as they are pasted. What goes on in a further row is indented, so that it does not
+    look like a line of its own. A long line may break behind its `=`, between classes and before
+    the last name of one, not within a word; neither the indent nor `wbr` is copied.
     """
-    return Markup("\n".join(map(_line_to_paste, lines)))
+    ends = [Markup("\n")] * (len(lines) - 1) + [Markup()]
+    return join(
+        element("span", _line_to_paste(line), end) for line, end in zip(lines, ends, strict=True)
+    )
 
 
 def _line_to_paste(line: str) -> Markup:
-    if line.startswith("#") or "=" not in line:
+    option, equals, value = line.partition("=")
+    if not equals:
         return text(line)
-    option, value = line.split("=", 1)
-    package, dot, last = value.rpartition(".")
-    may_break = element("wbr") if dot else None
-    return join((f"{option}=", element("wbr"), package, dot, may_break, last))
+    may_break = element("wbr")
+    parts: list[Markup | str] = [f"{option}="]
+    for place, one in enumerate(value.split(",")):
+        package, dot, last = one.rpartition(".")
+        parts += [",", may_break] if place else [may_break]
+        parts += [package, dot, may_break, last] if dot else [last]
+    return join(parts)
 
 
 def _unknown(recorded: Row) -> Markup | None:

@@ -99,6 +99,8 @@ class GroupPage:
     told: Listed = field(default_factory=Listed)
     """The same with `sentence`, in chronological order."""
     ownership: Ownership = field(default_factory=Ownership)
+    assignor: str | None = None
+    """The assignor that the group chose last, by its name in the protocol; None if not known."""
     advice: Sequence[Row] = ()
     """Rows of `advice` of all settings that were tried."""
 

@@ -44,6 +44,7 @@ class History:
                 "trigger_kind": event["trigger"]["kind"],
                 "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
                 "process": process_of(event["trigger"]),
+                "protocol": event.get("protocol"),
                 "event": event,
             }
             for event in self.events

@@ -9,7 +9,7 @@ from kohort.pipeline.counting import counted
 from kohort.pipeline.report.answer import Cause, FirstScreen
 from kohort.pipeline.report.choices import changed, compared, legend, to_paste, to_set
 from kohort.pipeline.report.contents import GroupPage, Row
-from kohort.pipeline.report.markup import Child, Markup, element, join, text
+from kohort.pipeline.report.markup import NBSP, Child, Markup, element, join, text
 from kohort.pipeline.report.words import (
     NOTHING,
     cause,
@@ -22,13 +22,14 @@ from kohort.pipeline.report.words import (
 
 _SLOW_MS: Final = 1_000
 _SLOW: Final = (
-    "From being told to its join, a member finishes the batch that it is at, gives up its "
-    "partitions and commits. Smaller batches (max.poll.records) and a quicker callback for "
-    "revoked partitions help there, whatever the settings."
+    "Before it joins, a member finishes its batch, gives up its partitions and commits: smaller "
+    "batches (max.poll.records) and a quicker callback for revoked partitions help, whatever the "
+    "settings."
 )
+_BOTH: Final = "neither needs the other; together they were not replayed."
 _OFF: Final = "nothing is advised, as the replay does not fit the history"
 _RESTART: Final = {"member_left", "member_added"}
-_HALVES: Final = "A restart is two of these: a member left, and a member joined."
+_HALVES: Final = "; a restart is two: a member left, and one joined"
 
 
 def headline(page: GroupPage) -> str:
@@ -59,6 +60,7 @@ def in_short(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
         if found.best is not None:
             to_change = join((to_change, "; ", _noticed(found.recorded, found.best)))
         said.append(("To change", to_change))
+    both = element("p", f"Do both: {_BOTH}") if found.best and _price(found) else None
     pasted = to_paste(found)
     others = element(
         "a", "Lines for other clients, and the other choices", href=f"#{anchor}-change"
@@ -66,6 +68,7 @@ def in_short(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
     return element(
         "div",
         [element("p", element("strong", f"{what}: "), words) for what, words in said],
+        both,
         [element("p", element("strong", f"{pasted[0]}:")), pasted[1]] if pasted else None,
         element("p", others) if pasted else None,
         class_="short",
@@ -98,10 +101,10 @@ def slowest(page: GroupPage, found: FirstScreen) -> Markup | str:
     said = text(
         f"{name(row['process'])}, in {row['waited_for_count']:,} of {counted(count, 'rebalance')}"
     )
-    if found.quicker is None or found.recorded is None or _is_off(found.recorded):
+    gain = _price(found)
+    if gain is None:
         return said
-    gain = _gain(found.recorded["stopped_ms"], found.quicker["stopped_ms"])
-    return join((said, "; if it were as quick as the others: ", gain))
+    return join((said, "; if it were as quick as the others, replayed: ", gain))
 
 
 def change(found: FirstScreen) -> Markup | str:
@@ -115,12 +118,12 @@ def change(found: FirstScreen) -> Markup | str:
         if not found.choices:
             return nothing_better(recorded.get("unranked") or ())
         return f"no choice is better in all; {counted(len(found.choices), 'setting')} to weigh"
-    return join((f"{changed(recorded, best)}: ", _gains(recorded, best)))
+    return join((f"{changed(recorded, best)}, replayed: ", _gains(recorded, best)))
 
 
 def _gain(before_ms: int, after_ms: int) -> Markup:
     before, after = duration(before_ms), duration(after_ms)
-    return join((f"{before} → ", element("strong", f"{after} stopped")))
+    return join((f"{before}{NBSP}→{NBSP}", element("strong", f"{after} stopped")))
 
 
 def _gains(recorded: Row, best: Row) -> Markup:
@@ -128,6 +131,14 @@ def _gains(recorded: Row, best: Row) -> Markup:
     gain = _gain(recorded["stopped_ms"], best["stopped_ms"])
     fewer = f"{recorded['rebalances']:,} → {counted(best['rebalances'], 'rebalance')}"
     return join((gain, f", {fewer}"))
+
+
+def _price(found: FirstScreen) -> Markup | None:
+    """The gain if the slowest member were as quick as the others; None if it is not known."""
+    recorded, quicker = found.recorded, found.quicker
+    if recorded is None or quicker is None or _is_off(recorded):
+        return None
+    return _gain(recorded["stopped_ms"], quicker["stopped_ms"])
 
 
 def _is_off(recorded: Row) -> bool:
@@ -165,11 +176,17 @@ def _why(page: GroupPage, found: FirstScreen) -> Child:
     most_ms = max((one.stopped_ms for one in found.causes), default=0)
     items = [_cause(one, most_ms) for one in found.causes]
     storms = element("p", found.storms) if found.storms else None
-    shown = {one.kind for one in found.causes}
-    halves = element("p", _HALVES, class_="muted") if storms and shown >= _RESTART else None
+    kinds = element("p", _kinds(page, found), class_="muted") if storms else None
     left = len([row for row in page.causes if row["rebalance_count"]]) - len(items)
     more = element("p", f"{counted(left, 'further cause')} below.", class_="muted")
-    return [storms, halves, element("ol", items, class_="causes"), more if left > 0 else None]
+    return [storms, kinds, element("ol", items, class_="causes"), more if left > 0 else None]
+
+
+def _kinds(page: GroupPage, found: FirstScreen) -> str:
+    """How the counts by cause, which follow, are to be read beside those of storms."""
+    shown = {one.kind for one in found.causes}
+    halves = _HALVES if shown >= _RESTART else ""
+    return f"All {page.figures['rebalance_count']:,} by cause{halves}."
 
 
 def _cause(one: Cause, most_ms: int) -> Markup:
@@ -207,21 +224,24 @@ def _waited(page: GroupPage, found: FirstScreen) -> Child:
 
 def _quicker(found: FirstScreen) -> Markup | None:
     """The cost of one slow member, from a replay without its slowness."""
-    if found.quicker is None or found.recorded is None or _is_off(found.recorded):
+    gain = _price(found)
+    if gain is None or found.quicker is None:
         return None
-    gain = _gain(found.recorded["stopped_ms"], found.quicker["stopped_ms"])
-    who = f"If {name(found.quicker['quicker_member'])} were as quick as the others: "
-    return element("p", who, gain, ".")
+    who = name(found.quicker["quicker_member"])
+    said = f"If {who} were as quick as the others, replayed: "
+    return element(
+        "p", said, gain, ".", None if found.best is None else f" Do both, this and ★: {_BOTH}"
+    )
 
 
 def _waited_for(page: GroupPage, found: FirstScreen, row: Row) -> Markup:
     count, times = page.figures["rebalance_count"], row["waited_for_count"]
     said = (
         f": waited for in {times:,} of {counted(count, 'rebalance')} ({percent(times, count)}), "
-        f"{duration(row['waited_for_total_ms'])} by the clock"
+        f"{duration(row['waited_for_total_ms'])} in all, each wait counted once"
     )
     if row["join_count"]:
-        said += f"; it takes {duration(row['join_delay_p50_ms'])} to join once it is told"
+        said += f"; it joins {duration(row['join_delay_p50_ms'])} after it hears of a rebalance"
         is_first = row is found.waited[0]
         if is_first and found.others_join_ms is not None:
             said += f", the others {duration(found.others_join_ms)}"
@@ -251,7 +271,7 @@ def _change(page: GroupPage, found: FirstScreen, anchor: str) -> Child:
     head = element(
         "p",
         element("strong", changed(recorded, best)),
-        " would have gained most: ",
+        " would have gained most, replayed: ",
         _gains(recorded, best),
         "; ",
         _noticed(recorded, best),
@@ -267,7 +287,7 @@ def _noticed(recorded: Row, best: Row) -> str:
     before, after = duration(recorded["notice_ms"]), duration(best["notice_ms"])
     if before == after:
         return f"a crash is noticed after {after}, as now"
-    return f"a crash is noticed after {after}, now {before}"
+    return f"a crash is noticed after {before}{NBSP}→{NBSP}{after}"
 
 
 def _sentence(text: str) -> str:

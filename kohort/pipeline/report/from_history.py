@@ -85,7 +85,13 @@ def page_of(
         bin_ms=bin_ms,
         by_time=by_time(rebalances, bin_ms),
         marks=Listed(costliest(rebalances, MARKS_MAX), len(rebalances)),
+        assignor=_last_assignor(rebalances),
     )
+
+
+def _last_assignor(rebalances: Sequence[Row]) -> str | None:
+    named = [row for row in rebalances if row["protocol"]]
+    return max(named, key=lambda row: int(row["sequence"]))["protocol"] if named else None
 
 
 def as_row(found: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.

@@ -497,6 +497,14 @@ def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
     assert not [note for note in found.unknown if "session.timeout" in note or "poll" in note]
 
 
+def test_the_present_assignor_is_that_of_the_last_generation_that_has_one() -> None:
+    came = cause("member_added", "a-1")
+    first, second, third = (rebalance(number, number * S, came) for number in (1, 2, 3))
+    first["protocol"], second["protocol"], third["protocol"] = "range", "sticky", None
+    assert read([second, third, first]).assignor == "sticky"
+    assert read([third]).assignor is None
+
+
 def test_whom_rebalances_waited_for_is_added_up_by_process() -> None:
     waits = {"phase": "join", "member_ids": ["b-2"], "ms": 3 * S}
     both = {"phase": "join", "member_ids": ["a-1", "b-2"], "ms": 1 * S}

@@ -20,10 +20,17 @@ def test_the_ratio_is_that_of_the_standard() -> None:
 def test_text_can_be_read_on_whatever_it_stands(theme: str) -> None:
     palette = palettes(style())[theme]
     pairs = [(text, on) for text in ("ink", "muted", "link") for on in ("ground", "raised")]
-    pairs += [("choice", "ground")]
+    pairs += [("choice", "ground"), ("choice", "chosen"), ("ink", "chosen")]
     pairs += [("letter", f"owner-{number}") for number in range(COLOURS)]
     for text, on in pairs:
         assert ratio(palette[text], palette[on]) >= TEXT, (text, on)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_row_with_the_star_stands_out(theme: str) -> None:
+    palette = palettes(style())[theme]
+    assert ratio(palette["chosen"], palette["raised"]) >= 1.15
+    assert ratio(palette["choice"], palette["chosen"]) >= GRAPHICS
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

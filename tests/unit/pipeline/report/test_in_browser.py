@@ -27,6 +27,16 @@ pytestmark = pytest.mark.long
 SCREEN, TELEPHONE = 900, 844
 LETTERS_LEAST = 8
 """Letters in a line, below which a text of several lines is not read but spelt."""
+_PACKAGE = "org.apache.kafka.clients.consumer"
+LINES = [
+    "# 1. First rolling restart:",
+    "group.instance.id=<a name that stays, one for each process>",
+    "session.timeout.ms=30000",
+    f"partition.assignment.strategy={_PACKAGE}.RangeAssignor,{_PACKAGE}.CooperativeStickyAssignor",
+    "# 2. Second rolling restart, instead:",
+    f"# partition.assignment.strategy={_PACKAGE}.CooperativeStickyAssignor",
+]
+"""The lines for Java of the setting with the star."""
 _FRAME = """<!doctype html><meta charset="utf-8"><body style="margin:0"><pre id="found"></pre>
 <iframe id="page" style="border:0;width:{width}px;height:{height}px" srcdoc="{page}"></iframe>
 <script>
@@ -64,12 +74,27 @@ document.getElementById("page").onload = (event) => {{
       scrolls: !!parent.closest("pre"),
     }});
   }}
+  // What is copied, and how far the further rows of a line to paste are indented.
+  const code = doc.querySelector(".to-set code"), all = doc.createRange();
+  all.selectNodeContents(code);
+  view.getSelection().removeAllRanges();
+  view.getSelection().addRange(all);
+  const copied = view.getSelection().toString();
+  const indents = [];
+  for (const line of code.children) {{
+    all.selectNodeContents(line);
+    const rows = [...all.getClientRects()].filter((one) => one.width);
+    const first = rows[0].left, further = rows.filter((one) => one.top > rows[0].bottom - 1);
+    for (const row of further) indents.push(row.left - first);
+  }}
   const plots = [...doc.querySelectorAll("svg")].filter((one) => one.getClientRects().length);
   document.getElementById("found").textContent = JSON.stringify({{
     width: doc.documentElement.scrollWidth,
     plots: plots.length,
     answered,
     pasted,
+    copied,
+    indents,
     texts,
   }});
 }};
@@ -131,6 +156,10 @@ def test_everything_fits_and_can_be_read(width: int, theme: str, tmp_path: Path)
     assert found["answered"] <= SCREEN or width < 1000
     assert (0 < found["pasted"] <= TELEPHONE) == (width == 390) or width in {320, 768}
     assert not _broken(found)
+    # A line to paste is one line again where it is pasted.
+    assert found["copied"].splitlines() == LINES
+    assert len(found["indents"]) >= (1 if width == 768 else 4)
+    assert min(found["indents"]) > 5
 
 
 @pytest.mark.parametrize("width", [1280, 390])
