@@ -67,6 +67,8 @@ class Advice:
     """Settings that were not weighed, and why: a line for each reason."""
     quicker: Prediction | None
     """What would come of it if the member that others waited for most were as quick as they."""
+    both: Prediction | None = None
+    """The same under the settings of `best`; None without either."""
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -94,20 +96,25 @@ def advise(trace: Trace, predictions: Iterable[Prediction]) -> Advice:
     listed = list(predictions)
     settings = {one.setting: one for one in listed if not one.quicker}
     recorded = settings[trace.recorded]
-    quicker = next((one for one in listed if one.quicker), None)
+    quick = {one.setting: one for one in listed if one.quicker}
+    quicker = quick.get(trace.recorded)
+    if quicker is not None and not _gains_on(quicker, recorded):
+        quicker = None
     doubted = [(one, doubt(trace, one)) for one in settings.values()]
     known = [one for one, why in doubted if why is None]
     front, best = _weighed(trace, known, settings)
     is_off = _is_off(trace, recorded)
+    best = None if best is None or is_off else settings[best.setting]
     return Advice(
         trace=trace,
         recorded=recorded,
         front=tuple(settings[one.setting] for one in front),
-        best=None if best is None or is_off else settings[best.setting],
+        best=best,
         check=_checked(trace, recorded, is_off=is_off),
         is_off=is_off,
         unranked=tuple(_unranked(why for _, why in doubted if why is not None)),
-        quicker=quicker if quicker and _gains_on(quicker, recorded) else None,
+        quicker=quicker,
+        both=None if best is None or quicker is None else quick.get(best.setting),
     )
 
 

@@ -49,7 +49,8 @@ WAITED_LEAST: Final = 0.2
 
 def beyond_the_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Prediction]:
     """What is tried once it is known what the grid comes to: other initial delays beside what there
-    is and what is advised, and the slot that others waited for most as quick as they are.
+    is and what is advised, and the slot that others waited for most as quick as they are, by
+    itself and together with what is advised.
     """
     found: list[Prediction] = []
     if trace.initial_rebalances:
@@ -67,8 +68,10 @@ def beyond_the_grid(trace: Trace, predictions: Sequence[Prediction]) -> list[Pre
             sync=Delays(),
             revoke=Delays(),
         )
-        quick = predict(replace(trace, slots=tuple(slots)), trace.recorded)
-        found.append(replace(quick, quicker=trace.slots[slot].name))
+        best = advise(trace, [*predictions, *found]).best
+        for setting in (trace.recorded, *(() if best is None else (best.setting,))):
+            quick = predict(replace(trace, slots=tuple(slots)), setting)
+            found.append(replace(quick, quicker=trace.slots[slot].name))
     return found
 
 

@@ -107,7 +107,7 @@ def _rows(found: GroupTrace, trace: Trace, predictions: list[Prediction]) -> lis
                 "ordinal": ordinal,
                 **dict(zip(SETTING, astuple(one.setting), strict=True)),
                 "is_recorded": one is told.recorded,
-                "is_on_front": one in told.front or one is told.quicker,
+                "is_on_front": one in told.front or one is told.quicker or one is told.both,
                 "is_best": one == told.best,
                 "rebalances": one.rebalances,
                 "stopped_ms": one.stopped_ms,

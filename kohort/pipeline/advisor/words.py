@@ -66,7 +66,10 @@ def _by_chance(one: Prediction) -> str:
 def choice(recorded: Prediction, one: Prediction) -> str:
     """What would have to be otherwise."""
     if one.quicker is not None:
-        return f"{one.quicker} as quick as the others"
+        quicker = f"{one.quicker} as quick as the others"
+        if one.setting == recorded.setting:
+            return quicker
+        return f"{changes(recorded.setting, one.setting)}, and {quicker}"
     return changes(recorded.setting, one.setting)
 
 

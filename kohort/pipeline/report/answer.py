@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import Final
 
+from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.counting import counted
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.words import duration, name, percent, storms_of
@@ -55,12 +56,15 @@ class FirstScreen:
     """The present one, by its name in the protocol."""
     quicker: Row | None
     """The result if the member that was waited for most were as quick as the others."""
+    both: Row | None
+    """The same under the best setting."""
 
 
 def answer(page: GroupPage) -> FirstScreen:
     """Make the summary from the rows of a group."""
     recorded = next((row for row in page.advice if row["is_recorded"]), None)
     choices = numbered(page.advice)
+    best = next((row for row in choices if row["is_best"]), None)
     waited = list(_waited(page))
     return FirstScreen(
         causes=[_cause(page, row) for row in page.causes[:CAUSES_FIRST] if row["rebalance_count"]],
@@ -70,10 +74,25 @@ def answer(page: GroupPage) -> FirstScreen:
         also=list(_also(page)),
         recorded=recorded,
         choices=choices,
-        best=next((row for row in choices if row["is_best"]), None),
+        best=best,
         assignor=page.assignor,
-        quicker=next((row for row in page.advice if row.get("quicker_member")), None),
+        quicker=_quicker(page, recorded),
+        both=_quicker(page, best),
     )
+
+
+def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
+    """The result under a setting if the slowest member were as quick as the others."""
+    if setting is None:
+        return None
+    rows = (row for row in page.advice if row.get("quicker_member") and row["is_on_front"])
+    return next((row for row in rows if setting_of(row) == setting_of(setting)), None)
+
+
+def setting_of(row: Row) -> Setting:
+    """The setting of a row of `advice`."""
+    names = [one.name for one in fields(Setting) if one.name in row]
+    return Setting(**{one: row[one] for one in names})
 
 
 def numbered(rows: Sequence[Row]) -> list[Row]:

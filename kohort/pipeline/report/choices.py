@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import Final
 
 from kohort.pipeline.advisor.config_lines import config_lines
-from kohort.pipeline.advisor.setting import Setting
 from kohort.pipeline.advisor.words import changes
 from kohort.pipeline.counting import counted
-from kohort.pipeline.report.answer import FirstScreen
+from kohort.pipeline.report.answer import FirstScreen, setting_of
 from kohort.pipeline.report.contents import GroupPage, Row
 from kohort.pipeline.report.markup import NBSP, Markup, element, join, text
 from kohort.pipeline.report.settings_plot import front
@@ -41,16 +39,12 @@ _SHORT_TITLES: Final = (
 )
 
 
-def setting_of(row: Row) -> Setting:
-    """The setting of a row of `advice`."""
-    names = [one.name for one in fields(Setting) if one.name in row]
-    return Setting(**{one: row[one] for one in names})
-
-
 def changed(recorded: Row, row: Row) -> str:
     """The change to make, in words, with a capital letter first."""
     if row.get("quicker_member"):
-        return f"If {name(row['quicker_member'])} were as quick as the others"
+        quicker = f"If {name(row['quicker_member'])} were as quick as the others"
+        is_both = setting_of(row) != setting_of(recorded)
+        return f"{quicker}, and ★" if is_both else quicker
     said = changes(setting_of(recorded), setting_of(row))
     return re.sub(r"(?<=\d) s\b", f"{NBSP}s", said[:1].upper() + said[1:])
 

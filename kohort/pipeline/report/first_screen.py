@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.pipeline.advisor.weighing import GAIN_LEAST
 from kohort.pipeline.advisor.words import TOO_FAR, nothing_better
 from kohort.pipeline.counting import counted
 from kohort.pipeline.report.answer import Cause, FirstScreen
@@ -26,7 +27,7 @@ _SLOW: Final = (
     "batches (max.poll.records) and a quicker callback for revoked partitions help, whatever the "
     "settings."
 )
-_BOTH: Final = "neither needs the other; together they were not replayed."
+_APART: Final = "neither needs the other; together they were not replayed."
 _OFF: Final = "nothing is advised, as the replay does not fit the history"
 _RESTART: Final = {"member_left", "member_added"}
 _HALVES: Final = "; a restart is two: a member left, and one joined"
@@ -60,7 +61,7 @@ def in_short(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
         if found.best is not None:
             to_change = join((to_change, "; ", _noticed(found.recorded, found.best)))
         said.append(("To change", to_change))
-    both = element("p", f"Do both: {_BOTH}") if found.best and _price(found) else None
+    both = _both(found, "both")
     pasted = to_paste(found)
     others = element(
         "a", "Lines for other clients, and the other choices", href=f"#{anchor}-change"
@@ -68,7 +69,7 @@ def in_short(page: GroupPage, found: FirstScreen, anchor: str) -> Markup:
     return element(
         "div",
         [element("p", element("strong", f"{what}: "), words) for what, words in said],
-        both,
+        element("p", both) if both else None,
         [element("p", element("strong", f"{pasted[0]}:")), pasted[1]] if pasted else None,
         element("p", others) if pasted else None,
         class_="short",
@@ -139,6 +140,19 @@ def _price(found: FirstScreen) -> Markup | None:
     if recorded is None or quicker is None or _is_off(recorded):
         return None
     return _gain(recorded["stopped_ms"], quicker["stopped_ms"])
+
+
+def _both(found: FirstScreen, both: str) -> Markup | None:
+    """Whether to do both, make a member quicker and set what gains most; None without either."""
+    recorded, best, together = found.recorded, found.best, found.both
+    if recorded is None or best is None or _price(found) is None:
+        return None
+    if together is None:
+        return text(f"Do {both}: {_APART}")
+    gain = _gain(recorded["stopped_ms"], together["stopped_ms"])
+    if together["stopped_ms"] > best["stopped_ms"] * (1 - GAIN_LEAST):
+        return join(("A quicker member adds little to what is advised: together ", gain, "."))
+    return join((f"Do {both}: together ", gain, "."))
 
 
 def _is_off(recorded: Row) -> bool:
@@ -229,9 +243,8 @@ def _quicker(found: FirstScreen) -> Markup | None:
         return None
     who = name(found.quicker["quicker_member"])
     said = f"If {who} were as quick as the others, replayed: "
-    return element(
-        "p", said, gain, ".", None if found.best is None else f" Do both, this and ★: {_BOTH}"
-    )
+    both = _both(found, "both, this and ★")
+    return element("p", said, gain, ". ", both)
 
 
 def _waited_for(page: GroupPage, found: FirstScreen, row: Row) -> Markup:

@@ -15,6 +15,8 @@ def advice_rows(advice: Advice | None) -> list[Row]:
     chosen = [one for one in advice.front if one.setting != advice.recorded.setting]
     if advice.quicker is not None:
         chosen.append(advice.quicker)
+    if advice.both is not None:
+        chosen.append(advice.both)
     return [_row(advice, one, place) for place, one in enumerate((advice.recorded, *chosen))]
 
 

@@ -69,7 +69,7 @@ ADVICE: Final = Table(
             "quicker_member",
             TEXT,
             "The process that was taken to be as quick as the others, under the settings of the "
-            "time; null in rows of settings.",
+            "time or those that gain most; null in rows of settings.",
         ),
     ),
 )

@@ -17,7 +17,7 @@ from kohort.pipeline.report.from_history import group_page
 from kohort.pipeline.report.markup import NBSP
 from kohort.pipeline.report.page import render
 from kohort.pipeline.report.words import days, duration, period
-from tests.unit.pipeline.report.pages import BEGIN_MS, advice, event, page
+from tests.unit.pipeline.report.pages import BEGIN_MS, advice, event, page, worked_out
 
 PACKAGE = "org.apache.kafka.clients.consumer."
 
@@ -287,6 +287,41 @@ def test_what_one_slow_member_costs_is_told_where_it_is_named() -> None:
     assert shortly in several
 
 
+def test_a_quicker_member_and_the_best_setting_are_told_together() -> None:
+    quick = {
+        "is_recorded": False,
+        "is_best": False,
+        "is_on_front": True,
+        "ordinal": 4,
+        "quicker_member": "billing-4",
+    }
+    rows = [*advice(), {**advice()[0], **quick, "stopped_ms": 292_000}]
+    rows.append({**advice()[2], **quick, "stopped_ms": 118_000, "ordinal": 5})
+    said = words(html(page(advice=rows)))
+    assert "Do both, this and ★: together 1 h 48 min → 118 s stopped." in said
+    assert "Do both: together 1 h 48 min → 118 s stopped." in said
+    assert "they were not replayed" not in said
+    rows[-1] = {**rows[-1], "stopped_ms": 510_000}
+    little = words(html(page(advice=rows)))
+    assert (
+        "A quicker member adds little to what is advised: together 1 h 48 min → 8 min stopped."
+        in little
+    )
+    assert "Do both" not in little
+    assert "If billing-4 were as quick as the others, and ★" in said
+    # What the advisor makes of the week has both.
+    found = answer(page(advice=worked_out("billing")))
+    assert found.both is not None
+    assert found.quicker is not None
+    assert found.best is not None
+    assert found.both["session_timeout_ms"] == found.best["session_timeout_ms"]
+    assert found.both["stopped_ms"] < found.best["stopped_ms"] < found.quicker["stopped_ms"]
+    said_of_it = (
+        "a cooperative assignor with a 30 s session, and billing-4 as quick as the others: "
+    )
+    assert said_of_it in found.both["text"]
+
+
 def test_without_a_best_setting_none_is_called_so() -> None:
     rows = [{**row, "is_best": False} for row in advice()]
     found = answer(page(advice=rows))
@@ -412,7 +447,13 @@ def test_a_replay_that_does_not_fit_is_why_nothing_is_advised() -> None:
     assert "Nothing is advised, as the replay does not fit the history." in first
     assert f"Check: 300 rebalances, the history 141; {TOO_FAR}." in first
     # Nor is it told what a member would come to that is as quick as the others.
-    quick = {**rows[1], "is_on_front": True, "quicker_member": "billing-4", "ordinal": 4}
+    quick = {
+        **rows[0],
+        "is_recorded": False,
+        "is_on_front": True,
+        "quicker_member": "billing-4",
+        "ordinal": 4,
+    }
     for text in (html(page(advice=[*rows, quick])), html(page(advice=[*rows, quick]), page())):
         assert "as quick as the others: " not in words(text)
 
