@@ -31,11 +31,11 @@ class Departures:
         self._leaving[transport] = None
 
     def _close_some(self, piece: Slice) -> bool:
-        while True:
+        while self._leaving:
             transport = next(iter(self._leaving))
             del self._leaving[transport]
+            # If it raises, this is called again, perhaps with none left.
             transport.close()
-            if not self._leaving:
-                return False
             if piece.is_over():
-                return True
+                break
+        return bool(self._leaving)

@@ -100,7 +100,8 @@ async def run(steps: Steps[T], piece: Slice) -> T:
 
 Work: TypeAlias = Callable[[Slice], bool | None]
 """Work that can be spread over loop iterations: it continues until its slice is over, and returns
-True if there is more. If it raises, it is called again, so the failing part must not recur."""
+True if there is more. If it raises, it is called again in the next slice, so the failing part must
+not recur: one that fails each time is called, and logged, once per slice for ever."""
 
 
 class RoundRobin:
@@ -148,18 +149,22 @@ class RoundRobin:
 
     def _run_slice(self) -> None:
         piece = self.new_slice()
+        failed: list[Work] = []
         while self._waiting:
             work = self._waiting.popleft()
             try:
                 is_more = work(piece)
             except Exception:
-                # It expects another slice, and would never be added again without one.
+                # It expects another slice, and would never be added again without one. Not in this
+                # one: what fails at once could fill it with errors.
                 logger.exception("Internal error in work done in slices")
-                is_more = True
+                is_more = False
+                failed.append(work)
             if is_more:
                 self._waiting.append(work)
             if piece.is_over():
                 break
+        self._waiting += failed
         self._next = None
         if self._waiting:
             self._come_back(ITERATIONS_BETWEEN)

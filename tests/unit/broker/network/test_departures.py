@@ -1,5 +1,6 @@
 """Clients that end their connections or are late: few are closed in a turn, and each is closed."""
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -20,6 +21,18 @@ from tests.unit.broker.network.edge import Edge, bodies, turns
 @pytest.fixture
 async def edge() -> Edge:
     return Edge(NetworkLimits())
+
+
+class _Stuck(asyncio.Transport):
+    """Raises when it is closed."""
+
+    def __init__(self, closed: list["_Stuck"]) -> None:
+        super().__init__()
+        self._closed = closed
+
+    def close(self) -> None:
+        self._closed.append(self)
+        raise RuntimeError("as the loop's might")
 
 
 async def most_closed_in_a_turn(edge: Edge, crowd: list[MemoryTransport]) -> int:
@@ -99,6 +112,23 @@ async def test_who_is_closed_for_another_reason_meanwhile_is_closed_once(edge: E
     await turns(6)
     assert all(peer.is_lost for peer in peers)
     assert edge.metrics.closed == {"client": len(peers) - 1, "shutdown": 1}
+
+
+@pytest.mark.parametrize("count", [1, 2, DEPARTURES_PER_SLICE + 1])
+async def test_a_transport_that_cannot_be_closed_keeps_none_waiting(
+    edge: Edge, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    departures, closed = edge.server.departures, list[_Stuck]()
+    for _ in range(count):
+        departures.add(_Stuck(closed))
+    await turns(50)
+    assert len(departures) == 0
+    assert len(closed) == len(set(closed)) == count
+    assert len(caplog.records) == count
+    last = edge.connect()
+    last.end()
+    await turns(2)
+    assert last.is_lost
 
 
 async def test_of_many_who_are_late_at_once_few_are_closed_in_a_turn(edge: Edge) -> None:

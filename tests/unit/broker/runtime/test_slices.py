@@ -165,3 +165,26 @@ async def test_a_fault_of_one_costs_others_no_turn(caplog: pytest.LogCaptureFixt
         await next_slice()
     assert "".join(done) == "xxaaxxaa"
     assert len(caplog.records) == 1
+
+
+async def test_work_that_always_fails_is_called_once_in_a_slice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, done = VirtualClock(), list[str]()
+    queue = RoundRobin(clock, budget_ms=2)
+
+    pieces: list[Slice] = []
+
+    def fail(piece: Slice) -> bool:
+        pieces.append(piece)
+        # A fault as any other, whatever its type means to a generator.
+        return next(iter(()))
+
+    queue.add(fail)
+    queue.add(Worker("a", 4, clock, done).run_slice)
+    for _ in range(5):
+        await next_slice()
+    assert len(set(map(id, pieces))) == len(pieces) > 3
+    assert len(caplog.records) == len(pieces)
+    assert done == ["a"] * 4
+    queue.clear()
