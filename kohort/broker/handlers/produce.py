@@ -53,7 +53,7 @@ from kohort.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kohort.protocol.records.batch import TRANSACTIONAL_BIT
+from kohort.protocol.records.batch import TRANSACTIONAL_BIT, looks_transactional
 
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
@@ -61,29 +61,29 @@ _WRITE: Final = Operation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 ACKS_ALL: Final = -1
 
-_ATTRIBUTES: Final = 22
-"""The lower byte of the attributes of a batch in the current format: after offset, length, epoch,
-magic and CRC."""
-
 APPENDS_MS: Final = 5
-"""Budget of a slice: for so long a request appends batches before other connections are served."""
+"""Budget of a slice: for so long a request checks and appends batches before other connections are
+served."""
 
 
 class _Pause(Enum):
-    """The points at which a request yields to the event loop."""
+    """The points at which a request asks something of the event loop."""
 
-    BETWEEN_BATCHES = auto()
+    END_OF_SLICE = auto()
+    """Others run."""
     BEFORE_LARGE_BATCH = auto()
-    """Validation may take much memory, so only one request at a time proceeds beyond this point."""
-    WITHIN_LARGE_BATCH = auto()
+    """Others run, and then the lock for large batches is acquired. Validation may take much memory,
+    so only one request at a time proceeds beyond this point."""
+    AFTER_LARGE_BATCH = auto()
+    """The lock is released, without a pause: what was inflated is no longer held."""
 
 
-_AppendSteps: TypeAlias = Generator[_Pause | Later[None], None, "_ProduceProgress"]
+_Serving: TypeAlias = Generator[_Pause | Later[None], None, "_ProduceProgress"]
 """Yields the kind of pause, or what to wait for."""
 
 
-_Answer: TypeAlias = ProduceResponse | None
-"""The response, or None where the client waits for none."""
+_Response: TypeAlias = ProduceResponse | None
+"""A response, or None where the client waits for none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,49 +120,49 @@ def _is_answered(request: ProduceRequest) -> bool:
     ),
     is_answered=_is_answered,
 )
-def produce(ctx: RequestContext, request: ProduceRequest) -> _Answer | Later[_Answer]:
+def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Later[_Response]:
     """Append at once; anything that takes long is continued in a task."""
     if ctx.broker.access is not None and _is_transactional(request):
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    steps = _append_steps(ctx, request)
+    serving = _serve_partitions(ctx, request)
     try:
-        pause = next(steps)
+        pause = next(serving)
     except StopIteration as done:
-        return _answer(ctx, request, done.value)
-    rest = _continue(ctx, request, steps, pause)
+        return _respond(ctx, request, done.value)
+    rest = _continue(ctx, request, serving, pause)
     return Later.of(rest, ctx.broker.tasks, name="produce")
 
 
 async def _continue(
-    ctx: RequestContext, request: ProduceRequest, steps: _AppendSteps, pause: _Pause | Later[None]
-) -> _Answer:
-    progress = await _finish(steps, pause, ctx.broker.large_batch)
-    answer = _answer(ctx, request, progress)
-    return await answer if isinstance(answer, Later) else answer
+    ctx: RequestContext, request: ProduceRequest, serving: _Serving, pause: _Pause | Later[None]
+) -> _Response:
+    progress = await _finish(serving, pause, ctx.broker.large_batch)
+    response = _respond(ctx, request, progress)
+    return await response if isinstance(response, Later) else response
 
 
 async def _finish(
-    steps: _AppendSteps, pause: _Pause | Later[None], large_batch: asyncio.Lock
+    serving: _Serving, pause: _Pause | Later[None], large_batch: asyncio.Lock
 ) -> _ProduceProgress:
-    """Continue in slices of a few milliseconds; `large_batch` is held only while needed."""
+    """Do at each pause what it asks for; `large_batch` is held only while needed."""
     is_holding = False
     try:
         while True:
-            if pause is _Pause.BEFORE_LARGE_BATCH:
-                await large_batch.acquire()
-                is_holding = True
-            elif pause is _Pause.BETWEEN_BATCHES and is_holding:
-                large_batch.release()
-                is_holding = False
             if isinstance(pause, Later):
                 with suppress(KafkaError):
                     await pause
+            elif pause is _Pause.AFTER_LARGE_BATCH:
+                large_batch.release()
+                is_holding = False
             else:
                 await let_others_run()
+                if pause is _Pause.BEFORE_LARGE_BATCH:
+                    await large_batch.acquire()
+                    is_holding = True
             try:
-                pause = next(steps)
+                pause = next(serving)
             except StopIteration as done:
                 progress: _ProduceProgress = done.value
                 return progress
@@ -171,8 +171,8 @@ async def _finish(
             large_batch.release()
 
 
-def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
-    """Append batch by batch; yields wherever the event loop should get a turn."""
+def _serve_partitions(ctx: RequestContext, request: ProduceRequest) -> _Serving:
+    """Serve the request batch by batch; yields when its slice is over, and around large batches."""
     progress = _ProduceProgress(ProduceResponse(responses=[]))
     piece = Slice(ctx.broker.clock, APPENDS_MS)
     for topic_data in request.topic_data:
@@ -186,57 +186,53 @@ def _append_steps(ctx: RequestContext, request: ProduceRequest) -> _AppendSteps:
             # An unknown id reveals nothing.
             name = topic_data.name if topic is None else topic.name
             is_denied = not ctx.may(_WRITE, _TOPIC, name)
-        answers: list[PartitionProduceResponse] = []
-        progress.response.responses.append(
-            TopicProduceResponse(
-                name=topic_data.name,
-                topic_id=topic_data.topic_id,
-                partition_responses=answers,
-            )
+        topic_response = TopicProduceResponse(
+            name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
         )
+        progress.response.responses.append(topic_response)
         for data in topic_data.partition_data:
             if piece.is_over():
-                yield _Pause.BETWEEN_BATCHES
+                yield _Pause.END_OF_SLICE
                 piece.begin()
-            answer = PartitionProduceResponse(index=data.index, error_code=NO_ERROR, base_offset=-1)
-            answers.append(answer)
+            partition_response = PartitionProduceResponse(
+                index=data.index, error_code=NO_ERROR, base_offset=-1
+            )
+            topic_response.partition_responses.append(partition_response)
             if is_denied:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                partition_response.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
             try:
                 partition = _find_partition(ctx, topic, data.index)
-                yield from _append(ctx, request, partition, data, answer, progress)
+                yield from _serve_partition(
+                    ctx, request, partition, data, partition_response, progress, piece
+                )
             except KafkaError as error:
-                answer.error_code, answer.error_message = error.code, error.message
+                _fail(partition_response, error)
     if progress.in_transaction:
-        yield from _append_in_transaction(ctx, request, progress)
+        yield from _end_with_transactional(ctx, request, progress)
     return progress
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
     """Whether any of its batches is transactional; unreadable ones are not."""
     for topic in request.topic_data:
-        for one in topic.partition_data:
-            records = one.records
-            # With loops and without a conversion: with an authorizer every request pays for this.
-            if (
-                records is not None
-                and len(records) > _ATTRIBUTES
-                and records[_ATTRIBUTES] & TRANSACTIONAL_BIT
-            ):
+        for data in topic.partition_data:
+            # With loops: where there is an authorizer, every request pays for this.
+            if data.records is not None and looks_transactional(data.records):
                 return True
     return False
 
 
-def _append(
+def _serve_partition(
     ctx: RequestContext,
     request: ProduceRequest,
     partition: Partition,
     data: PartitionProduceData,
-    answer: PartitionProduceResponse,
+    partition_response: PartitionProduceResponse,
     progress: _ProduceProgress,
+    piece: Slice,
 ) -> Generator[_Pause, None, None]:
-    """Validate and append one batch, and fill in ``answer``."""
+    """Validate one batch, append it unless a transaction has it, and fill in the response."""
     wall_ms = ctx.broker.clock.wall_ms()
     terms = ProduceTerms(
         api_version=ctx.api_version,
@@ -244,40 +240,43 @@ def _append(
         has_transactional_id=request.transactional_id is not None,
         wall_ms=wall_ms,
     )
-    verdict = yield from _validate(ctx, partition, data, terms)
+    verdict = yield from _validate(ctx, partition, data, terms, piece)
     if isinstance(verdict, RejectedBatch):
-        answer.error_code, answer.error_message = verdict.code, verdict.message
-        answer.record_errors = [
+        partition_response.error_code, partition_response.error_message = (
+            verdict.code,
+            verdict.message,
+        )
+        partition_response.record_errors = [
             BatchIndexAndErrorMessage(
                 batch_index=error.batch_index, batch_index_error_message=error.message
             )
             for error in verdict.record_errors
         ]
         if verdict.reports_log_start:
-            answer.log_start_offset = partition.log.log_start_offset
+            partition_response.log_start_offset = partition.log.log_start_offset
         return
     if verdict.header.attributes & TRANSACTIONAL_BIT:
         append = partial(
-            _append_valid,
+            _append,
             request,
             partition,
             verdict,
-            answer,
+            partition_response,
             progress,
             wall_ms=wall_ms,
             is_first_of_epoch_zero=ctx.api_version >= ADDS_SINCE,
         )
-        refuse = partial(_refuse, partition, answer)
+        refuse = partial(_refuse, partition, partition_response)
         progress.in_transaction.append(Candidate(partition, verdict, append, refuse))
         return
-    _append_valid(request, partition, verdict, answer, progress, wall_ms=wall_ms)
+    _append(request, partition, verdict, partition_response, progress, wall_ms=wall_ms)
 
 
-def _append_valid(
+def _append(
     request: ProduceRequest,
     partition: Partition,
     verdict: ValidBatch,
-    answer: PartitionProduceResponse,
+    partition_response: PartitionProduceResponse,
     progress: _ProduceProgress,
     *,
     wall_ms: int,
@@ -285,7 +284,7 @@ def _append_valid(
 ) -> None:
     """Append a batch that has been found valid. Raises KafkaError."""
     partition.check_online()
-    answer.log_start_offset = partition.log.log_start_offset
+    partition_response.log_start_offset = partition.log.log_start_offset
     try:
         appended = partition.append(
             verdict.batch,
@@ -294,17 +293,17 @@ def _append_valid(
             is_first_of_epoch_zero=is_first_of_epoch_zero,
         )
     except StorageError:
-        answer.log_start_offset = -1
+        partition_response.log_start_offset = -1
         raise
-    answer.base_offset = appended.base_offset
+    partition_response.base_offset = appended.base_offset
     if verdict.log_append_time_ms >= 0:
-        answer.log_append_time_ms = appended.appended_ms
+        partition_response.log_append_time_ms = appended.appended_ms
     pending = PendingAppend(partition, appended.next_offset)
     if request.acks == ACKS_ALL and not pending.is_decided:
-        progress.pending.append((pending, answer))
+        progress.pending.append((pending, partition_response))
 
 
-def _append_in_transaction(
+def _end_with_transactional(
     ctx: RequestContext, request: ProduceRequest, progress: _ProduceProgress
 ) -> Generator[Later[None], None, None]:
     transactional_id = request.transactional_id
@@ -324,32 +323,48 @@ def _append_in_transaction(
 
 def _refuse(
     partition: Partition,
-    answer: PartitionProduceResponse,
+    partition_response: PartitionProduceResponse,
     error: KafkaError,
     *,
     by_log: bool = False,
 ) -> None:
-    answer.error_code, answer.error_message = error.code, error.message
+    _fail(partition_response, error)
     if by_log:
-        answer.log_start_offset = partition.log.log_start_offset
+        partition_response.log_start_offset = partition.log.log_start_offset
+
+
+def _fail(partition_response: PartitionProduceResponse, error: KafkaError) -> None:
+    partition_response.error_code = error.code
+    partition_response.error_message = error.message
 
 
 def _validate(
-    ctx: RequestContext, partition: Partition, data: PartitionProduceData, terms: ProduceTerms
+    ctx: RequestContext,
+    partition: Partition,
+    data: PartitionProduceData,
+    terms: ProduceTerms,
+    piece: Slice,
 ) -> Generator[_Pause, None, Verdict]:
-    """Validate a batch; at once unless it is large."""
+    """Validate a batch. It is a large one if its checks do not end within the slice."""
     policy = ctx.broker.validation
+    large_batch = ctx.broker.large_batch
     steps = validation_steps(data.records, partition.config, terms, policy)
     verdict: Verdict
-    try:
-        next(steps)
-    except StopIteration as done:
-        verdict = done.value
-        return verdict
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            verdict = done.value
+            return verdict
+        # While another request holds the lock, a batch goes no further than its first step: there
+        # is no second one inflated beside the other's.
+        if piece.is_over() or large_batch.locked():
+            break
     # Start over when no other request validates a large batch: the data decompressed so far must
-    # not be kept for each waiting request.
+    # not be kept for each waiting request. That costs a slice at most.
     steps.close()
     yield _Pause.BEFORE_LARGE_BATCH
+    piece.begin()
     steps = validation_steps(data.records, partition.config, terms, policy)
     while True:
         try:
@@ -357,14 +372,16 @@ def _validate(
         except StopIteration as done:
             verdict = done.value
             break
-        yield _Pause.WITHIN_LARGE_BATCH
-    yield _Pause.BETWEEN_BATCHES
+        if piece.is_over():
+            yield _Pause.END_OF_SLICE
+            piece.begin()
+    yield _Pause.AFTER_LARGE_BATCH
     return verdict
 
 
-def _answer(
+def _respond(
     ctx: RequestContext, request: ProduceRequest, progress: _ProduceProgress
-) -> _Answer | Later[_Answer]:
+) -> _Response | Later[_Response]:
     if request.acks == ACKS_NONE:
         failure = _first_failure(progress.response)
         if failure is not None:
@@ -378,22 +395,25 @@ def _answer(
     return operation.errors.into(partial(_acknowledge, progress))
 
 
-def _acknowledge(progress: _ProduceProgress, errors: list[ErrorCode]) -> _Answer:
+def _acknowledge(progress: _ProduceProgress, errors: list[ErrorCode]) -> _Response:
     """Return the response, with the errors of the batches that were pending, in their order."""
-    for (_, answer), code in zip(progress.pending, errors, strict=True):
+    for (_, partition_response), code in zip(progress.pending, errors, strict=True):
         if code:
-            answer.error_code, answer.base_offset = code, -1
-            answer.log_append_time_ms = answer.log_start_offset = -1
+            partition_response.error_code, partition_response.base_offset = code, -1
+            partition_response.log_append_time_ms = partition_response.log_start_offset = -1
     return progress.response
 
 
 def _first_failure(response: ProduceResponse) -> str | None:
     """The first refused partition, and the reason: for the log, because there is no response."""
     for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code:
-                code, reason = ErrorCode(answer.error_code).name, answer.error_message or ""
-                return f"{topic.name[:250]}-{answer.index}: {code} {reason}"
+        for partition_response in topic.partition_responses:
+            if partition_response.error_code:
+                code, reason = (
+                    ErrorCode(partition_response.error_code).name,
+                    partition_response.error_message or "",
+                )
+                return f"{topic.name[:250]}-{partition_response.index}: {code} {reason}"
     return None
 
 
