@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from benchmarks.harness import Bench, Measured, Row
 from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.timers import JOIN_TIMER
 from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import JOIN_TIMER, Replies
+from kohort.broker.core.group.effects import Replies
 from kohort.broker.core.group.requests import JoinRequest, JoinResult, Now
 from kohort.broker.handlers.join_group import RESPONDERS
 from kohort.protocol.codec import codec

@@ -9,8 +9,9 @@ import json
 from typing import Final
 
 from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.timers import JOIN_TIMER
 from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import JOIN_TIMER, Append, Note, Replies, Reply, TimerKey
+from kohort.broker.core.group.effects import Append, Note, Replies, Reply, TimerKey
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason, state_reason
 from kohort.broker.core.group.requests import JoinRequest, JoinResult, Now, SyncRequest
 from kohort.broker.core.history.build import build_avoided, build_steps

@@ -9,13 +9,10 @@ from kohort.broker.coordinator.session_timers import SessionTimers
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
 
-_OF_SESSIONS = frozenset({"session", "pending"})
-"""Kinds of timers of which each member has its own."""
-
 
 class GroupTimers:
-    """Session timers and phase timers; each set is created when first needed, because most groups
-    have no members at any given time.
+    """Timers of members, for their sessions, and timers of the group, for its phases; each set is
+    created when first needed, because most groups have no members at any given time.
     """
 
     __slots__ = ("_host", "_on_due", "_phases", "_sessions")
@@ -46,7 +43,7 @@ class GroupTimers:
                 timers.cancel_all()
 
     def _of(self, key: TimerKey) -> SessionTimers | KeyedTimers[TimerKey]:
-        if key.kind in _OF_SESSIONS:
+        if key.member_id:
             return self._of_sessions()
         if self._phases is None:
             self._phases = self._host.new_timers(self._on_due, "Rebalance")

@@ -11,14 +11,16 @@ comes back should continue with them.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from kohort.broker.metrics.metric_info import OTHER
+
+L = TypeVar("L")
 
 SHOWN_AFTER_REMOVAL_MS: Final = 15 * 60_000
 """Long enough for every scraper to see the last counts."""
 
-_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+_NOTHING: Final[Mapping[Any, int]] = MappingProxyType({})
 """Shared by all groups without counts of a kind, which most groups are."""
 
 
@@ -35,19 +37,19 @@ class GroupCounts:
     )
 
     def __init__(self) -> None:
-        self.rebalances = _NOTHING
-        """Rebalances by cause."""
-        self.avoided = _NOTHING
+        self.rebalances: Mapping[tuple[str, str], int] = _NOTHING
+        """Rebalances by cause and kind of group."""
+        self.avoided: Mapping[str, int] = _NOTHING
         """Avoided rebalances by stated reason."""
-        self.removed = _NOTHING
+        self.removed: Mapping[str, int] = _NOTHING
         """Removed members by cause."""
         self.stopped_ms = 0
         self.partitions_moved = 0
         self.removed_at_ms = 0
         """Monotonic time at which the group was removed, if it was."""
 
-    def count_rebalance(self, cause: str) -> None:
-        self.rebalances = _one_more(self.rebalances, cause)
+    def count_rebalance(self, cause: str, kind: str) -> None:
+        self.rebalances = _one_more(self.rebalances, (cause, kind))
 
     def count_avoided(self, reason: str) -> None:
         self.avoided = _one_more(self.avoided, reason)
@@ -116,7 +118,7 @@ class CountsByGroup:
         return counts
 
 
-def _one_more(counts: Mapping[str, int], label: str) -> Mapping[str, int]:
+def _one_more(counts: Mapping[L, int], label: L) -> Mapping[L, int]:
     """Return `counts` with one more for a label, in the same object unless it is the shared empty
     one.
     """

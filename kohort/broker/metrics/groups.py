@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
 
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.budget import GROUPS, SeriesBudget
 from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
@@ -40,6 +41,11 @@ class GroupSample:
     """Labels with the state; None for the sums."""
 
 
+def _no_groups() -> Counter[str]:
+    """Make the count by kind that shows each of them, also without groups."""
+    return Counter({kind.value: 0 for kind in GroupKind})
+
+
 @dataclass(slots=True, eq=False)
 class _Seen:
     """Samples of one refresh."""
@@ -48,6 +54,8 @@ class _Seen:
     offsets: list[OffsetSample] = field(default_factory=list)
     topic_sums: list[OffsetSample] = field(default_factory=list)
     states: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=_no_groups)
+    """Groups by kind."""
     offset_count: int = 0
     parked_joins: int = 0
     parked_syncs: int = 0
@@ -86,6 +94,7 @@ class GroupCollector:
         rest_offsets = OffsetSample(_labels(OTHER, OTHER, OTHER), lag=0)
         for group in list(self._groups.groups()):
             seen.states[group.state.value] += 1
+            seen.kinds[group.kind.value] += 1
             seen.offset_count += group.offsets.count
             _count_waiting(group, seen)
             has_series = (
@@ -131,7 +140,8 @@ class GroupCollector:
             yield single(info, seen.states[state])
         yield single(catalogue.NUM_OFFSETS, seen.offset_count)
         count = Family(rebalance_catalogue.GROUP_COUNT)
-        count.add(seen.states.total(), "classic")
+        for kind, group_count in seen.kinds.items():
+            count.add(group_count, kind)
         yield count
         load_times_ms = self._groups.load_times_ms
         average_ms = sum(load_times_ms) / len(load_times_ms) if load_times_ms else 0

@@ -8,7 +8,7 @@ _COORDINATOR: Final = "kafka_server_group_coordinator_metrics"
 _RECENTLY: Final = "per second, over the last 30 to 60 seconds, measured between scrapes."
 
 GROUP_COUNT = gauge(
-    f"{_COORDINATOR}_group_count", "Groups, by the protocol they speak: classic.", "protocol"
+    f"{_COORDINATOR}_group_count", "Groups, by the protocol they speak.", "protocol"
 )
 PARTITION_LOAD_MAX = gauge(
     f"{_COORDINATOR}_partition_load_time_max",
@@ -80,7 +80,7 @@ PENDING_IDS = gauge(
 
 GROUP_REBALANCES = counter(
     "kafka_consumergroup_rebalances_total",
-    "Rebalances of the group that started, by what the broker saw; protocol is classic.",
+    "Rebalances of the group that started, by what the broker saw and the group's protocol.",
     "consumergroup",
     "cause",
     "protocol",

@@ -16,9 +16,6 @@ from kohort.broker.metrics.tally import RecentRate
 RATE_PERIOD_S = 30.0
 """The period of Kafka's own rates (`metrics.sample.window.ms`)."""
 
-CLASSIC = "classic"
-"""The only protocol that groups speak so far."""
-
 Shown = list[tuple[str, GroupCounts]]
 
 
@@ -138,9 +135,9 @@ class HistoryCollector:
 
 def _rebalance_rows(shown: Shown) -> Rows:
     return lambda: (
-        (Labels({"consumergroup": group_id, "cause": cause, "protocol": CLASSIC}), count)
+        (Labels({"consumergroup": group_id, "cause": cause, "protocol": kind}), count)
         for group_id, counts in shown
-        for cause, count in list(counts.rebalances.items())
+        for (cause, kind), count in list(counts.rebalances.items())
     )
 
 

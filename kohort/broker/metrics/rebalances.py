@@ -105,7 +105,7 @@ class RebalanceMetrics:
     def _on_started(self, group_id: str, event: RebalanceStarted, now: Now) -> None:
         cause = event.trigger.kind.value
         self.started[cause] += 1
-        self.by_group.of(group_id).count_rebalance(cause)
+        self.by_group.of(group_id).count_rebalance(cause, event.kind.value)
         running = self.running.get(group_id)
         if running is None:
             self.running[group_id] = Running(now)

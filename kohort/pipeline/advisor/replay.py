@@ -15,6 +15,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.timers import SESSION
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
     Append,
@@ -281,12 +282,12 @@ class Replay:
         """Note that a member sends no more heartbeats: its session counts from its last one."""
         known = self.group.roster.get(member.member_id)
         if known is None or not member.beats_now:
-            self._arm(TimerKey("session", member.member_id), must=True)
+            self._arm(TimerKey(SESSION, member.member_id), must=True)
             return
         last_ms = member.beats.last_before(self.now_ms)
         if last_ms + known.session_timeout_ms > known.session_deadline_ms:
             self.group.data.start_session(known, last_ms)
-        self._arm(TimerKey("session", member.member_id), must=True)
+        self._arm(TimerKey(SESSION, member.member_id), must=True)
 
     def when_awake(self, member: SimulatedMember, act: Act) -> None:
         """Do it, or do it again when its pause is over."""
@@ -363,7 +364,7 @@ class Replay:
         deadline_ms = self._timers.get(key)
         if deadline_ms is None:
             return
-        if key.kind == "session" and not must:
+        if key.kind == SESSION and not must:
             member = self._by_id.get(key.member_id)
             if member is not None and member.beats_now:
                 return
@@ -379,7 +380,7 @@ class Replay:
                 keys.append(other)
         for one in keys:
             del self._timers[one]
-            member = self._by_id.get(one.member_id) if one.kind == "session" else None
+            member = self._by_id.get(one.member_id) if one.kind == SESSION else None
             known = self.group.roster.get(one.member_id)
             if known is not None and member is not None and member.beats_now:
                 self.group.data.start_session(known, member.beats.last_before(self.now_ms))

@@ -7,24 +7,20 @@ be changed either.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.events import Event
 from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.core.group.requests import Ticket
 
-TimerKind: TypeAlias = Literal["session", "pending", "join", "sync"]
-
 
 class TimerKey(NamedTuple):
     """Identifies a timer of a group; scheduling a key again replaces its deadline."""
 
-    kind: TimerKind
+    kind: str
+    """What it is for; each kind of group has its own."""
     member_id: str = ""
-
-
-JOIN_TIMER = TimerKey("join")
-SYNC_TIMER = TimerKey("sync")
+    """The member whose timer it is, of which there may be thousands; empty if it is the group's."""
 
 
 @dataclass(slots=True)

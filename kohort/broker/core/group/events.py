@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias, get_args
 
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason
 from kohort.broker.core.group.records import GroupRecord
 from kohort.broker.core.group.states import GroupState
@@ -118,6 +119,7 @@ class RebalanceStarted(NamedTuple):
     """The generation that ends."""
     members: tuple[MemberRef, ...]
     """The members before a joining one is added, and after leaving ones are removed."""
+    kind: GroupKind
     pending_transactions: int = 0
     """Producers whose open transactions hold offsets of the group."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from kohort.broker.core.group.records import DurableRecord
 
@@ -13,10 +14,11 @@ class GroupKind(Enum):
     """Members choose a leader, which assigns: JoinGroup and SyncGroup."""
 
 
-def kind_of(records: Iterable[DurableRecord]) -> GroupKind:
-    """Return the kind of the group to which these records of the log belong.
+WITH_OFFSETS_ALONE: Final = GroupKind.CLASSIC
+"""The kind of a group that has nothing but offsets, as in Kafka."""
 
-    A group with nothing but offsets is a classic one, as in Kafka.
-    """
+
+def kind_of(records: Iterable[DurableRecord]) -> GroupKind:
+    """Return the kind of the group to which these records of the log belong."""
     del records  # Records of another kind are of other classes.
-    return GroupKind.CLASSIC
+    return WITH_OFFSETS_ALONE

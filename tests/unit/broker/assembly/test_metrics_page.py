@@ -23,6 +23,7 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.http.messages import HttpRequest, HttpResponse
@@ -62,7 +63,7 @@ ORDERS = Topics(
 
 TRIGGER = Trigger(TriggerKind.MEMBER_ADDED)
 EVENTS: list[Event] = [
-    RebalanceStarted(TRIGGER, GroupState.EMPTY, 0, ()),
+    RebalanceStarted(TRIGGER, GroupState.EMPTY, 0, (), GroupKind.CLASSIC),
     RebalanceAvoided(TRIGGER),
     MemberRemoved(MemberRef("m", None, "c", "/127.0.0.1"), RemovalReason.LEFT),
 ]

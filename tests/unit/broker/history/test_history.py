@@ -24,6 +24,7 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
@@ -74,7 +75,9 @@ def rebalance(
     now = Now(at_ms, at_ms)
     refs = members(size)
     trigger = Trigger(TriggerKind.LEADER_REJOINED, refs[0])
-    history.observe(group_id, RebalanceStarted(trigger, GroupState.STABLE, 1, refs), now)
+    history.observe(
+        group_id, RebalanceStarted(trigger, GroupState.STABLE, 1, refs, GroupKind.CLASSIC), now
+    )
     for ref in refs:
         history.observe(group_id, JoinReceived(ref, NO_REASON, (("range", b""),)), now)
     end = JoinPhaseEnded(JoinPhaseEnd.ALL_JOINED, 2, "range", "m0", refs, (), (), "consumer")
@@ -87,7 +90,7 @@ def rebalance(
 
 def start_one(history: RebalanceHistory, group_id: str = "g", *, at_ms: int = 0) -> None:
     trigger = Trigger(TriggerKind.MEMBER_LEFT)
-    started = RebalanceStarted(trigger, GroupState.STABLE, 1, members(2))
+    started = RebalanceStarted(trigger, GroupState.STABLE, 1, members(2), GroupKind.CLASSIC)
     history.observe(group_id, started, Now(at_ms, at_ms))
 
 

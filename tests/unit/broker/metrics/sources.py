@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from prometheus_client.metrics_core import Metric
 
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.states import GroupState
 
 
@@ -95,6 +97,12 @@ class Offsets:
         return self._topics
 
 
+class OtherKind(Enum):
+    """A kind of groups that the broker does not have yet."""
+
+    OTHER = "other"
+
+
 @dataclass
 class Group:
     group_id: str
@@ -104,6 +112,7 @@ class Group:
     unused_id_count: int = 0
     parked_join_count: int = 0
     parked_sync_count: int = 0
+    kind: Enum = GroupKind.CLASSIC
 
 
 class Groups:

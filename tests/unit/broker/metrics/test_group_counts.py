@@ -10,7 +10,7 @@ from kohort.broker.metrics.metric_info import OTHER
 
 def count(table: CountsByGroup, *group_ids: str) -> None:
     for group_id in group_ids:
-        table.of(group_id).count_rebalance("member_left")
+        table.of(group_id).count_rebalance("member_left", "classic")
 
 
 def shown(table: CountsByGroup, now_ms: int = 0) -> dict[str, int]:
@@ -120,7 +120,10 @@ def test_counts_are_those_of_three_counters() -> None:
         counts = table.of(group_id)
         which = chance.randrange(3)
         label = f"label {chance.randrange(4)}"
-        (counts.count_rebalance, counts.count_avoided, counts.count_removed)[which](label)
+        if which:
+            (counts.count_avoided, counts.count_removed)[which - 1](label)
+        else:
+            counts.count_rebalance(label, "classic")
         counts.stopped_ms += 1_000
         expected[group_id][which][label] += 1
         if step % 500 == 499:
@@ -128,7 +131,11 @@ def test_counts_are_those_of_three_counters() -> None:
     shown_now = dict(table.shown(7))
     del shown_now[OTHER]
     assert {
-        name: (counts.rebalances, counts.avoided, counts.removed)
+        name: (
+            {cause: count for (cause, _), count in counts.rebalances.items()},
+            counts.avoided,
+            counts.removed,
+        )
         for name, counts in shown_now.items()
     } == expected
     assert shown_now["g3"].removed_at_ms == 7

@@ -1,6 +1,7 @@
 """What the coordinator's groups go through, as counts."""
 
-from typing import Any
+from enum import Enum
+from typing import Any, cast
 
 from kohort.broker.core.group.events import (
     Event,
@@ -21,6 +22,7 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.reasons import ReasonSource, StatedReason
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
@@ -37,13 +39,14 @@ from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
 from kohort.broker.metrics.text_format import TextFormat, write
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.virtual_clock import VirtualClock
-from tests.unit.broker.metrics.sources import History, values
+from tests.unit.broker.metrics.sources import History, OtherKind, values
 
 MEMBER = MemberRef("member", None, "client", "/127.0.0.1")
 
 
-def started(kind: TriggerKind) -> Event:
-    return RebalanceStarted(Trigger(kind), GroupState.STABLE, 1, (MEMBER,))
+def started(kind: TriggerKind, group_kind: Enum = GroupKind.CLASSIC) -> Event:
+    as_kind = cast(GroupKind, group_kind)
+    return RebalanceStarted(Trigger(kind), GroupState.STABLE, 1, (MEMBER,), as_kind)
 
 
 def join_ended() -> Event:
@@ -190,12 +193,13 @@ def test_each_group_has_counts_of_its_own() -> None:
         (0, RebalanceAvoided(Trigger(TriggerKind.LEADER_REJOINED, reason=stated))),
         (0, MemberRemoved(MEMBER, RemovalReason.LEFT)),
     )
-    observed((0, started(TriggerKind.MEMBER_LEFT)), group_id='b"\\\n', metrics=metrics)
+    left = started(TriggerKind.MEMBER_LEFT, OtherKind.OTHER)
+    observed((0, left), group_id='b"\\\n', metrics=metrics)
     metrics.on_record(closed(stopped_ms=2500, moved=3))
     found = collected(metrics)
     assert found["kafka_consumergroup_rebalances_total"] == {
         ("readers", "member_added", "classic"): 2,
-        ('b"\\\n', "member_left", "classic"): 1,
+        ('b"\\\n', "member_left", "other"): 1,
     }
     avoided = found["kohort_consumergroup_rebalances_avoided_total"]
     assert avoided == {("readers", "restart"): 1}

@@ -23,9 +23,9 @@ from typing import Final
 from kohort.broker.core.group.classic.member import Member, Protocols, cut_text, metadata_for
 from kohort.broker.core.group.classic.roster import Roster
 from kohort.broker.core.group.classic.states import LEGAL_PREVIOUS
+from kohort.broker.core.group.classic.timers import PENDING, SYNC_TIMER
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
-    SYNC_TIMER,
     Cancel,
     Schedule,
     ScheduleSessions,
@@ -307,7 +307,7 @@ class GroupData:
         """Forget a handed-out id that has been used or given back, or was dropped."""
         del self.roster.pending[member_id]
         self.unused_ids.discard(member_id)
-        self.cancel(TimerKey("pending", member_id))
+        self.cancel(TimerKey(PENDING, member_id))
 
     # Reads.
 

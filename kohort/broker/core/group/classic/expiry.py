@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from kohort.broker.core.group.classic import rebalance
 from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, ScheduleSessions, TimerKey
+from kohort.broker.core.group.classic.timers import JOIN_TIMER, PENDING, SESSION, SYNC_TIMER
+from kohort.broker.core.group.effects import ScheduleSessions, TimerKey
 from kohort.broker.core.group.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
 from kohort.broker.core.group.requests import Now
 from kohort.broker.core.group.states import GroupState
@@ -24,11 +25,11 @@ def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
     phases: list[TimerKey] = []
     moved: dict[TimerKey, int] = {}
     for key in keys:
-        if key.kind == "session":
+        if key.kind == SESSION:
             member = group.roster.get(key.member_id)
             if member is not None and _has_expired(member, now, moved):
                 triggers.append(_expire(group, member))
-        elif key.kind == "pending":
+        elif key.kind == PENDING:
             if group.take_due(key, now.ms):
                 del group.roster.pending[key.member_id]
                 group.unused_ids.discard(key.member_id)

@@ -19,10 +19,9 @@ from kohort.broker.core.group.classic import (
 from kohort.broker.core.group.classic.commit import commit_error
 from kohort.broker.core.group.classic.data import GroupData, NewMemberId
 from kohort.broker.core.group.classic.member import Member
+from kohort.broker.core.group.classic.timers import JOIN_TIMER, SYNC_TIMER
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import (
-    JOIN_TIMER,
-    SYNC_TIMER,
     Effect,
     Replies,
     Reply,

@@ -9,6 +9,7 @@ from kohort.broker.core.group.classic import rebalance, replacement
 from kohort.broker.core.group.classic.data import GroupData
 from kohort.broker.core.group.classic.decisions import Decision, Joiner, decide
 from kohort.broker.core.group.classic.member import Member, PendingMember, size_of, size_of_ids
+from kohort.broker.core.group.classic.timers import PENDING
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import (
@@ -127,7 +128,7 @@ def _hand_out_id(group: GroupData, request: JoinRequest, ticket: Ticket, now: No
     deadline_ms = now.ms + request.session_timeout_ms
     roster.pending[member_id] = PendingMember(member_id, request.reason, deadline_ms)
     group.unused_ids.add(group.group_id, member_id)
-    group.schedule(TimerKey("pending", member_id), deadline_ms)
+    group.schedule(TimerKey(PENDING, member_id), deadline_ms)
     group.outbox.reply(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from kohort.broker.core.group.classic.timers import SESSION
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import MemberRef
 from kohort.broker.core.group.reasons import NO_REASON, StatedReason
@@ -82,7 +83,7 @@ class Member:
         """Key of its session timer. Cached, because thousands of sessions restart together."""
         key = self._session_key
         if key is None:
-            key = self._session_key = TimerKey("session", self.member_id)
+            key = self._session_key = TimerKey(SESSION, self.member_id)
         return key
 
 

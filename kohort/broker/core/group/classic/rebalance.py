@@ -11,7 +11,8 @@ from typing import Final
 from kohort.broker.core.group.classic import durable
 from kohort.broker.core.group.classic.data import GroupData, InitialDelay
 from kohort.broker.core.group.classic.member import Member, Protocols, metadata_for
-from kohort.broker.core.group.effects import JOIN_TIMER, SYNC_TIMER, Replies, Reply
+from kohort.broker.core.group.classic.timers import JOIN_TIMER, SYNC_TIMER
+from kohort.broker.core.group.effects import Replies, Reply
 from kohort.broker.core.group.events import (
     CauseAdded,
     InitialDelayExtended,
@@ -27,6 +28,7 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
+from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.group.requests import JoinedMember, JoinResult, Now, SyncResult, Ticket
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.stored_cause import encode_cause
@@ -44,7 +46,11 @@ def begin(group: GroupData, trigger: Trigger, now: Now) -> None:
         trigger = _with_grown_topics(group, trigger, now)
     members = tuple([member.ref for member in group.roster])
     pending = len(group.offsets.pending_producers()) if group.offsets.has_pending else 0
-    group.outbox.note(RebalanceStarted(trigger, group.state, group.generation, members, pending))
+    group.outbox.note(
+        RebalanceStarted(
+            trigger, group.state, group.generation, members, GroupKind.CLASSIC, pending
+        )
+    )
     group.begun = encode_cause(trigger, group.state, group.generation, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)

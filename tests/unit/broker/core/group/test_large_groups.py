@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 
 from kohort.broker.core.group.classic.group import ClassicGroup
+from kohort.broker.core.group.classic.timers import JOIN_TIMER
 from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import JOIN_TIMER, Append
+from kohort.broker.core.group.effects import Append
 from kohort.broker.core.group.requests import JoinRequest, Now
 from kohort.broker.core.group.states import GroupState
 from tests.support.groups.scenario import Scenario, subscription
