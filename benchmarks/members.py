@@ -124,6 +124,7 @@ class Members:
 
     def __init__(self, broker: Broker, group_count: int, group_size: int) -> None:
         self._groups = broker.services.groups
+        self._classic = broker.services.classic_groups
         self._places = list(
             itertools.product(map("group-{}".format, range(group_count)), range(group_size))
         )
@@ -150,7 +151,7 @@ class Members:
         ids = [joined.member_id for group_id, joined in self.joined if group_id == first]
         # One stays: an empty group would be written to the log.
         entries = [LeaveEntry(member_id) for member_id in ids[1:][:_LEAVING]]
-        return partial(self._groups.leave, first, entries)
+        return partial(self._classic.leave, first, entries)
 
     async def forget(self) -> None:
         """What the clients knew, which is nothing of the broker's."""
@@ -184,7 +185,7 @@ class Members:
             protocols=(("range", _SUBSCRIPTION),),
             requires_known_id=False,
         )
-        answer = self._groups.join(group_id, request).into(partial(self._on_joined, group_id))
+        answer = self._classic.join(group_id, request).into(partial(self._on_joined, group_id))
         assert isinstance(answer, Later), "a join waits for the others"
 
     def _on_joined(self, group_id: str, result: JoinResult) -> None:
@@ -195,7 +196,7 @@ class Members:
     def _sync(self, group_id: str, joined: JoinResult) -> None:
         shares = {member.member_id: b"assignment" for member in joined.members}
         request = SyncRequest(joined.member_id, None, joined.generation, assignments=shares)
-        self._groups.sync(group_id, request).into(self._on_synced)
+        self._classic.sync(group_id, request).into(self._on_synced)
 
     def _on_synced(self, result: Any) -> None:  # noqa: ANN401 - a SyncResult.
         assert result.error is ErrorCode.NONE, result.error

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.in_process import broker_here, run_apart
-from kohort.broker.coordinator.coordinator import GroupCoordinator
+from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
@@ -57,7 +57,7 @@ async def _measure_all(directory: Path, *, size: int, commits: int, delay_ms: in
     async with broker_here(directory, delay_ms) as broker:
         groups, group_id = broker.services.groups, "turns"
         began_s = time.thread_time()
-        members = await _come(groups, group_id, size)
+        members = await _come(broker.services.classic_groups, group_id, size)
         measured["join and sync, CPU of a member"] = (time.thread_time() - began_s) / size * 1e6
         began_s = time.thread_time()
         for _ in range(_BEATS):
@@ -92,7 +92,7 @@ async def _measure_all(directory: Path, *, size: int, commits: int, delay_ms: in
     return measured
 
 
-async def _come(groups: GroupCoordinator, group_id: str, size: int) -> list[JoinResult]:
+async def _come(groups: ClassicRequests, group_id: str, size: int) -> list[JoinResult]:
     """All join at once, and get what the leader gave them."""
     request = JoinRequest(
         member_id="", instance_id=None, client_id="bench", client_host="127.0.0.1",

@@ -33,6 +33,7 @@ from kohort.broker.assembly.metrics_page import MetricsPage
 from kohort.broker.assembly.web import WebPorts, open_web_ports
 from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConfig
 from kohort.broker.console.source import ConsoleSource
+from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from kohort.broker.core.purgatory import Purgatory
@@ -286,6 +287,7 @@ class Broker:
             purgatory=purgatory,
             topics=topics,
             groups=groups,
+            classic_groups=ClassicRequests(groups.host),
             transactions=transactions,
             users=self._users,
             history=self.history,

@@ -16,6 +16,7 @@ import uvloop
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.encoding import encode_value
 from kohort.broker.core.group.records import OffsetRecord
@@ -163,7 +164,7 @@ class Groups:
 
     async def _empty_groups(self, group_ids: list[str]) -> None:
         for group_id in group_ids:
-            group = self._broker.services.groups.classic_group(group_id)
+            group = classic_group(self._broker.services.groups.host, group_id)
             ids = [] if group is None else [one.member_id for one in group.roster]
             members = [MemberIdentity(member_id=one) for one in ids]
             leave = LeaveGroupRequest(group_id=group_id, members=members)

@@ -9,6 +9,7 @@ import pytest
 from kohort.broker.app import Broker
 from kohort.broker.assembly import coordinators
 from kohort.broker.config import load
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.core.group.requests import CommitRequest, JoinRequest, OffsetToCommit
 from kohort.broker.core.group.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -48,20 +49,20 @@ async def test_no_more_groups_than_are_allowed(tmp_path: Path) -> None:
 
 async def test_no_more_is_told_to_assignors_than_is_allowed(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.metadata.bytes.max=100").running() as broker:
-        groups = broker.services.groups
-        assert (await groups.join("g", join_with(bytes(100 - NAMES_BYTES)))).error is (
+        classic = broker.services.classic_groups
+        assert (await classic.join("g", join_with(bytes(100 - NAMES_BYTES)))).error is (
             ErrorCode.MEMBER_ID_REQUIRED
         )
-        assert (await groups.join("g", join_with(bytes(101 - NAMES_BYTES)))).error is (
+        assert (await classic.join("g", join_with(bytes(101 - NAMES_BYTES)))).error is (
             ErrorCode.GROUP_MAX_SIZE_REACHED
         )
 
 
 async def test_the_oldest_unused_id_is_forgotten_beyond_the_limit(tmp_path: Path) -> None:
     async with broker_with(tmp_path, "kohort.group.pending.ids.max=2").running() as broker:
-        groups = broker.services.groups
-        ids = [(await groups.join("g", join_with(b"", name))).member_id for name in "abc"]
-        group = groups.classic_group("g")
+        groups, classic = broker.services.groups, broker.services.classic_groups
+        ids = [(await classic.join("g", join_with(b"", name))).member_id for name in "abc"]
+        group = classic_group(groups.host, "g")
         assert group is not None
         assert list(group.roster.pending) == ids[1:]
 
@@ -77,14 +78,14 @@ async def test_the_oldest_unused_id_of_any_group_is_forgotten_beyond_the_brokers
     small = partial(UnusedIds, 3 * (ID_BYTES + GROUP_BYTES + 1))
     monkeypatch.setattr(coordinators, "UnusedIds", small)
     async with broker_with(tmp_path).running() as broker:
-        groups = broker.services.groups
+        groups, classic = broker.services.groups, broker.services.classic_groups
         ids = {
-            name: (await groups.join(name, join_with(b""))).member_id
+            name: (await classic.join(name, join_with(b""))).member_id
             for name in ("a", "b", "c", "d", "e")
         }
         async with asyncio.timeout(30):
             while len(groups.host.group_ids()) > 3:  # noqa: ASYNC110 - the append of a tombstone.
                 await asyncio.sleep(0.01)
         assert groups.host.group_ids() == ["c", "d", "e"]
-        joined = await groups.join("a", join_with(b"")._replace(member_id=ids["a"]))
+        joined = await classic.join("a", join_with(b"")._replace(member_id=ids["a"]))
         assert joined.error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -13,6 +13,7 @@ import yaml
 from prometheus_client.metrics_core import Metric
 
 from kohort.broker.app import Broker
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.model import RebalanceRecord
 from kohort.broker.metrics.catalogue import METRICS
@@ -242,7 +243,7 @@ async def test_a_rebalance_that_hangs_is_seen_with_who_is_parked(tmp_path: Path)
             found = await scrape(port)
             joined = await patient.join()
             unsynced = asyncio.create_task(late.sync(await waiting))
-            group = broker.services.groups.classic_group("g")
+            group = classic_group(broker.services.groups.host, "g")
             assert group is not None
             await until(lambda: any(member.sync_ticket is not None for member in group.roster))
             syncing = await scrape(port)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.protocol.join_reason import JoinReason
 from tests.simulation.assigning import PARTITIONS, TOPIC
 from tests.simulation.network import Weather
@@ -312,7 +313,7 @@ class GroupLife:
     def has_converged(self, group_id: str) -> bool:
         """All alive share all partitions, in one generation, and no other member is there."""
         alive = self.world.alive(group_id)
-        group = self.world.groups.classic_group(group_id)
+        group = classic_group(self.world.groups.host, group_id)
         if group is None:
             return not alive
         if {m.member_id for m in group.roster} != {p.member_id for p in alive}:
@@ -326,7 +327,7 @@ class GroupLife:
         return shared == list(range(PARTITIONS)) and generations == {group.generation}
 
     def describe(self, group_id: str) -> str:
-        group = self.world.groups.classic_group(group_id)
+        group = classic_group(self.world.groups.host, group_id)
         alive = [f"{p} {p.generation} {p.owned} {p.call}" for p in self.world.alive(group_id)]
         if group is None:
             return f"no group; {alive}"

@@ -11,6 +11,7 @@ from kohort.broker.console.recent import Recents
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.core.history.waiting_text import waited_for
 from kohort.broker.http.group_json import waiting_json, waiting_members
 from kohort.broker.http.json_parts import SLICE_MS
@@ -89,7 +90,7 @@ class GroupsView:
         asked: list[Position] = []
         ends: list[tuple[int, bool]] = []
         for row in rows:
-            group = self._source.groups.classic_group(row.group_id) if row.lag else None
+            group = classic_group(self._source.groups.host, row.group_id) if row.lag else None
             behind: list[Position] = []
             count = 0
             if group is not None:
@@ -114,7 +115,7 @@ class GroupsView:
     def _told(self, row: Row, lag_ms: int | None, *, is_least: bool) -> Json:
         source = self._source
         now = source.groups.host.now()
-        group = source.groups.classic_group(row.group_id)
+        group = classic_group(source.groups.host, row.group_id)
         waiting = None if group is None else waiting_json(group, now)
         if group is not None and waiting is not None:
             waiting["members"] = waiting_members(group, waiting)

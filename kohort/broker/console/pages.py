@@ -26,6 +26,7 @@ from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Surveyor
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.console.topics_view import TopicsView
+from kohort.broker.coordinator.classic_requests import living_group
 from kohort.broker.http.group_json import waiting_json
 from kohort.broker.http.json_parts import SLICE_MS, answer, wait_dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse, ResponseOrStream
@@ -100,7 +101,7 @@ class ConsolePages:
     async def group(self, request: HttpRequest) -> HttpResponse:
         """GET /api/groups/{group}."""
         (group_id,) = request.path_values
-        group = self._source.groups.living_group(group_id)
+        group = living_group(self._source.groups.host, group_id)
         if group is None:
             return self._without_group(group_id)
         return await self._data(lambda: self._group.wait_group(group))
@@ -111,7 +112,7 @@ class ConsolePages:
         query = Query(request.query, "last")
         last = query.number("last", RECORDS_DEFAULT, at_most=LISTED_MAX)
         history = self._source.history
-        group = self._source.groups.living_group(group_id)
+        group = living_group(self._source.groups.host, group_id)
         if group is None and not history.kept(group_id):
             return self._without_group(group_id)
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.broker.console.lag import positions, total_lag
 from kohort.broker.console.source import ConsoleSource
+from kohort.broker.coordinator.classic_requests import living_group
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.http.json_parts import SLICE_MS
@@ -78,7 +79,7 @@ class Surveyor:
         states: Counter[str] = Counter()
         ids = source.groups.host.group_ids()
         for group_id in ids[:GROUPS_MAX]:
-            group = source.groups.living_group(group_id)
+            group = living_group(source.groups.host, group_id)
             if group is None:
                 continue
             lag = await self._lag(group, piece)

@@ -8,6 +8,7 @@ from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import Survey
 from kohort.broker.console.timed_cache import TimedCache
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.queries import Query
 from kohort.broker.metrics.partitions import open_partition
@@ -108,7 +109,7 @@ class TopicsView:
         return told
 
     async def _reader(self, group_id: str, topic: str, piece: Slice) -> Json:
-        group = self._source.groups.classic_group(group_id)
+        group = classic_group(self._source.groups.host, group_id)
         found: list[Position] = []
         if group is not None:
             for one in positions(group, self._source.topics, topic):

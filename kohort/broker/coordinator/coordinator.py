@@ -8,16 +8,12 @@ stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from kohort.broker.coordinator.command import Command, Step
+from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.join import check_request
-from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.kinds import GroupKind
+from kohort.broker.core.group.kinds import WITH_OFFSETS_ALONE
 from kohort.broker.core.group.offsets.commit import error_without_group
 from kohort.broker.core.group.requests import (
     CommitRequest,
@@ -26,17 +22,8 @@ from kohort.broker.core.group.requests import (
     DeleteOffsetsResult,
     EnclosingTransaction,
     GroupDescription,
-    JoinRequest,
-    JoinResult,
-    LeaveEntry,
-    LeaveResult,
-    Now,
-    SyncRequest,
-    SyncResult,
     TopicPartition,
 )
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -45,68 +32,13 @@ logger = logging.getLogger(__name__)
 __all__ = ["CoordinatorConfig", "GroupCoordinator", "GroupObserver"]
 
 
-def _classic_step(
-    step: Callable[[ClassicGroup, Now], Steps[None] | None],
-    ticket: Later[Any],
-    answer_other: Callable[[], object],
-) -> Step:
-    """Return a step of classic groups, to which a group of another kind has `answer_other`."""
-
-    def execute(group: Group, now: Now) -> Steps[None] | None:
-        if isinstance(group, ClassicGroup):
-            return step(group, now)
-        ticket.give(answer_other())
-        return None
-
-    return execute
-
-
 class GroupCoordinator:
-    """Executes the requests of group APIs. `host` has the groups themselves."""
+    """Executes what groups of all kinds are asked. `host` has the groups themselves."""
 
     def __init__(self, host: GroupHost) -> None:
         self.host = host
 
     # Requests. A returned ticket is answered later.
-
-    def join(self, group_id: str, request: JoinRequest) -> Later[JoinResult]:
-        """Execute a JoinGroup."""
-        ticket: Later[JoinResult] = Later()
-        error = check_request(group_id, request, self.host.config.group)
-        if error:
-            ticket.give(JoinResult(error, request.member_id))
-            return ticket
-        command = Command(
-            _classic_step(
-                lambda group, now: group.join(request, ticket, now),
-                ticket,
-                lambda: JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id),
-            ),
-            ticket,
-            answer_absent=lambda: JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id),
-            creates=None if request.member_id else GroupKind.CLASSIC,
-            writes_group_record=not request.member_id and request.instance_id is not None,
-        )
-        answer = self._send(group_id, command, ticket)
-        if not request.member_id:
-            # It may have been given an id; if the group hands that out later, the next join looks.
-            self.host.drop_excess_ids()
-        return answer
-
-    def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
-        """Execute a SyncGroup."""
-        ticket: Later[SyncResult] = Later()
-        if not group_id:
-            ticket.give(SyncResult(ErrorCode.INVALID_GROUP_ID))
-            return ticket
-        command = Command(
-            _classic_step(
-                lambda group, now: group.sync(request, ticket, now), ticket, _no_member_to_sync
-            ),
-            ticket,
-            answer_absent=_no_member_to_sync,
-        )
-        return self._send(group_id, command, ticket)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
@@ -121,37 +53,6 @@ class GroupCoordinator:
             return self.host.error_without_actor(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
         return actor.heartbeat(member_id, instance_id, generation)
 
-    def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Later[LeaveResult]:
-        """Execute a LeaveGroup."""
-        ticket: Later[LeaveResult] = Later()
-        if not group_id:
-            ticket.give(LeaveResult(ErrorCode.INVALID_GROUP_ID))
-            return ticket
-
-        def answer_absent() -> LeaveResult:
-            return LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
-
-        if len(entries) <= ENTRIES_PER_STEP:
-            command = Command(
-                _classic_step(
-                    lambda group, now: group.leave(entries, ticket, now), ticket, answer_absent
-                ),
-                ticket,
-                answer_absent=answer_absent,
-            )
-        else:
-            command = Command(
-                _classic_step(
-                    lambda group, now: group.leave_steps(entries, ticket, now),
-                    ticket,
-                    answer_absent,
-                ),
-                ticket,
-                answer_absent=answer_absent,
-                is_exclusive=True,
-            )
-        return self._send(group_id, command, ticket)
-
     def commit(
         self, group_id: str, request: CommitRequest, *, may_answer_group_not_found: bool
     ) -> Later[CommitResult]:
@@ -162,7 +63,7 @@ class GroupCoordinator:
             lambda group, now: group.commit(request, ticket, now),
             ticket,
             answer_absent=lambda: CommitResult((error,) * len(request.offsets)),
-            creates=None if error else GroupKind.CLASSIC,
+            creates=None if error else WITH_OFFSETS_ALONE,
             is_gathered=True,
         )
         self.host.submit(group_id, command)
@@ -194,7 +95,7 @@ class GroupCoordinator:
             lambda group, now: group.commit_in_transaction(request, checked, ticket, now),
             ticket,
             answer_absent=lambda: CommitResult((absent,) * count),
-            creates=None if absent else GroupKind.CLASSIC,
+            creates=None if absent else WITH_OFFSETS_ALONE,
         )
         preparing = self.host.prepare_log()
         if preparing is None:
@@ -252,18 +153,6 @@ class GroupCoordinator:
             return self.host.error_without_actor(group_id)
         return ErrorCode.NONE if actor.is_available else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def classic_group(self, group_id: str) -> ClassicGroup | None:
-        """Return a group of the classic protocol, for reading; None if it is of another kind or
-        absent.
-        """
-        group = self.host.group(group_id)
-        return group if isinstance(group, ClassicGroup) else None
-
-    def living_group(self, group_id: str) -> ClassicGroup | None:
-        """Return a group as `classic_group` does, unless it is DEAD."""
-        group = self.classic_group(group_id)
-        return None if group is None or group.state is GroupState.DEAD else group
-
     def describe(self, group_id: str) -> GroupDescription | None:
         """Return the description of a group, None if it does not exist."""
         group = self.host.group(group_id)
@@ -292,10 +181,3 @@ class GroupCoordinator:
     def _send(self, group_id: str, command: Command, ticket: Later[Any]) -> Later[Any]:
         self.host.submit(group_id, command)
         return ticket
-
-
-def _no_member_to_sync() -> SyncResult:
-    """Make the answer where no member is left. No lambda in `sync`: thousands of commands may wait
-    while a group is written.
-    """
-    return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)

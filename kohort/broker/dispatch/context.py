@@ -24,6 +24,7 @@ from kohort.protocol.schema import VersionRange
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.coordinator import GroupCoordinator
+    from kohort.broker.coordinator.classic_requests import ClassicRequests
     from kohort.broker.core.purgatory import Purgatory
     from kohort.broker.runtime.clock import Clock
     from kohort.broker.security.client_quotas import ClientQuotas
@@ -45,6 +46,8 @@ class BrokerServices:
     purgatory: Purgatory
     topics: TopicManager
     groups: GroupCoordinator
+    classic_groups: ClassicRequests
+    """Requests that only groups of the classic protocol execute."""
     transactions: Transactions
     """Transactional ids, and the partitions in their transactions."""
     node_id: int

@@ -36,7 +36,7 @@ def join_group(
         Operation.READ, ResourceType.GROUP, request.group_id
     ):
         return RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    ticket = ctx.broker.groups.join(
+    ticket = ctx.broker.classic_groups.join(
         request.group_id,
         JoinRequest(
             member_id=request.member_id,

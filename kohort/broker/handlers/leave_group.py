@@ -37,7 +37,7 @@ def leave_group(
     # Requests with several members are from administrators, who fetch nothing.
     client = ctx.header.client_id or "", ctx.connection.peer_host
     unfetched_ms = ctx.broker.activity.since_ms(*client) if len(members) == 1 else None
-    ticket = ctx.broker.groups.leave(
+    ticket = ctx.broker.classic_groups.leave(
         request.group_id,
         [
             LeaveEntry(one.member_id, one.group_instance_id, one.reason, unfetched_ms)

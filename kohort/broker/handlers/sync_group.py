@@ -30,7 +30,7 @@ def sync_group(
         return _respond(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if ctx.broker.access is not None:
         ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
-    ticket = ctx.broker.groups.sync(
+    ticket = ctx.broker.classic_groups.sync(
         request.group_id,
         SyncRequest(
             member_id=request.member_id,

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kohort.broker.coordinator import GroupCoordinator
+from kohort.broker.coordinator.classic_requests import living_group
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
 from kohort.broker.core.security.acls import Operation, ResourceType
@@ -75,7 +76,7 @@ class GroupPages:
         for group_id in ids[:limit]:
             if items.is_full:
                 break
-            group = self._groups.living_group(group_id)
+            group = living_group(self._groups.host, group_id)
             last = group_id
             if group is not None:
                 totals = self._history.totals(group_id)
@@ -129,7 +130,7 @@ class GroupPages:
             # Assignments of members and records of the history contain topics that the visitor may
             # not see.
             limit = 0
-        group = self._groups.living_group(group_id)
+        group = living_group(self._groups.host, group_id)
         if group is None:
             return self._without_group(group_id)
         piece = Slice(self._groups.host, SLICE_MS)
@@ -178,7 +179,7 @@ class GroupPages:
         if kind not in {None, REBALANCE, AVOIDED}:
             raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
         piece = Slice(self._groups.host, SLICE_MS)
-        group = self._groups.living_group(group_id)
+        group = living_group(self._groups.host, group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.kept(group_id)
         if group is None and steps is None and not kept:

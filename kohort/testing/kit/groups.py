@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kohort.broker.app import Broker
+from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.coordinator.command import Command
 from kohort.broker.core.group.classic import rebalance
 from kohort.broker.core.group.classic.group import ClassicGroup
@@ -47,7 +48,7 @@ class Groups:
 
     def state(self, group_id: str) -> str | None:
         """Return the state as Kafka names it; None if there is no such group."""
-        group = self._coordinator.classic_group(group_id)
+        group = classic_group(self._coordinator.host, group_id)
         return None if group is None else group.state.value
 
     def members(self, group_id: str) -> list[Member]:
@@ -165,12 +166,12 @@ class Groups:
 
     async def remove(self, group_id: str, **who: str | None) -> list[str]:
         """Remove members like an administrator."""
-        group = self._coordinator.classic_group(group_id)
+        group = classic_group(self._coordinator.host, group_id)
         if group is None:
             raise LookupError(f"there is no group {group_id!r}")
         chosen = [member.member_id for member in _chosen(group, who)]
         entries = [LeaveEntry(member_id, None, ADMIN_REASON) for member_id in chosen]
-        await self._coordinator.leave(group_id, entries)
+        await self._broker.services.classic_groups.leave(group_id, entries)
         return chosen
 
     async def enforce(self, group_id: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from kohort.broker.config import LoadedConfig, load
+from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
@@ -163,6 +164,7 @@ class Broker:
             purgatory=purgatory,
             topics=topics,
             groups=groups,
+            classic_groups=ClassicRequests(groups.host),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,
             advertised_host="broker.example",

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
@@ -58,6 +59,7 @@ class RunningGroups:
             purgatory=topics._purgatory,
             topics=topics,
             groups=groups,
+            classic_groups=ClassicRequests(groups.host),
             transactions=cast("Any", None),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from kohort.broker.console.paths import console_pages
 from kohort.broker.console.source import ConsoleSource
+from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import (
@@ -53,6 +54,7 @@ class LookedAt:
         self.clock = clock
         self.topics = topics
         self.groups = groups
+        self.classic = ClassicRequests(groups.host)
         self.history = history
         metrics = BrokerMetrics()
         self.source = ConsoleSource(
@@ -116,7 +118,7 @@ class LookedAt:
             protocols=(("range", subscription(*topics)),),
             reason=NO_REASON,
         )
-        return self.groups.join(group, request)
+        return self.classic.join(group, request)
 
     async def settle(self, group: str, client: str = "c", *partitions: int) -> str:
         """A Stable group of one static member, which has these partitions of "t"."""
@@ -129,13 +131,13 @@ class LookedAt:
             protocol_name="range",
             assignments={joined.member_id: share("t", *partitions)},
         )
-        await self.groups.sync(group, request)
+        await self.classic.sync(group, request)
         self.history.drain()
         member_id: str = joined.member_id
         return member_id
 
     async def leave(self, group: str, member_id: str) -> None:
-        await self.groups.leave(group, [LeaveEntry(member_id)])
+        await self.classic.leave(group, [LeaveEntry(member_id)])
         self.history.drain()
 
     async def commit(self, group: str, **offsets: int) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
@@ -94,6 +95,7 @@ class Harness:
             observers=(self.watcher,),
         )
         self.groups = GroupCoordinator(host)
+        self.classic = ClassicRequests(host)
 
     def ask_join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
@@ -108,7 +110,7 @@ class Harness:
             "consumer",
             (("range", SUBSCRIPTION),),
         )
-        return self.groups.join(group_id, request).into(lambda result: result)
+        return self.classic.join(group_id, request).into(lambda result: result)
 
     def join(
         self, group_id: str = "g", member_id: str = "", instance: str | None = None
@@ -122,7 +124,7 @@ class Harness:
         self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
     ) -> SyncResult | Later[SyncResult]:
         request = SyncRequest(member_id, None, generation, assignments=assignments or {})
-        return self.groups.sync("g", request).into(lambda result: result)
+        return self.classic.sync("g", request).into(lambda result: result)
 
     def ask_commit(
         self,

@@ -352,7 +352,7 @@ async def test_a_static_restart_of_a_whole_group_takes_few_appends(clock: Virtua
 async def test_a_leave_is_answered_at_once(clock: VirtualClock) -> None:
     async with running(clock) as h:
         members = await h.stable_static("a", "b")
-        result = h.groups.leave("g", [LeaveEntry(members["b"])]).into(lambda answer: answer)
+        result = h.classic.leave("g", [LeaveEntry(members["b"])]).into(lambda answer: answer)
         assert not isinstance(result, Later)
         assert result.entries == (ErrorCode.NONE,)
         assert isinstance(h.ask_join(member_id=members["a"], instance="a"), JoinResult)

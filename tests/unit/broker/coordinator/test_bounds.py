@@ -103,7 +103,7 @@ class TestBounds:
             await new_id(h, "b")
             await new_id(h, "c")
             assert len(ids) == 3
-            await h.groups.leave("a", [LeaveEntry(given_back)])
+            await h.classic.leave("a", [LeaveEntry(given_back)])
             assert len(ids) == 2
             await h.groups.delete_group("b")
             assert len(ids) == 1

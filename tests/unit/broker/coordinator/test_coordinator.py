@@ -35,7 +35,7 @@ class TestAbsentGroups:
             assert h.ask_sync("m", 1) == SyncResult(unknown)
             assert h.groups.heartbeat("g", "m", None, 1) is unknown
             entries = [LeaveEntry("a"), LeaveEntry("b")]
-            assert await h.groups.leave("g", entries) == LeaveResult(entries=(unknown, unknown))
+            assert await h.classic.leave("g", entries) == LeaveResult(entries=(unknown, unknown))
             assert await h.groups.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
             absent = DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
             assert await h.groups.delete_offsets("g", []) == absent
@@ -66,10 +66,10 @@ class TestAbsentGroups:
         async with running(clock) as h:
             invalid = ErrorCode.INVALID_GROUP_ID
             assert h.ask_join("") == JoinResult(invalid)
-            sync = h.groups.sync("", SyncRequest("m", None, 1))
+            sync = h.classic.sync("", SyncRequest("m", None, 1))
             assert await sync == SyncResult(invalid)
             assert h.groups.heartbeat("", "m", None, 1) is invalid
-            assert await h.groups.leave("", [LeaveEntry("m")]) == LeaveResult(invalid)
+            assert await h.classic.leave("", [LeaveEntry("m")]) == LeaveResult(invalid)
             result = await h.groups.delete_offsets("", [TopicPartition("t", 0)])
             assert result == DeleteOffsetsResult(invalid)
             await h.do_commit(group_id="")

@@ -46,7 +46,7 @@ async def fill(harness: Harness) -> dict[str, list[JoinResult]]:
 
 async def leave_together(harness: Harness, group_id: str, members: list[JoinResult]) -> None:
     entries = [LeaveEntry(member.member_id) for member in members]
-    left = await harness.groups.leave(group_id, entries)
+    left = await harness.classic.leave(group_id, entries)
     assert set(left.entries) == {ErrorCode.NONE}
 
 
@@ -115,7 +115,9 @@ async def test_thousands_that_leave_with_one_request_go_over_several_turns(
         assert isinstance(harness.ask_sync(going[0], 1, {staying: b"all"}), SyncResult)
         harness.watcher.events.clear()
         with metered(work) as meter:
-            left = harness.groups.leave("g", [LeaveEntry(one) for one in going]).into(lambda it: it)
+            left = harness.classic.leave("g", [LeaveEntry(one) for one in going]).into(
+                lambda it: it
+            )
             assert isinstance(left, Later)
             given = harness.ask_join("g")
             assert isinstance(given, Later), "the new one has to wait as well"

@@ -47,7 +47,7 @@ class TestUpkeep:
     async def test_the_sweep_comes_round(self, clock: VirtualClock) -> None:
         async with running(clock) as h:
             members = await h.stable_static("a")
-            await h.groups.leave("g", [LeaveEntry(members["a"])])
+            await h.classic.leave("g", [LeaveEntry(members["a"])])
             assert h.state() == "Empty"
             await asyncio.sleep(601)
             assert h.state() is None

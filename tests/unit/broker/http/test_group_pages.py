@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kohort.broker.coordinator.classic_requests import ClassicRequests, classic_group
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.group.reasons import NO_REASON
 from kohort.broker.core.group.requests import (
@@ -41,6 +42,7 @@ class Asked:
 
     def __init__(self, groups: GroupCoordinator, history: RebalanceHistory) -> None:
         self.groups = groups
+        self.classic = ClassicRequests(groups.host)
         self.history = history
         self.pages = GroupPages(groups, history)
 
@@ -54,7 +56,7 @@ class Asked:
         return data
 
     def join(self, group: str, member_id: str = "", instance: str | None = None) -> Later[Any]:
-        return self.groups.join(
+        return self.classic.join(
             group,
             JoinRequest(
                 member_id=member_id,
@@ -70,7 +72,7 @@ class Asked:
         )
 
     def sync(self, group: str, member_id: str, generation: int, share: bytes) -> Later[Any]:
-        return self.groups.sync(
+        return self.classic.sync(
             group,
             SyncRequest(
                 member_id=member_id,
@@ -92,13 +94,13 @@ class Asked:
 
     async def until_there_are(self, group: str, members: int) -> None:
         """Joins wait in the group's inbox while an append is under way."""
-        found = self.groups.classic_group(group)
+        found = classic_group(self.groups.host, group)
         while found is None or len(found.roster) < members:
             await asyncio.sleep(0)
-            found = self.groups.classic_group(group)
+            found = classic_group(self.groups.host, group)
 
     async def leave(self, group: str, member_id: str) -> None:
-        await self.groups.leave(group, [LeaveEntry(member_id)])
+        await self.classic.leave(group, [LeaveEntry(member_id)])
         self.history.drain()
 
     async def commit(self, group: str) -> None:
