@@ -3,70 +3,175 @@
 Promises: the next request is not started before the one before it is answered; what a client sends
 ahead stays in its socket but for one read or one frame; a client that does not take its responses
 gets no further request executed; an answer that is ready at once costs neither a task nor a future,
-and the answers of one turn are one write. Whatever a peer sends, only its own connection ends.
+and the answers of one turn are one write. Whatever a peer sends, only its own connection ends. The
+host is told of the loss of each connection that it admitted, once; one that is lost is freed at
+once, since nothing that stays refers to it.
 
 Small requests and answers wait for those of other connections, within the turn; see `turns`. What
-is sent is `output`'s, and how a connection begins and ends `connection_life`'s.
+is sent is `output`'s; when, why and how a connection ends is told by `connection_end`.
 """
 
-from typing import Final
+import asyncio
+import logging
+from typing import Final, cast
 
-from kohort.broker.core.security.session import Session
-from kohort.broker.network.connection_life import ConnectionHost, ConnectionLife
+from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.session import ANONYMOUS, Session
+from kohort.broker.network.connection_end import ConnectionEnd
+from kohort.broker.network.connection_host import ConnectionHost, Refusal
 from kohort.broker.network.connection_state import ConnectionState
-from kohort.broker.network.frames import FramePart, FrameReader
+from kohort.broker.network.frames import FrameError, FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, SMALL_BYTES, WRITE_HIGH_WATER_BYTES
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.service import ResponseBuffers, Service
+from kohort.broker.network.memory import Claimant
+from kohort.broker.network.output import Output
+from kohort.broker.network.peer_state import has_peer_left
+from kohort.broker.network.service import (
+    CloseConnection,
+    ConnectionInfo,
+    ResponseBuffers,
+    Service,
+)
 from kohort.broker.network.throttle import Throttle
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Buffer
 
+logger = logging.getLogger(__name__)
+
 _OPEN: Final = ConnectionState.OPEN
 _STOPPING: Final = ConnectionState.STOPPING
 _LOST: Final = ConnectionState.LOST
 
+_NO_TRANSPORT: Final = asyncio.Transport()
+"""Transport of a connection that is not made yet, or is lost; none of its methods can be called."""
 
-class Connection(ConnectionLife):
+
+class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket.
 
     asyncio's own transports look for the base class; uvloop's look for its methods.
     """
 
     __slots__ = (
+        "_end",
         "_frame_in_execution",
+        "_host",
         "_is_arriving",
         "_is_due",
+        "_is_reading",
+        "_metrics",
+        "_pending",
         "_reader",
+        "_service",
         "_throttle",
+        "_transport",
         "_turns",
+        "info",
+        "ip",
+        "listener",
+        "memory",
+        "output",
     )
 
-    def __init__(self, host: ConnectionHost, listener: Listener) -> None:
-        super().__init__(host, listener)
+    def __init__(self, host: ConnectionHost["Connection"], listener: Listener) -> None:
+        self._host = host
+        self.listener = listener
+        # What every request needs is one step away.
+        self._metrics = host.metrics
+        self._service = host.service
         self._turns = host.turns
+        self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._end = ConnectionEnd()
+        self.memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
         self._reader = FrameReader(
             host.receive_buffer,
             self.memory,
             listener.first_frame_max_bytes or host.limits.socket_request_max_bytes,
         )
+        self._pending: Later[ResponseBuffers] | None = None
+        """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""
         self._throttle = Throttle()
         self._is_due = False
         """Whether requests that have arrived are executed in this turn or the next."""
         self._is_arriving = listener.new_service is not None
         """Whether its client is not authenticated yet."""
+        self._is_reading = True
+        self.output = Output(self, host)
+        self.ip = ""
+        """IP address of the client; empty if it was gone before it was accepted."""
+        self.info = ConnectionInfo(peer_host="")
 
     # Called by the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods and not the base class.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        if not peer:
+            # It was gone before it was accepted.
+            self._end.refuse()
+            transport.abort()
+            return
+        self.ip = str(peer[0])
+        self.memory.owner = owner_of(self.ip)
+        refusal = self._host.connection_made(self)
+        if refusal is not None:
+            self._be_refused(refusal)
+            return
+        self.info = ConnectionInfo(
+            peer_host=f"/{self.ip}",
+            session=Session(ANONYMOUS, self.ip, self.listener.name),
+            sends_files=self._host.sends_files and self.listener.tls is None,
+        )
+        if self.listener.new_service is not None:
+            self._service = self.listener.new_service(self)
+        self.output.begin(transport)
+        self._metrics.connection_opened()
+
+    def _be_refused(self, refusal: Refusal) -> None:
+        self._metrics.connection_refused(refusal.because_of)
+        self._host.log.note(
+            "refused", "Refused a connection from %s because of %s", self.ip, refusal.because_of
+        )
+        self._end.refuse()
+        if not refusal.is_held:
+            self._transport.abort()
+
+    def eof_received(self) -> bool:
+        """Close soon: many clients may end in a turn. True keeps the transport open until then."""
+        self._host.departures.add(self._transport)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature.
+        was_admitted = self._end.lose()
+        self.output.close()
+        if was_admitted:
+            self._metrics.connection_closed(self._end.reason)
+            self._host.connection_lost(self)
+            self._service.connection_lost(self.info)
+        if self._pending is not None:
+            self._pending.cancel()
+        self._throttle.cancel()
+        if self._is_arriving and self._is_due:
+            self._turns.forget(self)
+        self._reader.close()
+        # The budget, the transport and what lets clients in know us; without this only the
+        # collector could part us.
+        self.info.authentication = None
+        self._service = self._host.service
+        self.memory.close()
+        self._transport = _NO_TRANSPORT
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._state.is_closing:
+        end = self._end
+        if end.state.is_closing:
             return
-        self._timeouts.is_active = True
+        end.is_active = True
         self._metrics.received_bytes += nbytes
         if nbytes > SMALL_BYTES:
             if self._reader.received(nbytes):
@@ -84,6 +189,13 @@ class Connection(ConnectionLife):
 
     # Called by TLS, and by the service that lets clients in.
 
+    def tls_failed(self, reason: str) -> None:
+        """TLS has ended, and closes the connection when its last words are written."""
+        if self._end.begin(CloseReason.TLS):
+            self._host.log.note(
+                CloseReason.TLS, "Closed the connection of %s: TLS: %s", self.ip, reason
+            )
+
     def let_in(self, session: Session, service: Service | None = None) -> None:
         self.info.session = session
         self._service = service or self._host.service
@@ -95,7 +207,7 @@ class Connection(ConnectionLife):
 
     def execute_due(self) -> None:
         self._is_due = False
-        if self._state.is_closing:
+        if self._end.state.is_closing:
             return
         frame = self._reader.take_sole() if self._may_execute() else None
         if frame is None:
@@ -103,28 +215,109 @@ class Connection(ConnectionLife):
         else:
             self._execute_sole(frame)
 
-    # Called by the output.
+    # Called by the output; the last two by TLS and by the server as well.
 
     def on_taken(self) -> None:
+        """Execute what waited until the client took its answers."""
         self._work_soon()
 
-    # Within.
+    def on_files_sent(self) -> None:
+        if self._end.state.is_closing:
+            self._transport.close()
 
-    def _is_held_up(self) -> bool:
-        return self._throttle.is_holding or self._reader.is_starved
+    def end_by(self, error: Exception) -> None:
+        """The end of this connection, and of no other."""
+        if isinstance(error, FrameError):
+            self._metrics.request_rejected(CloseReason.BAD_FRAME)
+            self._close(CloseReason.BAD_FRAME, error)
+        elif isinstance(error, CloseConnection):
+            if error.answer is not None and not self._end.state.is_closing:
+                self.output.write(error.answer, sum(map(len, error.answer)))
+            self._close(error.reason, error if error.is_told else None)
+        else:
+            logger.error("Internal error; the connection of %s is closed", self.ip, exc_info=error)
+            self.abort_because(CloseReason.FAULT)
 
-    def _part(self) -> FramePart | None:
-        return self._reader.part
+    def abort_because(self, reason: CloseReason) -> None:
+        """Close now, and send nothing more than what was handed to the transport."""
+        if self._end.state is _LOST:
+            return
+        if self._end.begin(reason) and reason.is_the_clients_fault:
+            self._host.log.note_once(
+                reason, self.ip, "Closed the connection of %s: %s", self.ip, reason.text
+            )
+        self.output.write_out()
+        self.output.give_up_files()
+        self._transport.abort()
 
-    def _forget_requests(self) -> None:
-        self._throttle.cancel()
-        if self._is_arriving and self._is_due:
-            self._turns.forget(self)
-        self._reader.close()
+    # Called by the server.
+
+    def check(self, now_ms: int) -> None:
+        """Close the connection if the client has kept us waiting for too long."""
+        if self._end.state is _LOST:
+            return
+        self.output.note_unsent()
+        is_waiting_for_us = (
+            self._pending is not None or self._throttle.is_holding or self._reader.is_starved
+        )
+        active_as = self.info.active_as
+        if active_as is not None:
+            self._host.activity.note(active_as, self.info.peer_host)
+            if not is_waiting_for_us:
+                self.info.active_as = None
+        reason = self._end.check(
+            now_ms,
+            self._host.limits,
+            unsent_bytes=self.output.unsent_bytes(),
+            # What we do not read, the client cannot be late with.
+            part=None if is_waiting_for_us or not self._is_reading else self._reader.part,
+            is_waiting_for_us=is_waiting_for_us,
+            is_memory_short=self._host.memory.waiting_count > 0,
+        )
+        if reason is not None:
+            self.abort_because(reason)
+        elif not self._is_reading and has_peer_left(self._transport):
+            self.abort_because(CloseReason.CLIENT)
+
+    def stop(self) -> None:
+        """Execute nothing more; close once the request under way is answered and sent."""
+        if self._end.stop() and self._pending is None:
+            self._close(CloseReason.SHUTDOWN)
+
+    def abort(self) -> None:
+        """Close now, whatever is under way."""
+        self.abort_because(CloseReason.SHUTDOWN)
+
+    @property
+    def owner(self) -> str:
+        """Owner of the client's address."""
+        return self.memory.owner
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was not admitted."""
+        return self._end.state is ConnectionState.REFUSED
+
+    def pause(self) -> None:
+        """Read no more; it was refused, and is held. Not while it is being made: uvloop begins to
+        read after that.
+        """
+        if self._end.state is not _LOST:
+            self._transport.pause_reading()
+
+    def drop(self) -> None:
+        """Close it; it was refused, and held until now."""
+        if self._end.state is not _LOST:
+            self._transport.abort()
+
+    def close_slow_reader(self) -> None:
+        self.abort_because(CloseReason.SLOW_READER)
+
+    # Requests.
 
     def _may_execute(self) -> bool:
         return (
-            self._state is _OPEN
+            self._end.state is _OPEN
             and self._pending is None
             and not self.output.is_held
             and not self._throttle.is_holding
@@ -210,27 +403,27 @@ class Connection(ConnectionLife):
         if isinstance(error, Exception):
             # It is not raised, and its traceback forgotten: frames that have what has it would
             # stay until the collector comes, with all that a connection has.
-            if self._state is not _LOST:
+            if self._end.state is not _LOST:
                 self.memory.give_back(len(frame))
                 self.end_by(error)
             error.__traceback__ = None
             return
-        if self._state is _LOST:
+        if self._end.state is _LOST:
             return
         self.memory.give_back(len(frame))
         answer = later.result()
-        if answer is not None and not self._state.is_closing:
+        if answer is not None and not self._end.state.is_closing:
             self.output.write(answer, _byte_count(answer))
         if self.info.throttle_ms:
             self._hold_back()
-        if self._state is _STOPPING:
+        if self._end.state is _STOPPING:
             self._close(CloseReason.SHUTDOWN)
         elif not (self._is_reading and self._reader.is_empty):
             # Not at once: the code that gives an answer is in the middle of something.
             self._work_soon()
 
     def _work_soon(self) -> None:
-        if not self._is_due and not self._state.is_closing:
+        if not self._is_due and not self._end.state.is_closing:
             self._is_due = True
             if self._is_arriving:
                 self._turns.authenticate_soon(self)
@@ -243,7 +436,7 @@ class Connection(ConnectionLife):
         self._work()
 
     def _on_memory_granted(self) -> None:
-        if self._state.is_closing:
+        if self._end.state.is_closing:
             return
         try:
             self._reader.grow()
@@ -260,7 +453,7 @@ class Connection(ConnectionLife):
         should_read = not (
             self._reader.has_frame or self._reader.is_starved or self._throttle.is_holding
         )
-        if should_read == self._is_reading or self._state.is_closing:
+        if should_read == self._is_reading or self._end.state.is_closing:
             return
         self._is_reading = should_read
         if should_read:
@@ -271,13 +464,28 @@ class Connection(ConnectionLife):
     def _hold_back(self) -> None:
         """Neither read nor execute anything for the time that the last answer tells."""
         throttle_ms, self.info.throttle_ms = self.info.throttle_ms, 0
-        if not self._state.is_closing:
+        if not self._end.state.is_closing:
             self._throttle.hold(self._turns, throttle_ms, self._go_on)
             self._regulate_reading()
 
     def _go_on(self) -> None:
         self._regulate_reading()
         self._work_soon()
+
+    # The end.
+
+    def _close_slow_upload(self) -> None:
+        self.abort_because(CloseReason.SLOW_UPLOAD)
+
+    def _close(self, reason: CloseReason, error: Exception | None = None) -> None:
+        """Close when all that was written is sent; `check` sees to it that this does not last."""
+        if not self._end.begin(reason):
+            return
+        if error is not None:
+            self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
+        self.output.write_out()
+        if not self.output.is_sending_files:
+            self._transport.close()
 
 
 def _byte_count(buffers: list[Buffer]) -> int:

@@ -11,13 +11,13 @@ from typing import Final
 
 
 class ConnectionState(Enum):
-    """A connection is open from when it is made, admitted or not."""
+    """A connection is open from when it is made."""
 
     OPEN = "open"
     """Requests are read and executed.
 
-    Ways out: Stopping when the broker stops; Closing when either side breaks a rule or a limit, or
-    the connection is refused; Lost when the client goes.
+    Ways out: Refused when it is not admitted, before anything else; Stopping when the broker stops;
+    Closing when either side breaks a rule or a limit; Lost when the client goes.
     """
     STOPPING = "stopping"
     """The broker stops: the request under way is answered, and no other executed.
@@ -29,22 +29,33 @@ class ConnectionState(Enum):
 
     Ways out: Lost, within the time that the server's checks allow.
     """
+    REFUSED = "refused"
+    """The host did not admit it, and is not told of its loss; what arrives is ignored.
+
+    Ways out: Lost, at once or when the host drops it.
+    """
     LOST = "lost"
     """The transport is gone. No way out."""
 
     def __init__(self, text: str) -> None:
         # Plain attributes, because each request asks.
-        self.is_closing = text in {"closing", "lost"}
+        self.is_closing = text in {"closing", "refused", "lost"}
         """Whether nothing that arrives counts any more."""
 
 
 LEGAL_NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = MappingProxyType(
     {
         ConnectionState.OPEN: frozenset(
-            {ConnectionState.STOPPING, ConnectionState.CLOSING, ConnectionState.LOST}
+            {
+                ConnectionState.REFUSED,
+                ConnectionState.STOPPING,
+                ConnectionState.CLOSING,
+                ConnectionState.LOST,
+            }
         ),
         ConnectionState.STOPPING: frozenset({ConnectionState.CLOSING, ConnectionState.LOST}),
         ConnectionState.CLOSING: frozenset({ConnectionState.LOST}),
+        ConnectionState.REFUSED: frozenset({ConnectionState.LOST}),
         ConnectionState.LOST: frozenset(),
     }
 )

@@ -20,7 +20,7 @@ from kohort.broker.network.activity import Activity
 from kohort.broker.network.admission import Admission
 from kohort.broker.network.arrivals import Arrivals
 from kohort.broker.network.connection import Connection
-from kohort.broker.network.connection_life import ConnectionLife, Refusal
+from kohort.broker.network.connection_host import Refusal
 from kohort.broker.network.connection_rates import ConnectionRates
 from kohort.broker.network.departures import DEPARTURES_PER_SLICE, Departures
 from kohort.broker.network.file_sending import Reads
@@ -101,10 +101,10 @@ class NetworkServer:
         """A second shared buffer, for ciphertext of TLS connections; created when needed."""
         self.handshakes = Handshakes(self._loop)
         self._admission = Admission(limits)
-        self._arrivals: Arrivals[ConnectionLife] = Arrivals()
-        self._connections: dict[ConnectionLife, None] = {}
+        self._arrivals: Arrivals[Connection] = Arrivals()
+        self._connections: dict[Connection, None] = {}
         self._rates = ConnectionRates(limits, limit_of_ip)
-        self._held: dict[ConnectionLife, asyncio.TimerHandle] = {}
+        self._held: dict[Connection, asyncio.TimerHandle] = {}
         """Connections that are not served and will be closed soon."""
         self._accepting: dict[str, list[Accepting]] = {}
         """Sockets that accept connections, by listener."""
@@ -192,7 +192,7 @@ class NetworkServer:
 
     # Called by connections.
 
-    def connection_made(self, connection: ConnectionLife) -> Refusal | None:
+    def connection_made(self, connection: Connection) -> Refusal | None:
         if self._is_stopping:
             return Refusal("shutdown")
         throttle_ms = self._rates.of_ip(connection.ip, self._clock.monotonic_ms())
@@ -210,10 +210,10 @@ class NetworkServer:
                 self._turn_away(oldest, CloseReason.UNAUTHENTICATED_LIMIT)
         return None
 
-    def let_in(self, connection: ConnectionLife) -> None:
+    def let_in(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
 
-    def connection_lost(self, connection: ConnectionLife) -> None:
+    def connection_lost(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
         self._lost_count += 1
         del self._connections[connection]
@@ -237,7 +237,7 @@ class NetworkServer:
         for one in self._accepting.get(listener, ()):
             one.pause(time_ms / 1_000)
 
-    def _hold(self, connection: ConnectionLife, time_ms: int) -> bool:
+    def _hold(self, connection: Connection, time_ms: int) -> bool:
         """Keep the connection until it is closed after `time_ms`. Returns whether there is room for
         it.
         """
@@ -247,11 +247,11 @@ class NetworkServer:
         self._held[connection] = self._loop.call_later(time_ms / 1_000, self._drop, connection)
         return True
 
-    def _drop(self, connection: ConnectionLife) -> None:
+    def _drop(self, connection: Connection) -> None:
         self._held.pop(connection).cancel()
         connection.drop()
 
-    def _turn_away(self, connection: ConnectionLife, reason: CloseReason) -> None:
+    def _turn_away(self, connection: Connection, reason: CloseReason) -> None:
         self._arrivals.remove(connection)
         connection.abort_because(reason)
 
@@ -311,7 +311,7 @@ class NetworkServer:
             self._lost_of_crowd = 0
             self._loop.run_in_executor(None, give_back_free_memory)
 
-    def _check_some(self, left: Iterator[ConnectionLife]) -> None:
+    def _check_some(self, left: Iterator[Connection]) -> None:
         """Check the next slice of the connections, including ones that have closed since."""
         now_ms = self._serving_time.at(self._clock.monotonic_ms())
         is_more = self._turn_some_away(now_ms)

@@ -1,13 +1,12 @@
 """Time limits for clients: between requests, within a request, and for receiving responses.
 
 The server checks every connection periodically; nothing here runs per request, and the limits are
-accurate to one such interval.
+accurate to one such interval. What they come to for one connection is `connection_end`'s.
 """
 
 from enum import StrEnum
 
 from kohort.broker.network.frames import FramePart
-from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 
 SHORT_PROGRESS_MS = 5_000
 """The time in which an incomplete frame must advance by an eighth while others wait for memory, so
@@ -95,7 +94,7 @@ class ServingTime:
         return now_ms - self._lost_ms
 
 
-class _Progress:
+class Progress:
     """Progress of an incomplete frame, in steps of `enough_bytes`."""
 
     __slots__ = ("_part", "_since_ms")
@@ -117,74 +116,3 @@ class _Progress:
         self._part = part
         self._since_ms = now_ms
         return 0
-
-
-class ConnectionTimeouts:
-    """Checks the time limits of one connection, from what successive checks observe."""
-
-    __slots__ = (
-        "_closing_since_ms",
-        "_progress",
-        "_progress_when_short",
-        "_quiet_since_ms",
-        "_unsent_seen_bytes",
-        "is_active",
-    )
-
-    def __init__(self) -> None:
-        self.is_active = True
-        """Set when bytes arrive."""
-        self._quiet_since_ms: int | None = None
-        self._progress = _Progress()
-        self._progress_when_short: _Progress | None = None
-        self._unsent_seen_bytes = 0
-        self._closing_since_ms: int | None = None
-
-    def check(
-        self,
-        now_ms: int,
-        limits: NetworkLimits,
-        *,
-        unsent_bytes: int,
-        part: FramePart | None,
-        is_waiting_for_us: bool,
-        is_memory_short: bool,
-        is_closing: bool,
-    ) -> CloseReason | None:
-        """Return the limit that is exceeded, if any. `part` is the frame that the client should
-        continue.
-        """
-        if is_closing:
-            if self._closing_since_ms is None:
-                self._closing_since_ms = now_ms
-            is_over = now_ms - self._closing_since_ms >= LINGER_MS
-            return CloseReason.SLOW_READER if is_over else None
-        if self._is_idle(now_ms, limits, unsent_bytes, is_waiting_for_us=is_waiting_for_us):
-            return CloseReason.IDLE
-        stuck_ms = self._progress.stuck_ms(now_ms, part, FRAME_PROGRESS_BYTES)
-        if part is not None and stuck_ms >= limits.kohort_frame_timeout_ms:
-            return CloseReason.FRAME_TIMEOUT
-        if not is_memory_short or part is None:
-            self._progress_when_short = None
-        elif self._is_late_when_short(now_ms, part):
-            return CloseReason.SLOW_UPLOAD
-        return None
-
-    def _is_late_when_short(self, now_ms: int, part: FramePart) -> bool:
-        """Whether the frame has not advanced by an eighth in time while memory is short."""
-        if self._progress_when_short is None:
-            self._progress_when_short = _Progress()
-        enough_bytes = part.size_bytes // SHORT_PROGRESS_PART or FRAME_PROGRESS_BYTES
-        stuck_ms = self._progress_when_short.stuck_ms(now_ms, part, enough_bytes)
-        return stuck_ms >= SHORT_PROGRESS_MS
-
-    def _is_idle(
-        self, now_ms: int, limits: NetworkLimits, unsent_bytes: int, *, is_waiting_for_us: bool
-    ) -> bool:
-        has_moved = self.is_active or unsent_bytes != self._unsent_seen_bytes
-        self.is_active = False
-        self._unsent_seen_bytes = unsent_bytes
-        if has_moved or is_waiting_for_us or self._quiet_since_ms is None:
-            self._quiet_since_ms = now_ms
-            return False
-        return 0 <= limits.connections_max_idle_ms <= now_ms - self._quiet_since_ms

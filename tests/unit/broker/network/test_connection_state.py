@@ -14,9 +14,12 @@ from kohort.testing.virtual_clock import VirtualClock
 from tests.support.network.wire import framed
 from tests.unit.broker.network.edge import Edge, bodies, turns
 
-OPEN, STOPPING, CLOSING, LOST = ConnectionState
+OPEN, STOPPING, CLOSING, REFUSED, LOST = ConnectionState
 
 PARKED: Final = b"park 1"
+
+TOO_FREQUENT: Final = "10.0.0.9"
+"""Address whose connections are refused, and held."""
 
 
 class Case:
@@ -29,7 +32,7 @@ class Case:
 
     @property
     def state(self) -> ConnectionState:
-        return self.connection._state
+        return self.connection._end.state
 
     def be(self, state: ConnectionState) -> None:
         """Bring it into this state, by what brings others there."""
@@ -37,6 +40,9 @@ class Case:
             self.connection.stop()
         elif state is CLOSING:
             self.connection.tls_failed("in a test")
+        elif state is REFUSED:
+            self.peer = self.edge.connect(TOO_FREQUENT)
+            self.connection = self.edge.connection
         elif state is LOST:
             self.connection.connection_lost(None)
         assert self.state is state
@@ -56,7 +62,7 @@ class Case:
 
 @pytest_asyncio.fixture
 async def case() -> AsyncIterator[Case]:
-    edge = Edge(NetworkLimits(), VirtualClock())
+    edge = Edge(NetworkLimits(), VirtualClock(), lambda ip: 0.0 if ip == TOO_FREQUENT else None)
     peer = edge.connect()
     peer.send(framed(PARKED))
     await turns()
@@ -79,6 +85,7 @@ TABLE: Final = {
     OPEN: [STOPPING, CLOSING, CLOSING, CLOSING, OPEN, CLOSING, LOST],
     STOPPING: [STOPPING, CLOSING, CLOSING, CLOSING, CLOSING, CLOSING, LOST],
     CLOSING: [CLOSING, CLOSING, CLOSING, CLOSING, CLOSING, CLOSING, LOST],
+    REFUSED: [REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, LOST],
     LOST: [LOST, LOST, LOST, LOST, LOST, LOST, LOST],
 }
 
@@ -108,6 +115,28 @@ async def test_the_request_under_way_is_answered_unless_the_connection_closes(
     assert case.state is (OPEN if state is OPEN else LOST if state is STOPPING else CLOSING)
 
 
+async def test_the_loss_of_a_refused_connection_is_told_to_none(case: Case) -> None:
+    case.be(REFUSED)
+    assert case.connection.is_refused
+    assert case.connection.ip == TOO_FREQUENT
+    case.connection.connection_lost(None)
+    assert case.edge.server.connection_count == 1
+    assert case.edge.metrics.closed == {}
+    assert case.edge.service.lost == []
+
+
+@pytest.mark.parametrize("reason", ["shutdown", "fault"])
+async def test_the_first_reason_for_an_end_is_the_one_that_is_counted(
+    case: Case, reason: str
+) -> None:
+    case.be(OPEN)
+    EVENTS["the broker is killed" if reason == "shutdown" else "a fault of ours"](case)
+    for event in ("tls fails", "a fault of ours", "the broker is killed", "the broker stops"):
+        EVENTS[event](case)
+    await turns()
+    assert case.edge.metrics.closed == {reason: 1}
+
+
 def test_every_state_ends_and_none_comes_back() -> None:
     reached = {state: set(LEGAL_NEXT[state]) for state in ConnectionState}
     for _ in ConnectionState:
@@ -115,4 +144,5 @@ def test_every_state_ends_and_none_comes_back() -> None:
             next_states.update(*(reached[one] for one in LEGAL_NEXT[state]))
             assert state not in next_states
     assert all(LOST in next_states for state, next_states in reached.items() if state is not LOST)
-    assert [state.is_closing for state in ConnectionState] == [False, False, True, True]
+    closing = [state for state in ConnectionState if state.is_closing]
+    assert closing == [CLOSING, REFUSED, LOST]

@@ -1,5 +1,6 @@
 import pytest
 
+from kohort.broker.network.connection_end import ConnectionEnd
 from kohort.broker.network.frames import FramePart
 from kohort.broker.network.limits import FRAME_PROGRESS_BYTES, NetworkLimits
 from kohort.broker.network.timeouts import (
@@ -7,7 +8,6 @@ from kohort.broker.network.timeouts import (
     SHORT_PROGRESS_MS,
     SHORT_PROGRESS_PART,
     CloseReason,
-    ConnectionTimeouts,
 )
 
 LIMITS = NetworkLimits(connections_max_idle_ms=600_000, kohort_frame_timeout_ms=30_000)
@@ -17,26 +17,24 @@ class Watched:
     """A connection that is looked at once a second."""
 
     def __init__(self, limits: NetworkLimits = LIMITS) -> None:
-        self.timeouts = ConnectionTimeouts()
+        self.end = ConnectionEnd()
         self.limits = limits
         self.now_ms = 0
         self.unsent_bytes = 0
         self.part: FramePart | None = None
         self.is_waiting_for_us = False
         self.is_memory_short = False
-        self.is_closing = False
 
     def closed_after_s(self, seconds: int) -> tuple[int, CloseReason] | None:
         for second in range(1, seconds + 1):
             self.now_ms += 1_000
-            reason = self.timeouts.check(
+            reason = self.end.check(
                 self.now_ms,
                 self.limits,
                 unsent_bytes=self.unsent_bytes,
                 part=self.part,
                 is_waiting_for_us=self.is_waiting_for_us,
                 is_memory_short=self.is_memory_short,
-                is_closing=self.is_closing,
             )
             if reason is not None:
                 return second, reason
@@ -52,7 +50,7 @@ def test_a_connection_that_sends_something_is_not_idle() -> None:
     watched = Watched()
     for _ in range(10):
         assert watched.closed_after_s(599) is None
-        watched.timeouts.is_active = True
+        watched.end.is_active = True
 
 
 def test_a_connection_whose_request_is_parked_is_not_idle() -> None:
@@ -88,7 +86,7 @@ def test_dripping_bytes_does_not_prolong_a_frame() -> None:
     watched = Watched()
     for second in range(31):
         watched.part = FramePart(1, second)
-        watched.timeouts.is_active = True
+        watched.end.is_active = True
         outcome = watched.closed_after_s(1)
         assert (outcome is not None) == (second == 30)
 
@@ -97,7 +95,7 @@ def test_a_large_upload_may_take_its_time_if_it_moves() -> None:
     watched = Watched()
     for piece in range(100):
         watched.part = FramePart(1, piece * FRAME_PROGRESS_BYTES)
-        watched.timeouts.is_active = True
+        watched.end.is_active = True
         assert watched.closed_after_s(29) is None
 
 
@@ -105,7 +103,7 @@ def test_each_frame_has_its_own_time() -> None:
     watched = Watched()
     for number in range(100):
         watched.part = FramePart(number, 1)
-        watched.timeouts.is_active = True
+        watched.end.is_active = True
         assert watched.closed_after_s(29) is None
 
 
@@ -150,7 +148,7 @@ def test_a_frame_that_was_slow_before_others_waited_has_its_time_from_then_on() 
 
 def test_a_connection_we_closed_may_not_linger() -> None:
     watched = Watched()
-    watched.is_closing = True
+    assert watched.end.begin(CloseReason.SHUTDOWN)
     outcome = watched.closed_after_s(100)
     assert outcome is not None
     assert outcome[0] == LINGER_MS // 1_000 + 1
