@@ -251,19 +251,19 @@ class Access:
         name: str,
     ) -> None:
         """Write one line, in the format of Kafka's authorizer."""
-        verdict = self._authorizer.verdict(session.principal, session.host, operation, kind, name)
+        explained = self._authorizer.explain(session.principal, session.host, operation, kind, name)
         logger.log(
             level,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s"
             " for request = %s based on rule %s",
             _plain(str(session.principal)),
-            "Allowed" if verdict.allowed else "Denied",
+            "Allowed" if explained.allowed else "Denied",
             operation.name,
             session.host,
             _SHOWN[kind],
             _plain(name),
             self._api_names.get(api, api),
-            verdict.reason,
+            explained.reason,
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.network.service import Verdict
+from kohort.broker.network.service import TokenAnswer
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sasl_authenticate import (
@@ -16,7 +16,7 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 
-NOT_NOW = Verdict(
+NOT_NOW = TokenAnswer(
     ErrorCode.ILLEGAL_SASL_STATE,
     "SaslAuthenticate request received after successful authentication",
 )
@@ -30,16 +30,16 @@ def sasl_authenticate(
     authentication = ctx.connection.authentication
     if authentication is None:
         return _response(NOT_NOW)
-    verdict = authentication.take(bytes(request.auth_bytes))
-    if isinstance(verdict, Later):
-        return verdict.into(_response)
-    return _response(verdict)
+    answer = authentication.take(bytes(request.auth_bytes))
+    if isinstance(answer, Later):
+        return answer.into(_response)
+    return _response(answer)
 
 
-def _response(verdict: Verdict) -> SaslAuthenticateResponse:
+def _response(answer: TokenAnswer) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
-        error_code=verdict.error,
-        error_message=verdict.message,
-        auth_bytes=verdict.token,
-        session_lifetime_ms=verdict.lifetime_ms,
+        error_code=answer.error,
+        error_message=answer.message,
+        auth_bytes=answer.token,
+        session_lifetime_ms=answer.lifetime_ms,
     )

@@ -33,7 +33,7 @@ class CloseConnection(Exception):  # noqa: N818 - an instruction, not an interna
         self.is_told = is_told
 
 
-class Verdict(NamedTuple):
+class TokenAnswer(NamedTuple):
     """The response to a client's authentication token."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -57,7 +57,7 @@ class Authentication(Protocol):
         """
         ...
 
-    def take(self, token: bytes) -> "Verdict | Later[Verdict]":
+    def take(self, token: bytes) -> "TokenAnswer | Later[TokenAnswer]":
         """Process the client's next token."""
         ...
 

@@ -23,7 +23,7 @@ from kohort.broker.network.service import (
     NewConnection,
     ResponseBuffers,
     Service,
-    Verdict,
+    TokenAnswer,
 )
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.clock import Clock
@@ -196,9 +196,9 @@ class Gate:
         self._state = State.BARE_TOKENS if tokens_are_bare else State.REQUESTS
         return ErrorCode.NONE
 
-    def take(self, token: bytes) -> Verdict | Later[Verdict]:
+    def take(self, token: bytes) -> TokenAnswer | Later[TokenAnswer]:
         if self._exchange is None:
-            return Verdict(
+            return TokenAnswer(
                 ErrorCode.ILLEGAL_SASL_STATE,
                 "SaslAuthenticate request received after successful authentication",
             )
@@ -210,7 +210,7 @@ class Gate:
         if not isinstance(outcome, Later):
             return self._decide(outcome, arrived_ms)
         self._awaited = outcome
-        decided: Later[Verdict | Later[Verdict]] = outcome.settle(
+        decided: Later[TokenAnswer | Later[TokenAnswer]] = outcome.settle(
             lambda later: self._decide_later(later, arrived_ms)
         )
         return _flattened(decided)
@@ -228,10 +228,10 @@ class Gate:
         return answer
 
     def _take_bare(self, token: bytes) -> ResponseBuffers | Later[ResponseBuffers]:
-        verdict = self.take(token)
-        if isinstance(verdict, Later):
-            return verdict.settle(lambda later: self._after(_bare(later.result())))
-        return self._after(_bare(verdict))
+        answer = self.take(token)
+        if isinstance(answer, Later):
+            return answer.settle(lambda later: self._after(_bare(later.result())))
+        return self._after(_bare(answer))
 
     def _step(self, exchange: Exchange, token: bytes) -> AuthenticationStep:
         session = self._connection.info.session
@@ -242,19 +242,21 @@ class Gate:
             raise SaslFailure("another mechanism than at first")
         return exchange.step(token)
 
-    def _decide_later(self, later: Later[Any], arrived_ms: int) -> Verdict | Later[Verdict]:
+    def _decide_later(self, later: Later[Any], arrived_ms: int) -> TokenAnswer | Later[TokenAnswer]:
         self._awaited = None
         if later.is_cancelled:
             # The client is gone; there is nothing to answer.
-            return Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED)
+            return TokenAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED)
         if isinstance(later.error, SaslFailure):
             # It is not raised: its traceback would refer to what refers to it.
             return self._refuse(later.error, arrived_ms)
         return self._decide(later.result(), arrived_ms)
 
-    def _decide(self, outcome: Challenge | Done, arrived_ms: int) -> Verdict | Later[Verdict]:
+    def _decide(
+        self, outcome: Challenge | Done, arrived_ms: int
+    ) -> TokenAnswer | Later[TokenAnswer]:
         if isinstance(outcome, Challenge):
-            return Verdict(token=outcome.token)
+            return TokenAnswer(token=outcome.token)
         if self._keeper.is_disabled(outcome.user):
             # With the text for a wrong password, so that a client does not learn that it is right.
             told = WRONG if self._mechanism == "PLAIN" else None
@@ -283,9 +285,9 @@ class Gate:
         )
         # A session that ends is checked before each request; others need no gate.
         self._connection.let_in(session, self if lifetime_ms else None)
-        return Verdict(token=outcome.token, lifetime_ms=lifetime_ms)
+        return TokenAnswer(token=outcome.token, lifetime_ms=lifetime_ms)
 
-    def _refuse(self, failure: SaslFailure, arrived_ms: int) -> Later[Verdict]:
+    def _refuse(self, failure: SaslFailure, arrived_ms: int) -> Later[TokenAnswer]:
         """Shut the gate, and answer once the delay is over."""
         keeper, connection = self._keeper, self._connection
         claimed = self._exchange.user if self._exchange is not None else ""
@@ -305,9 +307,9 @@ class Gate:
             "Authentication failed during authentication due to invalid credentials with SASL "
             f"mechanism {self._mechanism}"
         )
-        verdict = Verdict(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+        answer = TokenAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
         spent_ms = keeper.clock.monotonic_ms() - arrived_ms
-        return self._given_after(self._delay_ms(self._mechanism) - spent_ms, verdict)
+        return self._given_after(self._delay_ms(self._mechanism) - spent_ms, answer)
 
     def _refuse_request(self, key: int, frame: Buffer) -> Later[ResponseBuffers]:
         """Kafka answers clients that have chosen a mechanism, and tells others nothing."""
@@ -366,18 +368,18 @@ class Gate:
         return CloseConnection(text, reason=CloseReason.AUTHENTICATION)
 
 
-def _bare(verdict: Verdict) -> ResponseBuffers:
+def _bare(answer: TokenAnswer) -> ResponseBuffers:
     """The answer as a token without a request around it; failures have no token."""
-    if verdict.error is not ErrorCode.NONE:
+    if answer.error is not ErrorCode.NONE:
         return None
-    return [len(verdict.token).to_bytes(4, "big") + verdict.token]
+    return [len(answer.token).to_bytes(4, "big") + answer.token]
 
 
-def _flattened(later: Later[Verdict | Later[Verdict]]) -> Later[Verdict]:
+def _flattened(later: Later[TokenAnswer | Later[TokenAnswer]]) -> Later[TokenAnswer]:
     """A value that may itself arrive later, flattened to one `Later`."""
-    flat: Later[Verdict] = Later()
+    flat: Later[TokenAnswer] = Later()
 
-    def pass_on(done: Later[Verdict]) -> None:
+    def pass_on(done: Later[TokenAnswer]) -> None:
         if done.is_cancelled:
             flat.cancel()
         elif done.error is not None:
@@ -385,7 +387,7 @@ def _flattened(later: Later[Verdict | Later[Verdict]]) -> Later[Verdict]:
         else:
             flat.give(done.result())
 
-    def on_first(done: Later[Verdict | Later[Verdict]]) -> None:
+    def on_first(done: Later[TokenAnswer | Later[TokenAnswer]]) -> None:
         if done.is_cancelled:
             flat.cancel()
         elif done.error is not None:

@@ -44,26 +44,26 @@ def ask(options: argparse.Namespace) -> None:
     )
     kind, _, name = options.principal.partition(":")
     who, of = Principal(kind, name), options.resource
-    verdicts = [
-        (one, authorizer.verdict(who, options.host, one, of.type, of.name))
+    explanations = [
+        (one, authorizer.explain(who, options.host, one, of.type, of.name))
         for one in options.operations
     ]
     overseen = _overseen(authorizer, who, options.host)
     if options.json:
         answers = [
-            {"operation": one.name, "allowed": verdict.allowed, "reason": verdict.reason}
-            for one, verdict in verdicts
+            {"operation": one.name, "allowed": explained.allowed, "reason": explained.reason}
+            for one, explained in explanations
         ]
         print_json({"answers": answers, "reads_internal_topics": overseen})
     else:
-        for one, verdict in verdicts:
-            answer = "yes" if verdict.allowed else "no"
-            print(f"{one.name}: {answer}, by {shown(verdict.reason)}")
+        for one, explained in explanations:
+            answer = "yes" if explained.allowed else "no"
+            print(f"{one.name}: {answer}, by {shown(explained.reason)}")
         for sentence in idle(options):
             print(sentence)
         for topic in overseen:
             print(f"Beware: {shown(options.principal)} may read {topic}, where all groups are seen")
-    if not all(verdict.allowed for _, verdict in verdicts):
+    if not all(explained.allowed for _, explained in explanations):
         hint = (
             "" if options.super_users else "; --super-users tells whom the broker's settings name"
         )
@@ -76,5 +76,5 @@ def _overseen(authorizer: Authorizer, who: Principal, host: str) -> list[str]:
     return [
         name
         for name in _SECRET_TOPICS
-        if authorizer.verdict(who, host, Operation.READ, topic, name).allowed
+        if authorizer.explain(who, host, Operation.READ, topic, name).allowed
     ]

@@ -68,7 +68,7 @@ _NONE: Final = _Decisions()
 """The decisions about a principal about whom none are remembered."""
 
 
-class Verdict(NamedTuple):
+class Explanation(NamedTuple):
     """A decision and its reason."""
 
     allowed: bool
@@ -187,22 +187,22 @@ class Authorizer:
     def _is_allowed_without_rule(self, kind: ResourceType, name: str) -> bool:
         return self.allow_everyone_if_no_acl_found and not self._index.matches(kind, name)
 
-    def verdict(
+    def explain(
         self,
         principal: Principal,
         host: str,
         operation: Operation,
         kind: ResourceType,
         name: str,
-    ) -> Verdict:
+    ) -> Explanation:
         """The same decision with its reason, never from the cache."""
         who = str(principal)
         if who not in self.super_users and not self._is_suspended:
             found = self._index.decide(who, host, operation, kind, name)
             if found is not None:
-                return Verdict(found.permission is Permission.ALLOW, str(found.rule(kind)))
+                return Explanation(found.permission is Permission.ALLOW, str(found.rule(kind)))
         allowed = self._is_allowed(principal, host, operation, kind, name)
-        return Verdict(allowed, self._reason(principal, kind, name))
+        return Explanation(allowed, self._reason(principal, kind, name))
 
     def _reason(self, principal: Principal, kind: ResourceType, name: str) -> str:
         """Why it is allowed or not if no rule applies."""

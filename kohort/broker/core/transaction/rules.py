@@ -31,7 +31,7 @@ LATE_MARGIN_MS: Final = 300_000
 _S = TransactionState
 
 
-class Verdict(Enum):
+class Action(Enum):
     """The action for a request that is not refused."""
 
     CREATE = auto()
@@ -52,10 +52,10 @@ class Verdict(Enum):
     """Additions: write a record with them."""
 
 
-_Answers: TypeAlias = Mapping[TransactionState, Mapping[ControlType, Verdict | ErrorCode]]
+_Answers: TypeAlias = Mapping[TransactionState, Mapping[ControlType, Action | ErrorCode]]
 
 
-def _row(commit: Verdict | ErrorCode, abort: Verdict | ErrorCode) -> dict[Any, Any]:
+def _row(commit: Action | ErrorCode, abort: Action | ErrorCode) -> dict[Any, Any]:
     return {ControlType.COMMIT: commit, ControlType.ABORT: abort}
 
 
@@ -64,17 +64,17 @@ _FENCED: Final = ErrorCode.PRODUCER_FENCED
 
 _END: Final[_Answers] = {
     _S.EMPTY: _row(_WRONG, _WRONG),
-    _S.ONGOING: _row(Verdict.PREPARE, Verdict.PREPARE),
-    _S.COMPLETE_COMMIT: _row(Verdict.REPEAT, _WRONG),
-    _S.COMPLETE_ABORT: _row(_WRONG, Verdict.REPEAT),
+    _S.ONGOING: _row(Action.PREPARE, Action.PREPARE),
+    _S.COMPLETE_COMMIT: _row(Action.REPEAT, _WRONG),
+    _S.COMPLETE_ABORT: _row(_WRONG, Action.REPEAT),
 }
 """EndTxn up to version 4, from the current producer."""
 
 _END_WITH_BUMP: Final[_Answers] = {
-    _S.EMPTY: _row(_WRONG, Verdict.PREPARE),
-    _S.ONGOING: _row(Verdict.PREPARE, Verdict.PREPARE),
-    _S.COMPLETE_COMMIT: _row(_WRONG, Verdict.PREPARE),
-    _S.COMPLETE_ABORT: _row(_WRONG, Verdict.PREPARE),
+    _S.EMPTY: _row(_WRONG, Action.PREPARE),
+    _S.ONGOING: _row(Action.PREPARE, Action.PREPARE),
+    _S.COMPLETE_COMMIT: _row(_WRONG, Action.PREPARE),
+    _S.COMPLETE_ABORT: _row(_WRONG, Action.PREPARE),
 }
 """EndTxn v5 with the current epoch. An abort raises the epoch even without a transaction, because
 the producer may not know whether its additions were accepted."""
@@ -82,8 +82,8 @@ the producer may not know whether its additions were accepted."""
 _END_AGAIN: Final[_Answers] = {
     _S.EMPTY: _row(_FENCED, _FENCED),
     _S.ONGOING: _row(_FENCED, _FENCED),
-    _S.COMPLETE_COMMIT: _row(Verdict.REPEAT, _WRONG),
-    _S.COMPLETE_ABORT: _row(_WRONG, Verdict.REPEAT),
+    _S.COMPLETE_COMMIT: _row(Action.REPEAT, _WRONG),
+    _S.COMPLETE_ABORT: _row(_WRONG, Action.REPEAT),
 }
 """EndTxn v5 with the previous epoch."""
 
@@ -106,12 +106,12 @@ def check_init(
 
 def decide_init(
     record: TransactionRecord | None, last_epoch: int, request: InitRequest, *, is_pending: bool
-) -> Verdict | ErrorCode:
+) -> Action | ErrorCode:
     """Judge an InitProducerId."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if record is None:
-        return Verdict.CREATE
+        return Action.CREATE
     sent_epoch = request.producer_epoch
     is_own = request.producer_id == record.producer_id
     was_own = request.producer_id == record.previous_producer_id and sent_epoch >= EXHAUSTED_EPOCH
@@ -120,7 +120,7 @@ def decide_init(
     if record.state.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     return (
-        Verdict.FENCE
+        Action.FENCE
         if record.state is _S.ONGOING
         else _decide_next_epoch(record, last_epoch, sent_epoch)
     )
@@ -128,11 +128,11 @@ def decide_init(
 
 def _decide_next_epoch(
     record: TransactionRecord, last_epoch: int, sent_epoch: int
-) -> Verdict | ErrorCode:
+) -> Action | ErrorCode:
     """Judge an InitProducerId without an open transaction."""
     if sent_epoch in {NO_PRODUCER_EPOCH, record.producer_epoch}:
-        return Verdict.ROTATE if record.is_exhausted else Verdict.BUMP
-    return Verdict.REPEAT if sent_epoch == last_epoch else ErrorCode.PRODUCER_FENCED
+        return Action.ROTATE if record.is_exhausted else Action.BUMP
+    return Action.REPEAT if sent_epoch == last_epoch else ErrorCode.PRODUCER_FENCED
 
 
 def check_producer(
@@ -153,7 +153,7 @@ def decide_add(
     *,
     is_pending: bool,
     are_all_in: bool,
-) -> Verdict | ErrorCode:
+) -> Action | ErrorCode:
     """Judge AddPartitionsToTxn, AddOffsetsToTxn, and additions by Produce and TxnOffsetCommit."""
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -163,8 +163,8 @@ def decide_add(
     if record.state.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if record.state is _S.ONGOING and are_all_in:
-        return Verdict.NOTHING_TO_WRITE
-    return Verdict.ADD
+        return Action.NOTHING_TO_WRITE
+    return Action.ADD
 
 
 def check_batch(
@@ -195,7 +195,7 @@ def check_batch(
 
 def decide_end(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
-) -> Verdict | ErrorCode:
+) -> Action | ErrorCode:
     """Judge an EndTxn of any version."""
     if request.client_version is ClientVersion.V2:
         return _decide_end_with_bump(record, request, is_pending=is_pending)
@@ -209,7 +209,7 @@ def decide_end(
 
 def _decide_end_with_bump(
     record: TransactionRecord | None, request: EndRequest, *, is_pending: bool
-) -> Verdict | ErrorCode:
+) -> Action | ErrorCode:
     if is_pending or (record is not None and record.state.is_prepared):
         return ErrorCode.CONCURRENT_TRANSACTIONS
     is_retry = record is not None and _is_retry_of_end(record, request)

@@ -44,7 +44,7 @@ from kohort.broker.core.transaction.requests import (
     TransactionConfig,
 )
 from kohort.broker.core.transaction.rules import (
-    Verdict,
+    Action,
     check_batch,
     deadline_ms,
     decide_add,
@@ -195,27 +195,27 @@ class TransactionalId:
 
     def init_producer_id(self, request: InitRequest, ticket: Ticket, wall_ms: int) -> None:
         """Handle an InitProducerId that has passed `check_init`; answered with an `InitResult`."""
-        verdict = decide_init(self.record, self.last_epoch, request, is_pending=self.is_pending)
-        if isinstance(verdict, ErrorCode):
-            self._reply(ticket, InitResult(verdict))
-        elif verdict is Verdict.FENCE:
+        action = decide_init(self.record, self.last_epoch, request, is_pending=self.is_pending)
+        if isinstance(action, ErrorCode):
+            self._reply(ticket, InitResult(action))
+        elif action is Action.FENCE:
             fencing = Fencing(request, ticket)
             self._fence(TransactionEnd(EndCause.FENCE, fencing=fencing), wall_ms)
         else:
-            self._initialize(verdict, request, ticket, wall_ms)
+            self._initialize(action, request, ticket, wall_ms)
 
     def add(self, request: AddRequest, ticket: Ticket, wall_ms: int) -> None:
         """Handle additions of any kind; answered with an `ErrorCode`."""
-        verdict = decide_add(
+        action = decide_add(
             self.record,
             request.producer_id,
             request.producer_epoch,
             is_pending=self.is_pending,
             are_all_in=self._partitions.issuperset(request.partitions),
         )
-        if isinstance(verdict, ErrorCode):
-            self._reply(ticket, verdict)
-        elif verdict is Verdict.NOTHING_TO_WRITE:
+        if isinstance(action, ErrorCode):
+            self._reply(ticket, action)
+        elif action is Action.NOTHING_TO_WRITE:
             self._reply(ticket, ErrorCode.NONE)
         else:
             assert self.record is not None
@@ -265,12 +265,12 @@ class TransactionalId:
 
     def end(self, request: EndRequest, ticket: Ticket, wall_ms: int) -> None:
         """Handle an EndTxn; answered with an `EndResult`."""
-        verdict = decide_end(self.record, request, is_pending=self.is_pending)
-        if isinstance(verdict, ErrorCode):
-            self._reply(ticket, EndResult(verdict))
+        action = decide_end(self.record, request, is_pending=self.is_pending)
+        if isinstance(action, ErrorCode):
+            self._reply(ticket, EndResult(action))
             return
         assert self.record is not None
-        if verdict is Verdict.REPEAT:
+        if action is Action.REPEAT:
             self._reply(ticket, EndResult(ErrorCode.NONE, *self.record.next_producer))
             return
         end = TransactionEnd(EndCause.CLIENT, ticket)
@@ -431,17 +431,17 @@ class TransactionalId:
         self._ask_for(Append(record))
 
     def _initialize(
-        self, verdict: Verdict, request: InitRequest, ticket: Ticket, wall_ms: int
+        self, action: Action, request: InitRequest, ticket: Ticket, wall_ms: int
     ) -> None:
         record = self.record
         try:
-            if verdict is Verdict.CREATE or record is None:
+            if action is Action.CREATE or record is None:
                 transition = transitions.created(
                     self.transactional_id, self._new_producer_id(), request.timeout_ms, wall_ms
                 )
             else:
                 transition = transitions.initialized(
-                    record, self.last_epoch, verdict, request, self._new_producer_id, wall_ms
+                    record, self.last_epoch, action, request, self._new_producer_id, wall_ms
                 )
         except KafkaError:
             self._reply(ticket, InitResult(UNAVAILABLE))

@@ -23,7 +23,7 @@ from kohort.broker.core.transaction.requests import (
     InitRequest,
     TopicPartition,
 )
-from kohort.broker.core.transaction.rules import Verdict
+from kohort.broker.core.transaction.rules import Action
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.protocol.records.control import ControlType
 
@@ -55,19 +55,19 @@ def created(transactional_id: str, producer_id: int, timeout_ms: int, wall_ms: i
 def initialized(
     record: TransactionRecord,
     last_epoch: int,
-    verdict: Verdict,
+    action: Action,
     request: InitRequest,
     new_producer_id: Callable[[], int],
     wall_ms: int,
 ) -> Transition:
     """Make the record of an InitProducerId for a known id. Raises `new_producer_id`'s errors."""
     producer = record.producer_id, record.producer_epoch + 1
-    if verdict is Verdict.REPEAT:
+    if action is Action.REPEAT:
         producer = record.producer_id, record.producer_epoch
     else:
         is_sent = request.producer_epoch != NO_PRODUCER_EPOCH
         last_epoch = record.producer_epoch if is_sent else NO_PRODUCER_EPOCH
-        if verdict is Verdict.ROTATE:
+        if action is Action.ROTATE:
             producer = new_producer_id(), 0
     return Transition(_reset(record, producer, request.timeout_ms, wall_ms), last_epoch)
 

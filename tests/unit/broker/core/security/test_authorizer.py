@@ -181,7 +181,7 @@ def test_a_filter_that_can_find_one_rule_says_which() -> None:
 def test_a_decision_names_its_rule() -> None:
     authorizer = Authorizer(rules=[rule("alice", READ, "in-", prefixed=True)])
     question = (Principal("User", "alice"), "::1", READ, TOPIC, "in-1")
-    assert authorizer.verdict(*question).reason == (
+    assert authorizer.explain(*question).reason == (
         'ALLOW User:alice READ on prefixed TOPIC "in-" from *'
     )
 
@@ -251,7 +251,7 @@ def test_decisions_are_those_of_the_plain_list(long_form: bool) -> None:
                 for one in names
                 if not oracle.allows(rules, *question, one, otherwise=otherwise)
             ]
-            reasoned = authorizer.verdict(asked.principal, host, operation, kind, name)
+            reasoned = authorizer.explain(asked.principal, host, operation, kind, name)
             assert reasoned.allowed is expected, seed
             if not otherwise:
                 some = oracle.allows_some(rules, *question) or oracle.allows(
