@@ -31,8 +31,8 @@ COMMIT_SHARE: Final = 0.5
 """The share of the close timeout that the last commit may take, so that callbacks have time too."""
 
 
-class Reading(Protocol):
-    """What ends: the engine of one consumer, with all of its parts."""
+class EngineParts(Protocol):
+    """The parts of a consumer's engine that its end needs."""
 
     subscription: Subscription
     fetcher: Fetcher
@@ -59,7 +59,7 @@ class Reading(Protocol):
 class Ending:
     """Runs `unsubscribe` and `close` for one consumer."""
 
-    def __init__(self, engine: Reading) -> None:
+    def __init__(self, engine: EngineParts) -> None:
         """`engine` is the engine to stop, with all of its parts."""
         self._engine = engine
         self.is_closing = False

@@ -113,7 +113,7 @@ class Engine:
         )
         self.ending = Ending(self)
         self.started_s: float | None = None
-        """When it connected, on the loop's clock."""
+        """When it connected, on the monotonic clock."""
         self.poll_failures = OngoingFailures()
         """Errors raised by polls that do not concern a single partition."""
         self._reader: asyncio.Task[Any] | None = None
@@ -268,14 +268,14 @@ class Engine:
         self._reader = asyncio.current_task()
         if self.commits is not None:
             self.commits.handled = committable
-        self.rebalance.committer = listener
+        self.rebalance.first_listener = listener
         read_by = self.deserialisers.key, self.deserialisers.value
         self.deserialisers.key = self.deserialisers.value = None
         try:
             yield
         finally:
             self.deserialisers.key, self.deserialisers.value = read_by
-            self.rebalance.committer = None
+            self.rebalance.first_listener = None
             self._reader = None
             if self.commits is not None:
                 self.commits.handled = None
@@ -462,7 +462,7 @@ class _OffsetsObserver:
 
     def committed(self, seconds: float) -> None:
         if self._engine.member is not None:
-            self._engine.member.statistics.committed(seconds * 1000, time.monotonic() * 1000)
+            self._engine.member.statistics.committed(seconds * 1000, monotonic_ms())
 
     def commit_failed(self, error: ConsumerError) -> None:
         if self._engine.member is not None:

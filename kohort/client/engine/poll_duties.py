@@ -43,9 +43,10 @@ class PollDuties:
         self._commits = commits
         self._member = member
         self.done_s: float | None = None
-        """When the duties last ran, on the loop's clock."""
+        """When the duties last ran, on the monotonic clock."""
         self.due_s = 0.0
-        """The time until which records are returned without running the duties; 0: run them now."""
+        """The monotonic time until which records are returned without running the duties; 0: run
+        them now."""
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Any] | None = None
         """The task that runs the duties at present; plain-function callbacks run in it."""

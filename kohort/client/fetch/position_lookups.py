@@ -34,7 +34,7 @@ class PositionLookups:
         self._seen_version = -1
         """The version of the positions at the last lookup; -1: look up again."""
         self.rests_until_s = 0.0
-        """The time on the loop's clock before which no lookup starts, after a failure."""
+        """The monotonic time before which no lookup starts, after a failure."""
 
     def advance(self, now_s: float) -> None:
         """Start a lookup of missing positions, unless one is in progress.

@@ -35,7 +35,7 @@ class AutoCommit:
         self._interval_s = interval_ms / 1000
         self._backoff = backoff
         self.due_s = time.monotonic() + self._interval_s
-        """When the next commit is due, on the loop's clock."""
+        """When the next commit is due, on the monotonic clock."""
         self._is_under_way = False
         self._sent: Offsets = {}
         """The offsets of the last commit, unless it failed."""

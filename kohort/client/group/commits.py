@@ -153,7 +153,7 @@ class Commits:
 
     @property
     def idle_until_s(self) -> float:
-        """When auto commit next needs a poll, on the loop's clock."""
+        """When auto commit next needs a poll, on the monotonic clock."""
         active = self._active
         return float("inf") if active is None else active.idle_until_s
 
@@ -168,7 +168,7 @@ class Commits:
             active.begin(time.monotonic())
 
     async def commit_last(self, deadline_s: float, *, commits_all: bool) -> None:
-        """Make the final commit, if auto commit is on, before `deadline_s` on the loop's clock.
+        """Make the final commit, if auto commit is on, before `deadline_s` on the monotonic clock.
 
         No records are returned after this call, unless it is cancelled.
 

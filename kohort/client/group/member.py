@@ -147,7 +147,7 @@ class MembershipShell:
         """Do what can be done now, and start what takes longer.
 
         Callbacks run here. Only a commit before a rebalance is waited for, until `deadline_s` (on
-        the loop's clock) at most.
+        the monotonic clock) at most.
 
         Raises:
             ConsumerError: the group rejected this member.

@@ -54,7 +54,7 @@ class Rebalance:
         for its commit.
         """
         self.listener: RebalanceListener = NO_LISTENER
-        self.committer: RebalanceListener | None = None
+        self.first_listener: RebalanceListener | None = None
         """Notified before the listener; commits what is processed before other members take
         over."""
         self._subscription = subscription
@@ -160,9 +160,9 @@ class Rebalance:
 
     @property
     def _told(self) -> RebalanceListener:
-        if self.committer is None:
+        if self.first_listener is None:
             return self.listener
-        return BothListeners(self.committer, self.listener)
+        return BothListeners(self.first_listener, self.listener)
 
     def _finish(self, owned: Partitions | None) -> None:
         if owned is not None:
@@ -196,7 +196,7 @@ class Rebalance:
 
         The commit continues beyond the poll. It is abandoned after `commit_timeout_s`.
         """
-        is_wanted = self._commits_by_itself and self.committer is None
+        is_wanted = self._commits_by_itself and self.first_listener is None
         if not is_wanted or self._offsets is None or self._is_committed:
             return True
         if self._commit is None:

@@ -234,9 +234,9 @@ class GroupStatistics:
         elif self.unsettled_since_ms is None:
             self.unsettled_since_ms = now_ms
 
-    def committed(self, latency_ms: float, now_ms: float) -> None:
+    def committed(self, latency_ms: float, now_ms: int) -> None:
         """Record a successful commit and how long its response took."""
-        self._commits.record(latency_ms, int(now_ms))
+        self._commits.record(latency_ms, now_ms)
         self.commit_failures.succeeded()
 
     def commit_failed(self, error: ConsumerError, now_ms: int) -> None:
