@@ -14,20 +14,45 @@ MEANINGS = {
     # What the event loop does between two looks at its sockets.
     "turn": (
         "broker/core/purgatory",
-        "broker/handlers/produce",
         "broker/network",
         "broker/runtime",
         "broker/topics/fetch",
         "testing/virtual",
     ),
     # What a core does without an interruption.
-    "step": ("broker", "protocol/records/compression", "testing/kit/groups"),
+    "step": (
+        "broker/console/records",
+        "broker/coordinator/actor",
+        "broker/coordinator/command",
+        "broker/coordinator/coordinator",
+        "broker/coordinator/log/topic_log",
+        "broker/core/group/classic",
+        "broker/core/group/encoding",
+        "broker/core/history",
+        "broker/core/partition",
+        "broker/core/security/scram",
+        "broker/core/steps",
+        "broker/handlers/produce",
+        "broker/history",
+        "broker/http/group_pages",
+        "broker/runtime",
+        "broker/security/gate",
+        "broker/security/passwords",
+        "broker/security/tokens",
+        "broker/storage/compaction",
+        "broker/storage/log/transactions",
+        "broker/storage/segment/transaction_index",
+        "broker/topics/compaction",
+        "broker/transactions",
+        "protocol/records/compression",
+        "testing/kit/groups",
+    ),
     # How long a job tries again.
     "patience": ("pipeline/options",),
 }
-"""By word, the modules in which it has its meaning; the beginning of a path stands for all.
-Elsewhere a name with the word means something else, and there is a better one: a lock, a slice, an
-order; an action, an interval, a chunk; a timeout."""
+"""By word, the modules in which it has its meaning, each of which has the word; the beginning of a
+path stands for all. Elsewhere a name with the word means something else, and there is a better one:
+a lock, a slice, an order; an action, an interval, a chunk; a timeout."""
 
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _SAYING = {"announce", "print", "report", "_report"} | {"debug", "info", "warning", "error"}
@@ -59,11 +84,23 @@ def misnamed(module: str, source: str) -> list[str]:
     """The names with a word of `MEANINGS` in a module where it has another meaning."""
     forbidden = {word for word, places in MEANINGS.items() if not module.startswith(places)}
     defined = [*names(ast.parse(source)), (0, module.rpartition("/")[2])]
-    return [
-        f"{module}:{line}: {name}"
-        for line, name in defined
-        if forbidden & {one.lower().removesuffix("s") for one in _WORD.findall(name)}
-    ]
+    return [f"{module}:{line}: {name}" for line, name in defined if forbidden & _words_of(name)]
+
+
+def words_by_module() -> dict[str, set[str]]:
+    """The words of `MEANINGS` in the names that each module defines."""
+    return {
+        path.relative_to(ROOT).with_suffix("").as_posix(): {
+            word
+            for _, name in names(ast.parse(path.read_text()))
+            for word in MEANINGS.keys() & _words_of(name)
+        }
+        for path in ROOT.rglob("*.py")
+    }
+
+
+def _words_of(name: str) -> set[str]:
+    return {one.lower().removesuffix("s") for one in _WORD.findall(name)}
 
 
 def many(source: str) -> list[str]:
@@ -105,6 +142,16 @@ def test_a_word_has_one_meaning_in_names() -> None:
     ] == []
 
 
+def test_no_module_is_allowed_a_word_that_it_does_not_have() -> None:
+    found = words_by_module()
+    assert [
+        f"{place}: {word}"
+        for word, places in MEANINGS.items()
+        for place in places
+        if not any(word in words for module, words in found.items() if module.startswith(place))
+    ] == []
+
+
 def test_one_of_something_is_not_called_several() -> None:
     assert [
         f"{path.relative_to(ROOT)}:{place}"
@@ -119,6 +166,8 @@ def test_one_of_something_is_not_called_several() -> None:
         ("broker/http/pages", "class Pages:\n    def run(self):\n        self._turn = Lock()"),
         ("client/core/group/membership", "def next_step(now_ms: int): ..."),
         ("client/core/group/steps", ""),
+        ("broker/network/listener", "def next_step(): ..."),
+        ("broker/core/security/prefixes", "STEPS_MAX = 8"),
         ("pipeline/advisor/words", "STEP_MS = 1_000"),
         ("wire/cluster", "class Patience: ..."),
         ("cli/produce", "def send(turns): ..."),
@@ -130,7 +179,7 @@ def test_another_meaning_is_found(module: str, source: str) -> None:
 
 def test_its_own_meaning_and_other_words_are_let_be() -> None:
     source = "def take_turns(step): ...\nreturned = stepped = impatient = 1"
-    assert misnamed("broker/network/steps", source) == []
+    assert misnamed("broker/runtime/steps", source) == []
 
 
 @pytest.mark.parametrize(

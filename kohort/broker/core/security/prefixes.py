@@ -19,9 +19,9 @@ LENGTHS: Final = 32
 """Up to this many lengths, look-ups are faster than a search."""
 LONG: Final = 300
 """The length of a text from which on a look-up, which reads all of it, costs more than a search."""
-_STEPS_MAX: Final = 8
-"""Bound on the steps of a search, after which all lengths are looked up: prefixes can be chosen so
-that each step excludes only one."""
+_LOOKS_MAX: Final = 8
+"""Bound on the looks of a search, after which all lengths are looked up: prefixes can be chosen so
+that each look excludes only one."""
 _PLACED_MAX: Final = 64
 """Up to this many new prefixes are inserted one by one; more are sorted in."""
 
@@ -157,7 +157,7 @@ class _Order:
         order, lengths = self._sorted, self._lengths
         found = []
         at = bisect_right(order, name)
-        steps = 0
+        looks = 0
         while at:
             before = order[at - 1]
             if name.startswith(before):
@@ -167,10 +167,10 @@ class _Order:
                 continue
             shared = _shared(before, name)
             left = bisect_right(lengths, shared)
-            steps += 1
+            looks += 1
             if not left:
                 return found
-            if (left <= LENGTHS and lengths[left - 1] <= LONG) or steps > _STEPS_MAX:
+            if (left <= LENGTHS and lengths[left - 1] <= LONG) or looks > _LOOKS_MAX:
                 return found + _looked_up(name, lengths[:left], known)
             at = bisect_right(order, name[:shared], 0, at)
         return found
@@ -197,12 +197,12 @@ def _looked_up(name: str, lengths: Iterable[int], known: Mapping[str, int]) -> l
 def _shared(left: str, right: str) -> int:
     """The number of characters that two texts have in common at their start."""
     end = min(len(left), len(right))
-    low, step = 0, 8
-    # Mostly few: look ahead in growing steps until they differ, then search back.
-    while low + step < end and left.startswith(right[low : low + step], low):
-        low += step
-        step *= 2
-    high = min(end, low + step)
+    low, stride = 0, 8
+    # Mostly few: look ahead in growing strides until they differ, then search back.
+    while low + stride < end and left.startswith(right[low : low + stride], low):
+        low += stride
+        stride *= 2
+    high = min(end, low + stride)
     while low < high:
         middle = (low + high + 1) // 2
         if left.startswith(right[low:middle], low):
