@@ -28,7 +28,7 @@ from kohort.broker.history.shelf import Kept, Packed
 from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, HistoryLog
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
-from kohort.broker.runtime.slices import Slice, let_others_run, run
+from kohort.broker.runtime.slices import Slice, run
 
 if TYPE_CHECKING:
     # Not needed at a start; see `RebalanceHistory._making`.
@@ -361,11 +361,8 @@ class RebalanceHistory:
             self._piece.begin()
             while self._queue:
                 await self._close_next()
-                if self._piece.is_over():
-                    # Between slices, because an append takes the time of the disk.
-                    await self._write()
-                    await let_others_run()
-                    self._piece.begin()
+                # Written between slices, because an append takes the time of the disk.
+                await self._piece.pause(between=self._write)
             await self._write()
 
     async def _close_next(self) -> None:

@@ -6,9 +6,9 @@ steps (`kohort.broker.core.steps`) and checks its slice after each. A slice is a
 tests and simulations, which makes runs reproducible.
 
 There are three ways to use it: `Slice.pause` in a coroutine's own loop, `run` for a generator of
-steps, and `RoundRobin` for many instances of the same kind of work. A loop that has something to do
-between two slices (an append, a lock) cannot pause: it asks its slice itself, and then awaits
-`let_others_run`.
+steps, and `RoundRobin` for many instances of the same kind of work. A loop with something to do
+between two slices hands it to the pause. One that cannot await where its slice ends (the steps of a
+group, the batches of a request) asks its slice itself; its driver then awaits `let_others_run`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from kohort.broker.core.steps import Steps
@@ -80,9 +80,13 @@ class Slice:
         self._looks_left -= 1
         return self._looks_left <= 0 or self._clock.monotonic_ms() >= self._ends_ms
 
-    async def pause(self) -> None:
-        """Let other work run if the slice is over, and begin the next one."""
+    async def pause(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Let other work run if the slice is over, and begin the next one. `between` is called
+        first, if the slice is over: to finish what it has begun.
+        """
         if self.is_over():
+            if between is not None:
+                await between()
             await let_others_run()
             self.begin()
 

@@ -181,7 +181,7 @@ async def test_a_look_pauses_at_every_group_also_at_those_without_offsets() -> N
     class CountingSlice(Slice):
         count = 0
 
-        async def pause(self) -> None:
+        async def pause(self, between: object = None) -> None:
             self.count += 1
 
     piece = CountingSlice(VirtualClock())

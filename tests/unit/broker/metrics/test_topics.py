@@ -174,7 +174,7 @@ async def test_a_topic_that_is_deleted_during_a_look_is_not_opened_again() -> No
     topics = Topics([Topic("orders", partitions)])
 
     class DeletingSlice(Slice):
-        async def pause(self) -> None:
+        async def pause(self, between: object = None) -> None:
             topics.by_name.clear()
 
     collector = TopicCollector(topics, node_id=1, partitions_max=10, late_before_ms=lambda: 0)

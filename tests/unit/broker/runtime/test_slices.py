@@ -94,6 +94,23 @@ async def test_a_pause_lets_others_have_the_loop_only_when_the_slice_is_over() -
     assert others == ["first"], "a new slice has begun"
 
 
+async def test_what_is_to_be_done_between_two_slices_is_done_before_others_run() -> None:
+    clock, done = VirtualClock(), list[str]()
+    piece = Slice(clock)
+
+    async def write() -> None:
+        done.append("written")
+
+    await piece.pause(between=write)
+    assert done == []
+    asyncio.get_running_loop().call_soon(done.append, "others")
+    clock.advance(SLICE_MS)
+    await piece.pause(between=write)
+    assert done == ["written", "others"]
+    await piece.pause(between=write)
+    assert len(done) == 2, "a new slice has begun"
+
+
 async def test_others_have_a_turn_after_each_step_that_takes_long() -> None:
     clock = VirtualClock()
     assert await turns_of(counted_steps(20, clock, SLICE_MS), clock) == 20 * ITERATIONS_BETWEEN
