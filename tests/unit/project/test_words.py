@@ -22,10 +22,7 @@ MEANINGS = {
     # What a core does without an interruption.
     "step": (
         "broker/console/records",
-        "broker/coordinator/actor",
-        "broker/coordinator/command",
-        "broker/coordinator/coordinator",
-        "broker/coordinator/log/topic_log",
+        "broker/coordinator",
         "broker/core/group/classic",
         "broker/core/group/encoding",
         "broker/core/history",
