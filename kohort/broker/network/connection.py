@@ -229,7 +229,10 @@ class Connection(asyncio.BufferedProtocol):
         """The end of this connection, and of no other."""
         if isinstance(error, FrameError):
             self._metrics.request_rejected(CloseReason.BAD_FRAME)
-            self._close(CloseReason.BAD_FRAME, error)
+            # Before it is over, authentication fails by this as by any wrong token.
+            authentication = self.info.authentication if self._is_arriving else None
+            delay_ms = 0 if authentication is None else authentication.refusal_delay_ms()
+            self._close(CloseReason.BAD_FRAME, error, delay_ms)
         elif isinstance(error, CloseConnection):
             if error.answer is not None and not self._end.state.is_closing:
                 self.output.write(error.answer, sum(map(len, error.answer)))
@@ -477,14 +480,23 @@ class Connection(asyncio.BufferedProtocol):
     def _close_slow_upload(self) -> None:
         self.abort_because(CloseReason.SLOW_UPLOAD)
 
-    def _close(self, reason: CloseReason, error: Exception | None = None) -> None:
-        """Close when all that was written is sent; `check` sees to it that this does not last."""
+    def _close(
+        self, reason: CloseReason, error: Exception | None = None, delay_ms: int = 0
+    ) -> None:
+        """Close when all that was written is sent, and not before `delay_ms` are over; `check` sees
+        to it that this does not last.
+        """
         if not self._end.begin(reason):
             return
         if error is not None:
             self._host.log.note(reason, "Closed the connection of %s: %s", self.ip, error)
         self.output.write_out()
-        if not self.output.is_sending_files:
+        if delay_ms:
+            self._throttle.hold(self._turns, delay_ms, self._transport.close)
+            if self._is_reading:
+                self._is_reading = False
+                self._transport.pause_reading()
+        elif not self.output.is_sending_files:
             self._transport.close()
 
 

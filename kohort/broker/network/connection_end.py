@@ -18,6 +18,8 @@ Way                    What it does, and what is still sent
                        is the last one sent; then, and at once if there is none, `_close`.
 `_close`               OPEN or STOPPING, else nothing. CLOSING; all that was written is sent, files
                        as well, for `LINGER_MS`: then `check` calls `abort_because`.
+                       Before a client is authenticated, a bad frame closes the transport later, and
+                       it is not read meanwhile.
 `end_by`               An error. `_close` for a bad frame, and for what the service raises to close,
                        after that one's own answer; for a fault of ours `abort_because`.
 `tls_failed`           OPEN or STOPPING, else nothing. CLOSING; TLS closes the transport after its

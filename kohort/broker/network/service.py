@@ -61,6 +61,12 @@ class Authentication(Protocol):
         """Process the client's next token."""
         ...
 
+    def refusal_delay_ms(self) -> int:
+        """Note a failure, by bytes that are no frame; return after how many milliseconds to close
+        the connection.
+        """
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:

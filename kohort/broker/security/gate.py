@@ -215,6 +215,11 @@ class Gate:
         )
         return _flattened(decided)
 
+    # For the connection.
+
+    def refusal_delay_ms(self) -> int:
+        return self._delay_ms(self._mechanism)
+
     # Internal.
 
     def _serve_open(
