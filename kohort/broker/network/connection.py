@@ -51,6 +51,10 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket.
 
     asyncio's own transports look for the base class; uvloop's look for its methods.
+
+    One class, since its methods use the same few things: nearly each asks for the state, and most
+    for the request under way, the output or the transport. Parts that own something are elsewhere:
+    the input, the output, the end, the throttle.
     """
 
     __slots__ = (

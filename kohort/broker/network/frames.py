@@ -349,4 +349,7 @@ class FrameReader:
                 return f"this looks like {name}"
         if size <= 0:
             return f"a frame of size {size}"
-        return f"a frame of {size} bytes, above socket.request.max.bytes={self.frame_max_bytes}"
+        return (
+            f"a frame of {size} bytes, above {self.frame_max_bytes} (socket.request.max.bytes; "
+            "sasl.server.max.receive.size before authentication)"
+        )
