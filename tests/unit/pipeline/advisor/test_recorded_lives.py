@@ -1,7 +1,7 @@
 """Lives of other people's clients, lived once, and held against the advisor each time.
 
 `tests/interop/lives` has lived them, and keeps what it lives in such files: four lives in each of
-five ways, on two cores at a load of 5 to 8.
+five ways, two of Java, on two cores at a load of 5 to 8, of Java at 1 to 3.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from tests.interop.lives.fidelity import hold, recordings
 from tests.interop.lives.life import load
 
 
-@pytest.mark.parametrize("library", ["librdkafka", "aiokafka"])
-def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(library: str) -> None:
+@pytest.mark.parametrize(("library", "count"), [("librdkafka", 20), ("aiokafka", 20), ("java", 10)])
+def test_what_is_predicted_and_advised_of_lives_is_how_they_were_lived(
+    library: str, count: int
+) -> None:
     lives = load(Path(__file__).parent / f"lives-of-{library}.json.gz")
-    assert len(lives) == 20
+    assert len(lives) == count
 
     hold(list(recordings(lives)))
 
