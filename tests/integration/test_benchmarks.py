@@ -35,7 +35,7 @@ from benchmarks.table import render
 @pytest.mark.parametrize(
     ("subject", "rows"),
     [
-        (codecs, 16),
+        (codecs, 17),
         (timers, 5),
         (turns, 4),
         (transaction_state, 13),

@@ -96,7 +96,7 @@ def test_every_rebalance_of_real_groups_is_there_once_and_says_what_why_says(
     assert_partitions_agree(job)
     assert not job.table("quarantine").count()
     assert not job.table("sequence_gaps").count()
-    assert "findings of 1 groups made again" in capsys.readouterr().err
+    assert "findings of 1 group made again" in capsys.readouterr().err
 
 
 def test_a_batch_comes_to_the_driver_in_parts_that_fit_into_its_memory(

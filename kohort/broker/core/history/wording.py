@@ -1,11 +1,16 @@
 """Text for times, members and causes, in one line whatever names a peer uses."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.broker.core.group.events import TriggerKind
 from kohort.broker.core.group.protocols import CONSUMER
-from kohort.broker.core.history.model import TriggerRecord
+
+if TYPE_CHECKING:
+    # A start has counts to tell, and no records of rebalances yet.
+    from kohort.broker.core.history.model import TriggerRecord
 
 ClockText: TypeAlias = Callable[[int], str]
 """Formats a moment, given in milliseconds since 1970."""
