@@ -4,7 +4,7 @@ import asyncio
 import multiprocessing
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import uvloop
@@ -29,13 +29,12 @@ async def broker_here(
     )
     loaded = load(file=None, overrides=settings, environment={})
     broker = Broker(loaded)
-    async with broker.running():
-        keeper = broker.new_memory_keeper()
-        keeper.start()
-        try:
+    with ExitStack() as when_stopped:
+        async with broker.running():
+            keeper = broker.new_memory_keeper()
+            keeper.start()
+            when_stopped.callback(keeper.stop)
             yield broker
-        finally:
-            keeper.stop()
 
 
 def run(work: Callable[[Path], Awaitable[Measured]], directory: Path) -> Measured:

@@ -1,5 +1,7 @@
 """How the daemon stops: what clients get that wait for it."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -48,6 +50,34 @@ class _HeldFile(OsFile):
             files.is_syncing.set()
             assert files.may_sync.wait(60)
         super().sync()
+
+
+STOPPED_AT_ONCE = """
+import asyncio, gc, os, signal, sys
+from kohort.broker.app import Broker
+from kohort.broker.config import load
+
+class Watched(Broker):
+    async def _stop_serving(self, *parts):
+        print("while it stops:", gc.get_freeze_count() > 0)
+        await super()._stop_serving(*parts)
+
+async def live():
+    asyncio.get_running_loop().call_later(0.5, os.kill, os.getpid(), signal.SIGTERM)
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", "kohort.metrics.port=-1"]
+    loaded = load(overrides=[*settings, f"log.dirs={sys.argv[1]}"], environment={})
+    await Watched(loaded).run_until_signalled()
+
+asyncio.run(live())
+print("afterwards:", gc.get_freeze_count() > 0)
+"""
+
+
+def test_what_lives_is_not_collected_while_a_daemon_stops(tmp_path: Path) -> None:
+    """A full collection of what a hundred thousand members are takes most of a second."""
+    command = [sys.executable, "-c", STOPPED_AT_ONCE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["while it stops: True", "afterwards: False"]
 
 
 def test_a_produce_whose_fsync_is_under_way_is_answered_when_it_is_done(tmp_path: Path) -> None:
