@@ -37,7 +37,7 @@ _EVERY: Final = 3
 """Replay every third setting of the grid, so that a run takes seconds."""
 _GROUP: Final = "search"
 _JARS: Final = ROOT / ".cache" / "jars"
-_PAIRS: Final = re.compile(r"([\d,]+) pairs of a group and a setting")
+_PAIRS: Final = re.compile(r"([\d,]+) replays? of a group under a setting")
 _DONE: Final = re.compile(r"done in ([\d.]+) s")
 
 

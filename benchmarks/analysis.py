@@ -38,8 +38,8 @@ _PARTITIONS: Final = 24
 _BEGIN_MS: Final = 1_767_362_400_000
 _PAUSE_MS: Final = 864_000
 JARS: Final = ROOT / ".cache" / "jars"
-_TAKEN: Final = re.compile(r"rebalances: ([\d,]+) rebalances, .*; [\d.]+ s")
-_FOUND: Final = re.compile(r"findings of ([\d,]+) groups made again; ")
+_TAKEN: Final = re.compile(r"rebalances: ([\d,]+) rebalances?, .*; [\d.]+ s")
+_FOUND: Final = re.compile(r"findings of ([\d,]+) groups? made again; ")
 
 
 def measure(bench: Bench) -> Iterable[Row]:
