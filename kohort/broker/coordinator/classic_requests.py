@@ -69,11 +69,11 @@ class ClassicRequests:
             creates=None if request.member_id else GroupKind.CLASSIC,
             writes_group_record=not request.member_id and request.instance_id is not None,
         )
-        answer = self._send(group_id, command, ticket)
+        self._host.submit(group_id, command)
         if not request.member_id:
             # It may have been given an id; if the group hands that out later, the next join looks.
             self._host.drop_excess_ids()
-        return answer
+        return ticket
 
     def sync(self, group_id: str, request: SyncRequest) -> Later[SyncResult]:
         """Execute a SyncGroup."""
@@ -88,7 +88,8 @@ class ClassicRequests:
             ticket,
             answer_absent=_no_member_to_sync,
         )
-        return self._send(group_id, command, ticket)
+        self._host.submit(group_id, command)
+        return ticket
 
     def leave(self, group_id: str, entries: Sequence[LeaveEntry]) -> Later[LeaveResult]:
         """Execute a LeaveGroup."""
@@ -100,28 +101,16 @@ class ClassicRequests:
         def answer_absent() -> LeaveResult:
             return LeaveResult(entries=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(entries))
 
-        if len(entries) <= ENTRIES_PER_STEP:
-            command = Command(
-                _classic_step(
-                    lambda group, now: group.leave(entries, ticket, now), ticket, answer_absent
-                ),
-                ticket,
-                answer_absent=answer_absent,
-            )
-        else:
-            command = Command(
-                _classic_step(
-                    lambda group, now: group.leave_steps(entries, ticket, now),
-                    ticket,
-                    answer_absent,
-                ),
-                ticket,
-                answer_absent=answer_absent,
-                is_exclusive=True,
-            )
-        return self._send(group_id, command, ticket)
-
-    def _send(self, group_id: str, command: Command, ticket: Later[Any]) -> Later[Any]:
+        is_few = len(entries) <= ENTRIES_PER_STEP
+        leave = ClassicGroup.leave if is_few else ClassicGroup.leave_steps
+        command = Command(
+            _classic_step(
+                lambda group, now: leave(group, entries, ticket, now), ticket, answer_absent
+            ),
+            ticket,
+            answer_absent=answer_absent,
+            is_exclusive=not is_few,
+        )
         self._host.submit(group_id, command)
         return ticket
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import Any
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
@@ -124,7 +123,8 @@ class GroupCoordinator:
             answer_absent=lambda: ErrorCode.GROUP_ID_NOT_FOUND,
             is_exclusive=True,
         )
-        return self._send(group_id, command, ticket)
+        self.host.submit(group_id, command)
+        return ticket
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -140,7 +140,8 @@ class GroupCoordinator:
             answer_absent=lambda: DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND),
             is_exclusive=True,
         )
-        return self._send(group_id, command, ticket)
+        self.host.submit(group_id, command)
+        return ticket
 
     # Reads of durable state; they never wait.
 
@@ -177,7 +178,3 @@ class GroupCoordinator:
             ticket.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self.host.submit(group_id, command)
-
-    def _send(self, group_id: str, command: Command, ticket: Later[Any]) -> Later[Any]:
-        self.host.submit(group_id, command)
-        return ticket
