@@ -32,6 +32,7 @@ from kohort.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
+from tests.support.measures.bytecodes import metered
 
 NOT_ASKED = -0x8000_0000
 
@@ -206,6 +207,17 @@ class TestListGroups:
             await commit(g, "simple", "t")
             listed = await self.listed(g, states=states, types=types)
             assert [group_id for group_id, *_ in listed] == found
+
+    async def test_a_filter_is_read_once_and_not_for_each_group(self) -> None:
+        async with running_groups() as g:
+            await commit(g, "first", "t")
+            with metered() as few:
+                assert not await self.listed(g, states=["Dead"] * 1_000, types=["other"] * 1_000)
+            for number in range(100):
+                await commit(g, f"g{number}", "t")
+            with metered() as many:
+                assert not await self.listed(g, states=["Dead"] * 1_000, types=["other"] * 1_000)
+            assert many.count < 3 * few.count
 
 
 class TestDeleteGroups:
