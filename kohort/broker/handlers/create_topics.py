@@ -17,6 +17,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.mutations import Mutations
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.changes import PlannedTopic
 from kohort.broker.topics.creation import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS
@@ -68,11 +69,13 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     planned = await ctx.broker.topics.changes.create_topics(
         wanted, validate_only=request.validate_only, charge=mutations.take
     )
+    piece = Slice(ctx.broker.clock)
     for new, outcome in zip(wanted, planned, strict=True):
         if isinstance(outcome, KafkaError):
             outcomes[new.name] = _failed(new.name, outcome)
         else:
             outcomes[new.name] = _created(ctx, outcome)
+        await piece.pause()
     return CreateTopicsResponse(
         throttle_time_ms=mutations.throttle_ms, topics=[outcomes[name] for name in times]
     )

@@ -8,7 +8,7 @@ has already expired, as in Kafka. Internal topics cannot be deleted.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
@@ -49,8 +49,11 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
         return DeleteTopicsResponse(responses=[_too_late(one) for one in asked])
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     answers = []
+    named = _Named(
+        frozenset([one.name for one in asked]), frozenset([one.topic_id for one in asked])
+    )
     for state, times in Counter((one.name, one.topic_id) for one in asked).items():
-        answers.append(await _answer(ctx, mutations, *state, is_repeated=times > 1, asked=asked))
+        answers.append(await _answer(ctx, mutations, *state, is_repeated=times > 1, named=named))
     return DeleteTopicsResponse(
         throttle_time_ms=mutations.throttle_ms,
         responses=[answer for answer in answers if answer is not None],
@@ -63,6 +66,13 @@ def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
     )
 
 
+class _Named(NamedTuple):
+    """All that a request names."""
+
+    names: frozenset[str | None]
+    topic_ids: frozenset[bytes]
+
+
 async def _answer(
     ctx: RequestContext,
     mutations: Mutations,
@@ -70,7 +80,7 @@ async def _answer(
     topic_id: bytes,
     *,
     is_repeated: bool,
-    asked: list[DeleteTopicState],
+    named: _Named,
 ) -> DeletableTopicResult | None:
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
@@ -81,9 +91,7 @@ async def _answer(
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
                 answer.name = topic.name
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
-        by_both = any(one.name == topic.name for one in asked) and any(
-            one.topic_id == topic.topic_id for one in asked
-        )
+        by_both = topic.name in named.names and topic.topic_id in named.topic_ids
         if by_both and name is None:
             return None
         answer.name, answer.topic_id = topic.name, topic.topic_id

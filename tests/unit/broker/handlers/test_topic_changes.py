@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.runtime.slices import LOOKS_MAX
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_partitions import (
@@ -24,6 +25,8 @@ from kohort.protocol.messages.delete_topics import (
 )
 from kohort.protocol.types import ZERO_UUID
 from tests.support.brokers.running_topics import ask, running_topics
+from tests.support.measures.bytecodes import metered
+from tests.support.waiting import counted_turns
 
 
 def topic(name: str, partitions: int = 1, **configs: str | None) -> CreatableTopic:
@@ -256,3 +259,36 @@ async def test_partitions_that_cannot_be_added_are_refused(tmp_path: Path) -> No
         assert len(orders.partitions) == 2
         await ask(topics, enlarging(("orders", 4), brokers=[[1], [1]]))
         assert len(orders.partitions) == 4
+
+
+async def test_others_have_the_loop_while_many_topics_are_validated(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        many = [topic(f"t{number}") for number in range(3 * LOOKS_MAX)]
+        async with counted_turns() as turns:
+            only_planned = await ask(
+                topics, CreateTopicsRequest(topics=many[:1], validate_only=True)
+            )
+            few = turns.count
+            planned = await ask(topics, CreateTopicsRequest(topics=many, validate_only=True))
+        assert codes(only_planned) == {"t0": ErrorCode.NONE}
+        assert set(codes(planned).values()) == {ErrorCode.NONE}
+        assert turns.count - few >= few + 3
+
+
+async def test_what_else_a_deletion_names_is_looked_through_once(tmp_path: Path) -> None:
+    """Not once for each topic that may not be deleted: a second of the loop for 50,000 names."""
+    async with running_topics(tmp_path, "delete.topic.enable=false") as topics:
+        names = [f"t{number}" for number in range(40)]
+        for name in names:
+            await topics.changes.create_topic(name, partition_count=1)
+        others = [by_name(f"none{number}") for number in range(1_000)]
+        with metered() as few:
+            await ask(
+                topics, DeleteTopicsRequest(topics=[by_name(names[0]), *others], timeout_ms=9)
+            )
+        with metered() as many:
+            answer = await ask(
+                topics, DeleteTopicsRequest(topics=[*map(by_name, names), *others], timeout_ms=9)
+            )
+        assert len(answer.responses) == len(names) + len(others)
+        assert many.count < 1.5 * few.count
