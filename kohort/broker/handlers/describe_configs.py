@@ -20,6 +20,8 @@ from kohort.broker.handlers.shared.config_resources import (
     check_allowed,
     check_broker_id,
 )
+from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
@@ -46,17 +48,22 @@ NO_MESSAGE: Final = ""
         )
     ),
 )
-def describe_configs(
+async def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe each resource; none if one has a type that does not exist, as in Kafka."""
+    """Describe each resource; none if one has a type that does not exist, as in Kafka. In slices:
+    tools ask for all topics at once, and each has dozens of configs.
+    """
     for resource in request.resources:
         if resource.resource_type not in _TYPES:
             message = f"Unknown resource type {resource.resource_type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    return DescribeConfigsResponse(
-        results=[_describe(ctx, request, resource) for resource in request.resources]
-    )
+    check_repeats((one.resource_type, one.resource_name) for one in request.resources)
+    results, piece = [], Slice(ctx.broker.clock)
+    for resource in request.resources:
+        results.append(_describe(ctx, request, resource))
+        await piece.pause()
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

@@ -15,6 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
+from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -33,6 +34,7 @@ NOT_FOUND_SINCE: Final = 6
 )
 def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe each group, in the order of the request."""
+    check_repeats(request.groups)
     with_operations = request.include_authorized_operations
     return DescribeGroupsResponse(
         groups=[

@@ -10,6 +10,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.broker.topics.names import name_problem
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_producers import (
@@ -32,6 +33,9 @@ def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Describe each partition, in order."""
+    check_repeats(
+        (topic.name, index) for topic in request.topics for index in topic.partition_indexes
+    )
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -11,6 +11,7 @@ from kohort.broker.core.transaction.encoding import by_topic
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.broker.transactions.host import TransactionHost
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_transactions import (
@@ -36,6 +37,7 @@ def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe each id, in order, including duplicates."""
+    check_repeats(request.transactional_ids)
     host = ctx.broker.transactions.host
     return DescribeTransactionsResponse(
         transaction_states=[_describe(ctx, host, name) for name in request.transactional_ids]

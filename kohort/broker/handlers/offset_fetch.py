@@ -18,6 +18,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -60,6 +61,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
     """Return committed offsets; never waits."""
     stable = request.require_stable
     if ctx.api_version >= SEVERAL_GROUPS_SINCE:
+        check_repeats(group.group_id for group in request.groups)
         groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]
         return OffsetFetchResponse(topics=[], groups=groups)
     topics = None
@@ -96,18 +98,20 @@ def _fetch_group(
         wanted = list(_all_topics(ctx, group))
     else:
         wanted = [_wanted(ctx, topic) for topic in asked.topics]
+        check_repeats((topic[:2], index) for topic in wanted for index in topic[-1])
     answer.topics = [
         OffsetFetchResponseTopics(
             name=name or "",
             topic_id=topic_id,
             partitions=[
                 _position(group, name, index, asked_id, stable=stable)
-                if may_be_told(name)
+                if is_told
                 else _without_position(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 for index in partitions
             ],
         )
         for name, topic_id, asked_id, partitions in wanted
+        for is_told in (may_be_told(name),)
     ]
     return answer
 

@@ -6,10 +6,11 @@ are no client-metrics subscriptions and no group configs.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kohort.broker.core.security import acls
 from kohort.broker.core.security.acls import Operation
@@ -17,6 +18,8 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 class ResourceType(IntEnum):
@@ -137,7 +140,7 @@ async def _alter_broker(
 
 def check_broker_id(ctx: RequestContext, name: str, *, kind: str, expected: str) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless ``name`` is this broker's id."""
-    if not name.lstrip("-").isdigit() or not name.isascii():
+    if _INTEGER.fullmatch(name) is None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}"
         )

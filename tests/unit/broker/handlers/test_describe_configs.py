@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.runtime.slices import LOOKS_MAX
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -11,6 +12,7 @@ from kohort.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from tests.support.brokers.running_topics import ask, running_topics
+from tests.support.waiting import counted_turns
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -74,6 +76,8 @@ async def test_nothing_is_said_that_was_not_asked_for(tmp_path: Path) -> None:
         (TOPIC, "no way", ErrorCode.INVALID_TOPIC_EXCEPTION, "contains one or more characters"),
         (BROKER, "2", ErrorCode.INVALID_REQUEST, "expected 1 or empty string, but received 2"),
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (BROKER, "--1", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: --1"),
+        (BROKER, "1" * 5_000, ErrorCode.INVALID_REQUEST, "Broker id must be an integer"),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST, "expected 1 but received 2"),
     ],
 )
@@ -124,3 +128,17 @@ async def test_loggers_are_described_and_of_other_kinds_there_is_nothing(tmp_pat
         for kind in (CLIENT_METRICS, GROUP):
             (result,) = (await ask(topics, asking(kind, "any"))).results
             assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+
+
+async def test_others_have_the_loop_while_many_topics_are_described(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        asked = [
+            DescribeConfigsResource(
+                resource_type=TOPIC, resource_name=str(number), configuration_keys=None
+            )
+            for number in range(3 * LOOKS_MAX)
+        ]
+        async with counted_turns() as turns:
+            answer = await ask(topics, DescribeConfigsRequest(resources=asked))
+        assert len(answer.results) == len(asked)
+        assert turns.count >= 3
