@@ -311,6 +311,20 @@ def inline(authority: Authority) -> dict[str, str]:
     }
 
 
+def test_a_start_warns_of_an_advertised_host_that_the_certificate_is_not_for(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = authority.issue("broker", "DNS:localhost")
+    overrides = {
+        "listeners": "SSL://127.0.0.1:0",
+        "advertised.listeners": "SSL://broker.example.com:9093",
+        "ssl.keystore.location": str(store),
+    }
+    with BrokerThread(tmp_path, overrides=overrides):
+        pass
+    assert "Listener SSL sends clients to broker.example.com, but" in caplog.text
+
+
 SUITES = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
 
 
@@ -320,7 +334,7 @@ SUITES = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
         ({}, None),
         ({"ssl.key.password": "wrong"}, "is wrong"),
         ({"ssl.key.password": None}, "encrypted"),
-        ({"ssl.keystore.key": "nonsense"}, "cannot be used"),
+        ({"ssl.keystore.key": "nonsense"}, "has no private key"),
         ({"ssl.cipher.suites": "TLS_NONSENSE"}, "does not know"),
         ({"ssl.principal.mapping.rules": "RULE:("}, "no rule"),
         ({"ssl.cipher.suites": SUITES}, None),

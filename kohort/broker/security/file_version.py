@@ -1,7 +1,9 @@
-"""Whether a file has changed since it was read."""
+"""Whether a file has changed since it was read, and who may read it."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_READ_BY_OTHERS: Final = 0o004
 
 
 class FileVersion(NamedTuple):
@@ -19,3 +21,11 @@ def version_of(path: Path | str) -> FileVersion | None:
     except OSError:
         return None
     return FileVersion(status.st_mtime_ns, status.st_ino, status.st_size)
+
+
+def is_open_to_all(path: Path | str) -> bool:
+    """Whether every user of this machine may read a file that is there. Reads the file system."""
+    try:
+        return bool(Path(path).stat().st_mode & _READ_BY_OTHERS)
+    except OSError:
+        return False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting
 from kohort.broker.core.security.addresses import is_loopback, owner_of
 from kohort.broker.core.security.failure_delays import FailureDelays
@@ -205,6 +206,9 @@ class SecureListeners:
             except RulesError as error:
                 raise StoreError(f"listener {name}: ssl.principal.mapping.rules: {error}") from None
             self.tls[name] = tls
+            for told in self._settings.config.advertised_endpoints:
+                if told.listener == name and told.host not in EVERY_INTERFACE:
+                    tls.warn_of_name(told.host)
         if not protocol.startswith("SASL_"):
             return Listener(name, tls=tls)
         own = self._settings.of_listener(name)

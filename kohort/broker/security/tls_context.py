@@ -14,6 +14,13 @@ from typing import Final, NamedTuple
 from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.certificate import CertificateFields, DerError, fields_of
 from kohort.broker.core.security.distinguished_name import subject_of
+from kohort.broker.security.stores import (
+    BEGIN_CERTIFICATE,
+    is_mismatch,
+    key_store_problem,
+    trust_store_problem,
+    why_unusable,
+)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFIED: Final = {
@@ -22,7 +29,6 @@ _VERIFIED: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 _OF_TLS_1_3: Final = ("TLS_AES_", "TLS_CHACHA20_POLY1305_")
-_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 STORE_BYTES_MAX: Final = 4 << 20
 
@@ -67,16 +73,16 @@ def load_tls(config: BrokerConfig, listener: str) -> Loaded:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...], listener: str) -> None:
-    older = [_openssl_name(name) for name in names if not name.startswith(_OF_TLS_1_3)]
-    for name in older:
+    older = {name: _openssl_name(name) for name in names if not name.startswith(_OF_TLS_1_3)}
+    for name, translated in older.items():
         try:
-            context.set_ciphers(name)
+            context.set_ciphers(translated)
         except ssl.SSLError:
             raise StoreError(
                 f"listener {listener}: ssl.cipher.suites has {name}, which OpenSSL does not know"
             ) from None
     if older:
-        context.set_ciphers(":".join(older))
+        context.set_ciphers(":".join(older.values()))
 
 
 def _openssl_name(name: str) -> str:
@@ -94,12 +100,18 @@ def _key_store(config: BrokerConfig, listener: str) -> Iterator[tuple[str, str]]
     """Yield the path of a file with key and certificates, and the certificates as text."""
     if config.ssl_keystore_location is None:
         key, chain = config.ssl_keystore_key or "", config.ssl_keystore_certificate_chain or ""
-        with _in_memory(f"{_lines(key)}\n{_lines(chain)}\n".encode()) as path:
+        data = f"{_lines(key)}\n{_lines(chain)}\n".encode()
+        where = "ssl.keystore.key with ssl.keystore.certificate.chain"
+        _raise_if(listener, where, key_store_problem(data, is_file=False))
+        with _in_memory(data) as path:
             yield path, _lines(chain)
         return
-    data = _read(config.ssl_keystore_location, f"listener {listener}: ssl.keystore.location")
+    where = "ssl.keystore.location"
+    data = _read(config.ssl_keystore_location, f"listener {listener}: {where}")
     if config.ssl_keystore_type == "PKCS12":
-        data = _unpacked(data, config.ssl_keystore_password, listener)
+        data = _unpacked(data, config.ssl_keystore_password, listener, where)
+    where = f"{where}: {config.ssl_keystore_location}"
+    _raise_if(listener, where, key_store_problem(data, is_file=True))
     with _in_memory(data) as path:
         yield path, data.decode("utf-8", "replace")
 
@@ -117,11 +129,10 @@ def _load_key(context: ssl.SSLContext, path: str, config: BrokerConfig, listener
     try:
         context.load_cert_chain(path, password=password)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"
-        if asked:
+        if asked and not is_mismatch(error):
             what = "is wrong" if config.ssl_key_password else "is not set, and the key is encrypted"
             raise StoreError(f"{store} cannot be used: ssl.key.password {what}") from None
-        raise StoreError(f"{store} cannot be used as PEM: {reason}") from None
+        raise StoreError(f"{store} cannot be used: {why_unusable(error)}") from None
     if config.ssl_key_password is not None and not asked:
         raise StoreError(f"{store} has a key that is not encrypted, but ssl.key.password is set")
 
@@ -130,10 +141,13 @@ def _load_trust(context: ssl.SSLContext, config: BrokerConfig, listener: str) ->
     text = config.ssl_truststore_certificates
     where = f"listener {listener}: ssl.truststore.certificates"
     if config.ssl_truststore_location is not None:
-        where = f"listener {listener}: ssl.truststore.location"
-        data = _read(config.ssl_truststore_location, where)
+        setting = "ssl.truststore.location"
+        data = _read(config.ssl_truststore_location, f"listener {listener}: {setting}")
         if config.ssl_truststore_type == "PKCS12":
-            data = _unpacked(data, config.ssl_truststore_password, listener)
+            data = _unpacked(data, config.ssl_truststore_password, listener, setting)
+        setting = f"{setting}: {config.ssl_truststore_location}"
+        _raise_if(listener, setting, trust_store_problem(data))
+        where = f"listener {listener}: {setting}"
         text = data.decode("utf-8", "replace")
     if text is None:
         return
@@ -141,6 +155,11 @@ def _load_trust(context: ssl.SSLContext, config: BrokerConfig, listener: str) ->
         context.load_verify_locations(cadata="\n".join(_certificates(_lines(text))))
     except (ssl.SSLError, ValueError) as error:
         raise StoreError(f"{where} has no certificates that can be read: {error}") from None
+
+
+def _raise_if(listener: str, where: str, problem: str | None) -> None:
+    if problem is not None:
+        raise StoreError(f"listener {listener}: {where} {problem}")
 
 
 def _own(chain: str, listener: str) -> KeyStore:
@@ -152,8 +171,8 @@ def _own(chain: str, listener: str) -> KeyStore:
 
 
 def _certificates(text: str) -> Iterator[str]:
-    for part in text.split(_BEGIN)[1:]:
-        yield f"{_BEGIN}{part.partition(_END)[0]}{_END}\n"
+    for part in text.split(BEGIN_CERTIFICATE)[1:]:
+        yield f"{BEGIN_CERTIFICATE}{part.partition(_END)[0]}{_END}\n"
 
 
 def _lines(text: str) -> str:
@@ -192,8 +211,8 @@ def _in_memory(data: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _unpacked(data: bytes, password: str | None, listener: str) -> bytes:
-    """The content of a PKCS12 store as PEM."""
+def _unpacked(data: bytes, password: str | None, listener: str, setting: str) -> bytes:
+    """The content of a PKCS12 store as PEM; `setting` names its location."""
     try:
         # An optional package of 16 MiB, needed for such stores only.
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
@@ -205,8 +224,12 @@ def _unpacked(data: bytes, password: str | None, listener: str) -> bytes:
         ) from None
     try:
         found = pkcs12.load_pkcs12(data, None if password is None else password.encode())
-    except ValueError as error:
-        raise StoreError(f"listener {listener}: the PKCS12 store: {error}") from None
+    except ValueError:
+        wrong = setting.replace("location", "password")
+        raise StoreError(
+            f"listener {listener}: {setting} is no PKCS12 store, or {wrong} is "
+            f"{'not set' if password is None else 'wrong'}"
+        ) from None
     pem = serialization.Encoding.PEM
     parts = []
     if found.key is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.core.security.scram import Credential
-from kohort.broker.security.file_version import FileVersion, version_of
+from kohort.broker.security.file_version import FileVersion, is_open_to_all, version_of
 from kohort.broker.security.users import USERS_MAX, Change, CredentialKey, Users
 from kohort.protocol.scram import (
     HASHES,
@@ -36,7 +36,6 @@ BYTES_MAX: Final = 64 << 20
 
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,9}")
 _PARTS: Final = 5
-_READ_BY_OTHERS: Final = 0o004
 
 Credentials = dict[CredentialKey, Credential]
 
@@ -59,10 +58,10 @@ class UsersFile:
     def load(self) -> None:
         """Load the users of the file, at the start. Blocks on the disk. Raises UsersFileError."""
         self._users.apply_given(self._read())
-        if self._path.stat().st_mode & _READ_BY_OTHERS:
+        if is_open_to_all(self._path):
             logger.warning(
                 "kohort.users.file: %s can be read by every user of this machine, who could guess"
-                " passwords by it",
+                " passwords by it: chmod 600",
                 self._path,
             )
 

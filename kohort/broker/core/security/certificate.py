@@ -4,7 +4,8 @@ Used only on certificates that OpenSSL has loaded or verified, and still written
 bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 SEQUENCE: Final = 0x30
@@ -16,6 +17,8 @@ _EXTENSIONS: Final = 0xA3
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 
+_DNS_NAME: Final = 0x82
+_IP_ADDRESS: Final = 0x87
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _LENGTH_BYTES_MAX: Final = 4
 _CENTURY_AT: Final = 50
@@ -29,8 +32,10 @@ class DerError(ValueError):
 class CertificateFields(NamedTuple):
     """Fields from the SEQUENCE inside a certificate."""
 
+    not_before: str
+    """The beginning of its validity, as ``YYYYMMDDHHMMSSZ``."""
     not_after: str
-    """The end of its validity, as ``YYYYMMDDHHMMSSZ``."""
+    """The end of its validity, likewise."""
     subject: memoryview
     """The content of the subject."""
     alternative_names: frozenset[bytes]
@@ -55,7 +60,8 @@ def _fields_of(certificate: memoryview) -> CertificateFields:
     _, _, rest = element(rest)
     _, _, rest = element(rest)
     tag, validity, rest = element(rest)
-    _, _, until = element(validity)
+    tag, since, until = element(validity)
+    not_before = _time(tag, bytes(since).decode("ascii"))
     tag, time, _ = element(until)
     not_after = _time(tag, bytes(time).decode("ascii"))
     tag, subject, rest = element(rest)
@@ -67,14 +73,14 @@ def _fields_of(certificate: memoryview) -> CertificateFields:
         tag, content, rest = element(rest)
         if tag == _EXTENSIONS:
             names = _alternative_names(element(content)[1])
-    return CertificateFields(not_after, subject, names)
+    return CertificateFields(not_before, not_after, subject, names)
 
 
 def _time(tag: int, text: str) -> str:
     if tag == _GENERALIZED_TIME:
         return text
     if tag != _UTC_TIME or not text[:2].isdigit():
-        raise DerError("the certificate has no end of its validity")
+        raise DerError("the certificate has no beginning or end of its validity")
     return f"{19 if int(text[:2]) >= _CENTURY_AT else 20}{text}"
 
 
@@ -95,6 +101,29 @@ def _alternative_names(extensions: memoryview) -> frozenset[bytes]:
             names = rest
         return frozenset(found)
     return frozenset()
+
+
+def hosts_of(fields: CertificateFields) -> list[str]:
+    """Names and addresses of hosts that a certificate is for, sorted."""
+    found = []
+    for encoded in fields.alternative_names:
+        tag, content, _ = element(memoryview(encoded))
+        if tag == _DNS_NAME:
+            found.append(bytes(content).decode("ascii", "replace"))
+        elif tag == _IP_ADDRESS and len(content) in {4, 16}:
+            found.append(str(ip_address(bytes(content))))
+    return sorted(found)
+
+
+def is_for(host: str, hosts: Iterable[str]) -> bool:
+    """Whether a certificate for `hosts` is one for `host`, as clients decide it (RFC 6125)."""
+    try:
+        host = str(ip_address(host))
+    except ValueError:
+        host = host.lower().removesuffix(".")
+        parent = host.partition(".")[2]
+        return any(one.lower() in {host, f"*.{parent}"} for one in hosts)
+    return host in hosts
 
 
 def element(data: memoryview) -> tuple[int, memoryview, memoryview]:

@@ -1,0 +1,76 @@
+"""Says what is wrong with a store of keys or certificates, and what to do about it; OpenSSL tells
+only that something is.
+"""
+
+import ssl
+from typing import Final
+
+from kohort.broker.config.listeners import CONVERSION
+
+BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
+_BEGIN: Final = b"-----BEGIN "
+_KEY: Final = b"PRIVATE KEY-----"
+_OF_JAVA: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+"""How a JKS and a JCEKS store begin."""
+_DER: Final = b"\x30"
+"""How PKCS12 stores begin, and keys and certificates in DER."""
+
+_MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+
+
+def key_store_problem(data: bytes, *, is_file: bool) -> str | None:
+    """What a PEM store of a private key and its certificates lacks."""
+    problem = _pem_problem(data, "keystore")
+    if problem is not None:
+        return problem
+    remedy = "; `cat KEY CERTIFICATE > STORE` makes one file of both" if is_file else ""
+    if _KEY not in data:
+        return f"has no private key in it{remedy}"
+    if BEGIN_CERTIFICATE.encode() not in data:
+        return f"has no certificate in it{remedy}"
+    return None
+
+
+def trust_store_problem(data: bytes) -> str | None:
+    """What a PEM store of authorities lacks."""
+    problem = _pem_problem(data, "truststore")
+    if problem is None and BEGIN_CERTIFICATE.encode() not in data:
+        return f"has no certificate in it, which begins with {BEGIN_CERTIFICATE}"
+    return problem
+
+
+def _pem_problem(data: bytes, kind: str) -> str | None:
+    """Why bytes are no PEM at all."""
+    if data.startswith(_OF_JAVA):
+        return f"is a store of Java, which only Java reads. Make PEM of it: {CONVERSION}"
+    if _BEGIN in data:
+        return None
+    if data.startswith(_DER):
+        return (
+            f"is no PEM. A PKCS12 store needs ssl.{kind}.type=PKCS12; a single certificate in DER "
+            "is made PEM by `openssl x509 -inform der -in CERTIFICATE -out CERTIFICATE.pem`"
+        )
+    return "is no PEM, in which keys and certificates begin with -----BEGIN"
+
+
+def is_mismatch(error: OSError | ValueError) -> bool:
+    """Whether OpenSSL has read a key and certificates, and they do not belong together."""
+    return getattr(error, "reason", None) in _MISMATCHES
+
+
+def why_unusable(error: OSError | ValueError) -> str:
+    """What OpenSSL says of a key and certificates that are there."""
+    if is_mismatch(error):
+        return (
+            "the private key is not that of the first certificate; the broker's own certificate "
+            "has to come first, those of authorities after it"
+        )
+    reason = getattr(error, "reason", None)
+    if reason is not None:
+        return str(reason).replace("_", " ").lower()
+    if isinstance(error, ssl.SSLError):
+        return (
+            "a key or certificate in it is damaged; `openssl pkey -in STORE -noout` and "
+            "`openssl x509 -in STORE -noout` tell which"
+        )
+    return getattr(error, "strerror", None) or "it cannot be read"
