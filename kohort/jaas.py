@@ -39,6 +39,8 @@ def parse_login_module(text: str, modules: tuple[str, ...]) -> LoginModule:
         JaasError: something else.
     """
     tokens = _tokens(text)
+    if (False, "{") in tokens:
+        raise JaasError("it has to be the login module alone, without KafkaServer { } around it")
     if tokens[-1:] != [(True, ";")]:
         raise JaasError("it has to end with ;")
     words = [text for _, text in tokens]

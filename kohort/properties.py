@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+_LINE_END = re.compile(r"\r\n?|\n")
+"""Java's; Python knows more, which a password may have in it."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -33,7 +35,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and blank ones; one that ends with a backslash goes on."""
     begun: list[str] = []
     start = 0
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(" \t\f")
         if not begun:
             if not line or line[0] in "#!":

@@ -79,7 +79,7 @@ def read_command_config(path: str) -> SecurityConfig:
     if len(data) > FILE_BYTES_MAX:
         raise UsageError(f"--command-config: {path!r} is no properties file: it is too long")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{path}, line {line}: this is not text in UTF-8") from error

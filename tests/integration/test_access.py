@@ -41,6 +41,7 @@ from kohort.protocol.messages.metadata import (
 from tests.interop.same_answers.questions import questions
 from tests.interop.same_answers.scenes import Topic
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.certificates import Authority
 from tests.support.groups.raw_members import RawMember
 from tests.support.network.requests import fetch_request
 from tests.support.network.wire import RawClient
@@ -100,6 +101,25 @@ def test_an_authorizer_that_would_let_no_one_in_is_refused(tmp_path: Path) -> No
         pass
     listeners = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
     with BrokerThread(tmp_path, overrides={**closed, **listeners}):
+        pass
+
+
+def test_with_tls_clients_have_names_only_if_they_show_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    closed = {
+        **SETTINGS,
+        "allow.everyone.if.no.acl.found": "false",
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1")),
+        "ssl.truststore.location": str(authority.certificate),
+    }
+    with (
+        pytest.raises(StartError, match=r"set ssl\.client\.auth of one with SSL"),
+        BrokerThread(tmp_path / "data", overrides=closed),
+    ):
+        pass
+    own = {"listener.name.ssl.ssl.client.auth": "requested"}
+    with BrokerThread(tmp_path / "data", overrides={**closed, **own}):
         pass
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import ConfluentClient
@@ -62,3 +63,17 @@ def test_clients_are_never_sent_to_every_interface(tmp_path: Path, host: str) ->
         (broker,) = admin.list_topics(timeout=10).brokers.values()
 
     assert f"{broker.host}:{broker.port}" == f"{socket.gethostname()}:{port}"
+
+
+def test_a_listener_that_is_not_advertised_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    overrides = {
+        "listeners": "INNER://127.0.0.1:0,OUTER://127.0.0.2:0",
+        "advertised.listeners": "INNER://127.0.0.1:9092",
+        "listener.security.protocol.map": "INNER:PLAINTEXT,OUTER:PLAINTEXT",
+    }
+    with BrokerThread(tmp_path, overrides=overrides):
+        pass
+    assert "no listener OUTER: its clients are told to connect to INNER://127" in caplog.text
+    assert "no listener INNER" not in caplog.text

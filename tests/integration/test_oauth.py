@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kohort.broker.app import StartError
+from kohort.broker.config import ConfigError
 from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
 from kohort.broker.core.security.session import Principal
@@ -301,7 +302,7 @@ def test_a_listener_that_could_not_check_tokens_stops_the_start(
     given = {**settings(url), **change}
     overrides = {name: value for name, value in given.items() if value is not None}
     with (
-        pytest.raises(StartError, match=why),
+        pytest.raises((ConfigError, StartError), match=why),
         BrokerThread(tmp_path / "data", overrides=overrides),
     ):
         pass

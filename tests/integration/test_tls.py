@@ -311,6 +311,20 @@ def inline(authority: Authority) -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("client_auth", ["none", "requested"])
+def test_a_start_warns_of_certificates_that_are_asked_for_in_vain(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture, client_auth: str
+) -> None:
+    overrides = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1")),
+        "ssl.client.auth": client_auth,
+    }
+    with BrokerThread(tmp_path, overrides=overrides):
+        pass
+    assert ("and refuses every one" in caplog.text) == (client_auth == "requested")
+
+
 def test_a_start_warns_of_an_advertised_host_that_the_certificate_is_not_for(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,10 +1,15 @@
 """Settings that say who may do what; the rules themselves are made while the broker runs."""
 
+import re
 from typing import Final
 
 from kohort.broker.config.settings import Boolean, Int, Password, Settings, String, setting
 
 AUTHORIZERS: Final = ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kohort")
+
+USER: Final = "User"
+_NEXT: Final = re.compile(r",\s*User:")
+"""Where another principal begins that was meant to be one of its own."""
 
 
 def parse_super_users(text: str) -> tuple[str, ...]:
@@ -15,9 +20,14 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 def super_users_problem(text: str) -> str | None:
     """What is wrong with a list of principals."""
     for number, one in enumerate(parse_super_users(text), 1):
-        if ":" not in one:
-            # Described without its value, so not told here either.
+        # Described without its value, so not told here either.
+        kind, colon, _ = one.partition(":")
+        if not colon:
             return f"principal {number} has no type, as in User:name"
+        if kind != USER and kind.lower() == USER.lower():
+            return f"principal {number} has to begin with User:, in this spelling"
+        if _NEXT.search(one):
+            return f"principal {number} is followed by a comma; semicolons separate principals"
     return None
 
 

@@ -21,7 +21,14 @@ from kohort.broker.config.listeners import (
     own_setting,
 )
 from kohort.broker.config.load import LoadedConfig
-from kohort.broker.config.settings import ConfigType, InvalidValueError, Setting, Value, settings_of
+from kohort.broker.config.settings import (
+    HIDDEN,
+    ConfigType,
+    InvalidValueError,
+    Setting,
+    Value,
+    settings_of,
+)
 from kohort.broker.config.topic import TOPIC_SETTINGS, broker_default, parse_overrides
 from kohort.broker.config.unused import unused_settings
 
@@ -187,7 +194,8 @@ class CurrentConfig:
                 if strict:
                     raise
                 # Stored by another release, perhaps; better without it than no broker.
-                logger.warning("%s=%s, set at run time, is not used: %s", name, text, error)
+                shown = HIDDEN if _is_secret(name) else text
+                logger.warning("%s=%s, set at run time, is not used: %s", name, shown, error)
         config = dataclasses.replace(self.loaded.config, **values)  # type: ignore[arg-type]
         wrong = problems(config)
         if not wrong:
@@ -312,6 +320,11 @@ def unused_setting(name: str) -> Setting | None:
     """A broker setting that has no effect here; None for another name."""
     unused = unused_settings().get(name)
     return None if unused is None else unused.setting
+
+
+def _is_secret(name: str) -> bool:
+    known = BROKER_SETTINGS.get(name) or unused_setting(name)
+    return known is not None and known.type is ConfigType.PASSWORD
 
 
 def _shown(name: str, text: str) -> str | None:

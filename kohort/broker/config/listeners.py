@@ -27,7 +27,17 @@ OF_LISTENERS: Final = (
     "max.connection.creation.rate",
 )
 _FAMILIES: Final = ("ssl.", "sasl.oauthbearer.")
-OF_MECHANISMS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
+_HANDLER: Final = "sasl.server.callback.handler.class"
+OF_MECHANISMS: Final = (
+    "sasl.jaas.config",
+    "connections.max.reauth.ms",
+    # As files for Kafka have them; what they name is Java's, or for brokers among themselves.
+    _HANDLER,
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+)
+_OWN_HANDLER: Final = "OAuthBearerValidatorCallbackHandler"
+"""Kafka's class that checks tokens; they are checked here as it checks them."""
 _DYNAMIC: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.", "max.connection")
 PER_LISTENER: Final = frozenset(
     name for name in settings_of(BrokerConfig) if name.startswith(_DYNAMIC[:3])
@@ -44,6 +54,9 @@ CONVERSION: Final = (
 )
 
 
+_LOWER: Final = tuple(one.lower() for one in SUPPORTED_MECHANISMS)
+
+
 class OwnSetting(NamedTuple):
     """What a name that begins with ``listener.name.`` means."""
 
@@ -57,6 +70,17 @@ class OwnSetting(NamedTuple):
     def is_dynamic(self) -> bool:
         """Whether it can be changed while the broker runs."""
         return self.setting.name.startswith(_DYNAMIC)
+
+
+def canonical(name: str) -> str:
+    """The name of a setting with its listener and mechanism in lower case, if it has them."""
+    if not name.startswith(PREFIX):
+        return name
+    listener, dot, rest = name.removeprefix(PREFIX).partition(".")
+    for mechanism in SUPPORTED_MECHANISMS:
+        if rest.upper().startswith(f"{mechanism}."):
+            rest = mechanism.lower() + rest[len(mechanism) :]
+    return f"{PREFIX}{listener.lower()}{dot}{rest}"
 
 
 def own_setting(name: str) -> OwnSetting | None:
@@ -113,14 +137,20 @@ def own_problems(config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
     for name, text in own.items():
         known = own_setting(name)
         if known is None:
-            found.append(f"there is no setting {name}")
+            found.append(f"there is no setting {name}{_hint(name)}")
         elif known.listener not in listeners:
-            found.append(f"{name}: listeners has no listener {known.listener}")
+            there = ", ".join(sorted(listeners - {HTTP}))
+            found.append(f"{name}: listeners has no listener {known.listener}, but {there}")
+        elif known.setting.name == _HANDLER and text.strip().rpartition(".")[2] != _OWN_HANDLER:
+            found.append(
+                f"{name}: a class of Java cannot check clients here; users are those of `kohort "
+                "users`, and tokens are checked by the settings sasl.oauthbearer.*"
+            )
         else:
             try:
                 known.setting.parse(text)
             except InvalidValueError as error:
-                found.append(f"{name}: {error} (allowed: {known.setting.allowed()})")
+                found.append(f"{name}: {error}{known.setting.what_is_allowed()}")
     if not found:
         for endpoint in config.listener_endpoints:
             found += listener_problems(
@@ -130,7 +160,27 @@ def own_problems(config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
             )
         if uses_tls_for_http(own):
             found += tls_problems(of_listener(config, own, HTTP), HTTP)
+        if "bearer" in config.kohort_http_authentication:
+            found += token_problems(of_listener(config, own, HTTP), HTTP)
     return found
+
+
+def _hint(name: str) -> str:
+    """What an unknown setting of a listener may have been meant for."""
+    # Needed only on the way to an error; it would cost every start.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    listener, _, rest = name.removeprefix(PREFIX).partition(".")
+    mechanism = next((one for one in _LOWER if rest.startswith(f"{one}.")), None)
+    bare = rest if mechanism is None else rest.removeprefix(f"{mechanism}.")
+    if mechanism is not None and _is_of_listeners(bare) and bare in settings_of(BrokerConfig):
+        return f"; it is one of the whole listener: {PREFIX}{listener}.{bare}"
+    known = OF_MECHANISMS if mechanism else (*filter(_is_of_listeners, settings_of(BrokerConfig)),)
+    if not bare or bare in settings_of(BrokerConfig):
+        return "; of single listeners there are sasl.enabled.mechanisms, max.connections and others"
+    before = f"{PREFIX}{listener}." if mechanism is None else f"{PREFIX}{listener}.{mechanism}."
+    near = [before + one for one in get_close_matches(bare, known, n=2)]
+    return f"; near to it: {', '.join(near)}" if near else ""
 
 
 def uses_tls_for_http(own: Mapping[str, str]) -> bool:
@@ -146,14 +196,42 @@ def listener_problems(config: BrokerConfig, listener: str, protocol: str) -> Ite
     """What a listener of a protocol lacks; `config` is what holds for it."""
     if protocol.startswith("SASL_"):
         for mechanism in config.sasl_enabled_mechanisms or ("",):
-            if mechanism.upper() not in SUPPORTED_MECHANISMS:
+            if mechanism not in SUPPORTED_MECHANISMS:
                 known = ", ".join(SUPPORTED_MECHANISMS)
                 yield (
                     f"listener {listener} uses {protocol}, and its sasl.enabled.mechanisms "
-                    f"{'has ' + mechanism if mechanism else 'is empty'}; served are {known}"
+                    f"{'has ' + mechanism if mechanism else 'is empty'}; served are {known}: set "
+                    f"it, or {PREFIX}{listener.lower()}.sasl.enabled.mechanisms"
                 )
+            if mechanism == "OAUTHBEARER":
+                yield from token_problems(config, listener)
     if protocol.endswith("SSL"):
         yield from tls_problems(config, listener)
+
+
+def token_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
+    """What a listener with OAUTHBEARER lacks, or the HTTP port with ``bearer``."""
+    prefix = f"listener {listener}: sasl.oauthbearer"
+    if not config.sasl_oauthbearer_jwks_endpoint_url:
+        yield (
+            f"{prefix}.jwks.endpoint.url has to be set, to where the issuer has its keys: tokens "
+            "are never taken unverified"
+        )
+    if not (
+        config.sasl_oauthbearer_expected_audience
+        or config.sasl_oauthbearer_allow_unverified_audience
+    ):
+        yield (
+            f"{prefix}.expected.audience has to be set, or allow.unverified.audience=true where "
+            "tokens for other services are to be taken, too"
+        )
+    if not (
+        config.sasl_oauthbearer_expected_issuer or config.sasl_oauthbearer_allow_unverified_issuer
+    ):
+        yield (
+            f"{prefix}.expected.issuer has to be set, or allow.unverified.issuer=true where tokens "
+            "of whoever shares these keys are to be taken"
+        )
 
 
 def tls_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
@@ -173,7 +251,19 @@ def tls_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
         yield f"{who}: ssl.keystore.location and ssl.keystore.key cannot both be set"
     trust = config.ssl_truststore_location, config.ssl_truststore_certificates
     if config.ssl_client_auth == "required" and trust == (None, None):
-        yield f"{who}: ssl.client.auth=required needs ssl.truststore.location"
+        yield (
+            f"{who}: ssl.client.auth=required needs ssl.truststore.location, a file with the "
+            "authorities that sign clients' certificates"
+        )
+    elif None not in trust:
+        yield f"{who}: ssl.truststore.location and ssl.truststore.certificates cannot both be set"
+    if config.ssl_keystore_type == "PEM" and config.ssl_keystore_password is not None:
+        yield (
+            f"{who}: ssl.keystore.password is for PKCS12 (ssl.keystore.type); the password of a "
+            "key in PEM is ssl.key.password"
+        )
+    if config.ssl_truststore_type == "PEM" and config.ssl_truststore_password is not None:
+        yield f"{who}: ssl.truststore.password is for PKCS12 (ssl.truststore.type)"
     old = [one for one in config.ssl_enabled_protocols if one not in {"TLSv1.2", "TLSv1.3"}]
     if old or not config.ssl_enabled_protocols:
         yield f"{who}: ssl.enabled.protocols may have TLSv1.2 and TLSv1.3, not {', '.join(old)}"

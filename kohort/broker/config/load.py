@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.ignored import IGNORED, why_ignored
-from kohort.broker.config.listeners import PREFIX, of_listener, own_problems
+from kohort.broker.config.listeners import PREFIX, canonical, of_listener, own_problems
 from kohort.broker.config.settings import InvalidValueError, Value, settings_of
 from kohort.properties import parse_properties
 
@@ -115,7 +115,7 @@ def load(
         if one.name in settings_of(BrokerConfig):
             given[one.name] = one
         elif one.name.startswith(PREFIX):
-            own[one.name] = one.text
+            own[canonical(one.name)] = one.text
         elif why_ignored(one.name):
             ignored[one.name] = one
         else:
@@ -135,8 +135,7 @@ def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | 
         try:
             values[known[one.name].attribute] = known[one.name].parse(one.text)
         except InvalidValueError as error:
-            allowed = known[one.name].allowed()
-            wrong.append(f"{one.origin}: {error} (allowed: {allowed})")
+            wrong.append(f"{one.origin}: {error}{known[one.name].what_is_allowed()}")
     # A file made for an older Kafka has only broker.id; Kafka 4 shows both as equal.
     if "node_id" not in values and isinstance(values.get("broker_id"), int):
         values["node_id"] = max(0, int(str(values["broker_id"])))
@@ -152,7 +151,7 @@ def _from_file(file: Path | None, wrong: list[str]) -> Iterator[GivenValue]:
     if file is None:
         return
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         wrong.append(f"{file}: cannot be read: {error}")
         return

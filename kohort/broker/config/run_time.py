@@ -10,7 +10,7 @@ from typing import Final
 
 from kohort.broker.config.broker import effective_ms
 from kohort.broker.config.current import BROKER_SETTINGS, SET_FOR_ALL, CurrentConfig, known_setting
-from kohort.broker.config.listeners import PER_BROKER, PER_LISTENER, PREFIX, own_setting
+from kohort.broker.config.listeners import PER_BROKER, PER_LISTENER, PREFIX, canonical, own_setting
 from kohort.broker.config.settings import Value
 from kohort.broker.config.unused import Rule, unused_settings
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -79,6 +79,11 @@ def _check_names(broker: str, changed: Mapping[str, str]) -> None:
             )
     unused = unused_settings()
     of_listeners = {name: own_setting(name) for name in changed if name.startswith(PREFIX)}
+    # Two spellings would be two values of one setting.
+    _refuse(
+        [name for name in of_listeners if canonical(name) != name],
+        "Names of listeners and of mechanisms are written in lower case in such settings",
+    )
     _refuse(
         [name for name, own in of_listeners.items() if own is None],
         "Listeners have no such settings",
@@ -135,8 +140,10 @@ def _check_values(settings: CurrentConfig, changed: Mapping[str, str]) -> None:
         for name, text in changed.items()
         if not name.startswith(PREFIX)
     }
-    for name in _AT_LEAST_ONE:
-        if values.get(name) == 0:
+    for name, text in changed.items():
+        own = own_setting(name)
+        bare = name if own is None else own.setting.name
+        if bare in _AT_LEAST_ONE and known_setting(bare).parse(text) == 0:
             raise ValueError(f"Invalid {name} 0")
     unused = unused_settings()
     for name, value in values.items():

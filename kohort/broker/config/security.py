@@ -12,6 +12,7 @@ from kohort.broker.config.settings import (
     String,
     setting,
 )
+from kohort.jaas import JaasError, parse_login_module
 
 SUPPORTED_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 STORE_TYPES: Final = ("JKS", "PEM", "PKCS12")
@@ -21,6 +22,21 @@ TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 def store_type_problem(text: str) -> str | None:
     """What is wrong with the format of a store."""
     return None if text in STORE_TYPES else f"must be one of {', '.join(STORE_TYPES)}"
+
+
+LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
+"""The accepted classes in a JAAS setting; any other makes the start fail."""
+
+
+def jaas_problem(text: str) -> str | None:
+    """What is wrong with `sasl.jaas.config`, without any value of it."""
+    if not text:
+        return None
+    try:
+        parse_login_module(text, LOGIN_MODULES)
+    except JaasError as error:
+        return str(error)
+    return None
 
 
 class SecuritySettings(Settings):
@@ -106,6 +122,7 @@ class SecuritySettings(Settings):
     )
     sasl_jaas_config: Password | None = setting(
         None,
+        check=jaas_problem,
         dynamic=True,
         doc="Users of PLAIN as Kafka has them: `PlainLoginModule required "
         'user_alice="...";`. Prefer `kohort users`, which also works for SCRAM.',

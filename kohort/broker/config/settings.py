@@ -164,6 +164,13 @@ class Setting:
             phrase += f", or {declared.or_exactly}"
         return phrase
 
+    def what_is_allowed(self) -> str:
+        """The same in brackets, for the end of an error; empty if it would say no more than that.
+
+        What is checked by a function of its own has an error that tells what is wrong.
+        """
+        return "" if self.declared.check else f" (allowed: {self.allowed()})"
+
     def _convert(self, text: str) -> Value:
         match self.type:
             case ConfigType.BOOLEAN:

@@ -12,6 +12,7 @@ from typing import Final
 
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.config.access import parse_super_users
+from kohort.broker.config.current import CurrentConfig
 from kohort.broker.core.security.acls import CLUSTER_NAME, EVERYBODY, Operation, ResourceType
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.quotas import Quotas
@@ -62,8 +63,8 @@ _SHOWN: Final = {
 
 _FOR_NOBODY: Final = (
     "authorizer.class.name is set, and no listener finds out who clients are: all would be"
-    " User:ANONYMOUS, and denied everything. Add a listener with SASL or ssl.client.auth, or"
-    " User:ANONYMOUS to super.users"
+    " User:ANONYMOUS, and denied everything. Add a listener with SASL, or set ssl.client.auth"
+    " of one with SSL, or add User:ANONYMOUS to super.users"
 )
 
 
@@ -87,7 +88,7 @@ def make_access(
     )
     rules = AccessRules(authorizer, topics.disk.data.store, topics.disk, clock)
     _suspend_after_a_loss(authorizer, topics)
-    if not (_has_names(config) or _admits_anonymous(authorizer)):
+    if not (_has_names(topics.settings) or _admits_anonymous(authorizer)):
         raise ConfigError([_FOR_NOBODY])
     return Access(rules, clock, api_names, denied)
 
@@ -117,10 +118,16 @@ def _suspend_after_a_loss(authorizer: Authorizer, topics: TopicManager) -> None:
         )
 
 
-def _has_names(config: BrokerConfig) -> bool:
-    """Whether some listener identifies clients: by SASL, or possibly a certificate."""
-    listeners = {endpoint.listener for endpoint in config.listener_endpoints}
-    return any(config.protocol_of(listener) != "PLAINTEXT" for listener in listeners)
+def _has_names(settings: CurrentConfig) -> bool:
+    """Whether some listener identifies clients: by SASL, or by a certificate."""
+
+    def asks(listener: str) -> bool:
+        protocol = settings.config.protocol_of(listener)
+        if protocol == "SSL":
+            return settings.of_listener(listener).ssl_client_auth != "none"
+        return protocol != "PLAINTEXT"
+
+    return any(asks(endpoint.listener) for endpoint in settings.config.listener_endpoints)
 
 
 def _admits_anonymous(authorizer: Authorizer) -> bool:

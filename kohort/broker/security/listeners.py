@@ -16,6 +16,7 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting
+from kohort.broker.config.security import LOGIN_MODULES
 from kohort.broker.core.security.addresses import is_loopback, owner_of
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
@@ -32,7 +33,7 @@ from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
 from kohort.broker.security.users import Users
 from kohort.broker.security.users_file import UsersFile
-from kohort.jaas import JaasError, parse_login_module
+from kohort.jaas import parse_login_module
 from kohort.protocol.scram import HASHES
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
-"""The accepted classes in a JAAS setting; any other makes the start fail."""
 NONCE_BYTES: Final = 24
 
 LOOK_INTERVAL_S: Final = 60
@@ -142,6 +141,31 @@ class SecureListeners:
             )
             if not asks and not is_loopback(one.host):
                 logger.warning("Listener %s lets everybody in who can reach it", one)
+            trust = own.ssl_truststore_location, own.ssl_truststore_certificates
+            if (
+                protocol.endswith("SSL")
+                and own.ssl_client_auth == "requested"
+                and trust == (None, None)
+            ):
+                logger.warning(
+                    "Listener %s asks for certificates (ssl.client.auth) and refuses every one,"
+                    " because no ssl.truststore.location has an authority that may sign them",
+                    one.listener,
+                )
+        self._warn_of_names()
+
+    def _warn_of_names(self) -> None:
+        """Log a warning for each listener whose clients are told to come by another one."""
+        config = self._settings.config
+        told = config.advertised_endpoints
+        for one in config.listener_endpoints:
+            if all(other.listener != one.listener for other in told):
+                logger.warning(
+                    "advertised.listeners has no listener %s: its clients are told to connect to"
+                    " %s",
+                    one.listener,
+                    told[0],
+                )
 
     @property
     def settings(self) -> CurrentConfig:
@@ -239,7 +263,7 @@ class SecureListeners:
         """The function that begins an attempt of a client at an address, for one mechanism."""
         if mechanism == "PLAIN":
             self._given[listener] = _given_passwords(
-                self._settings.of_listener(listener, mechanism), listener
+                self._settings.of_listener(listener, mechanism)
             )
             return lambda ip: PlainExchange(self.passwords, self._given[listener], ip)
         if mechanism not in HASHES:
@@ -255,8 +279,6 @@ class SecureListeners:
         try:
             for name in self._changed(config, own):
                 self.tls[name].check(of_listener(config, own, name))
-            for name in self._given:
-                _given_passwords(of_listener(config, own, name, "PLAIN"), name)
         except StoreError as error:
             raise ValueError(str(error)) from None
 
@@ -268,7 +290,7 @@ class SecureListeners:
             # At once: the client that changed it may reconnect next.
             self.tls[name].reload()
         for name in self._given:
-            self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"), name)
+            self._given[name] = _given_passwords(of_listener(config, own, name, "PLAIN"))
 
     def _changed(self, config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
         """Listeners with TLS that have a setting with a new value since the last change."""
@@ -291,14 +313,12 @@ class SecureListeners:
                 await self.users_file.look(self._executor)
 
 
-def _given_passwords(config: BrokerConfig, listener: str) -> dict[str, str]:
+def _given_passwords(config: BrokerConfig) -> dict[str, str]:
     """Users of PLAIN that the settings themselves give, with their passwords."""
     if not config.sasl_jaas_config:
         return {}
-    try:
-        module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
-    except JaasError as error:
-        raise StoreError(f"listener {listener}: sasl.jaas.config: {error}") from None
+    # Checked with the setting.
+    module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
     return {
         name.removeprefix("user_"): password
         for name, password in module.options.items()

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kohort.broker.config import BrokerConfig
+from kohort.broker.config.listeners import token_problems
 from kohort.broker.core.security.addresses import is_loopback
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import (
@@ -68,9 +69,11 @@ class Tokens:
             raise StoreError(
                 f"listener {listener}: OAUTHBEARER needs `pip install kohort[oauth]`"
             ) from None
+        for problem in token_problems(config, listener):
+            raise StoreError(problem)
         self._jwt: Any = jwt
         self._url = checked_url(config, listener)
-        self._rules = _rules(config, listener)
+        self._rules = _rules(config)
         self._refresh_ms = config.sasl_oauthbearer_jwks_endpoint_refresh_ms
         self._clock = clock
         self._executor = executor
@@ -225,10 +228,8 @@ class OAuthExchange:
 
 def checked_url(config: BrokerConfig, listener: str) -> str:
     """The URL of the keys, checked. Raises StoreError."""
-    url = config.sasl_oauthbearer_jwks_endpoint_url
+    url = config.sasl_oauthbearer_jwks_endpoint_url or ""
     setting = f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url"
-    if not url:
-        raise StoreError(f"{setting} has to be set: tokens are never taken unverified")
     parts = urlsplit(url)
     is_here = is_loopback(parts.hostname or "")
     if parts.scheme in {"file", "https"} or (parts.scheme == "http" and is_here):
@@ -236,14 +237,9 @@ def checked_url(config: BrokerConfig, listener: str) -> str:
     raise StoreError(f"{setting}={url} has to be https://... or file:///...")
 
 
-def _rules(config: BrokerConfig, listener: str) -> TokenRules:
+def _rules(config: BrokerConfig) -> TokenRules:
     audiences = config.sasl_oauthbearer_expected_audience
     issuer = config.sasl_oauthbearer_expected_issuer
-    prefix = f"listener {listener}: sasl.oauthbearer"
-    if not audiences and not config.sasl_oauthbearer_allow_unverified_audience:
-        raise StoreError(f"{prefix}.expected.audience has to be set")
-    if not issuer and not config.sasl_oauthbearer_allow_unverified_issuer:
-        raise StoreError(f"{prefix}.expected.issuer has to be set")
     skew_s = config.sasl_oauthbearer_clock_skew_seconds
     return TokenRules(audiences, issuer or None, skew_s, config.sasl_oauthbearer_sub_claim_name)
 

@@ -42,6 +42,12 @@ def test_a_file_about_other_things_leaves_the_connection_plain(tmp_path: Path) -
     assert found == SecurityConfig()
 
 
+def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SSL\r\n")
+    assert read_command_config(str(path)).security_protocol == "SSL"
+
+
 @pytest.mark.parametrize(
     ("mechanism", "module"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("SCRAM-SHA-512", SCRAM)]
 )

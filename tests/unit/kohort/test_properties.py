@@ -1,5 +1,7 @@
 """Properties files are read as Java reads them."""
 
+import pytest
+
 from kohort.properties import Property, parse_properties
 
 
@@ -46,3 +48,10 @@ def test_an_entry_knows_the_line_it_begins_at() -> None:
 
 def test_a_windows_file_is_read_like_any_other() -> None:
     assert entries("a=1\r\nb=2\\\r\n3\r\n") == [("a", "1"), ("b", "23")]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x1c"])
+def test_a_line_ends_where_java_ends_it(mark: str) -> None:
+    (one, two) = parse_properties(f"password=a{mark}b\r\nuser=c\r")
+    assert (one.value, two.value) == (f"a{mark}b", "c")
+    assert (one.line, two.line) == (1, 2)

@@ -150,3 +150,9 @@ def test_users_stay_disabled_where_other_settings_do_not_go_together(
     assert "not used" in caplog.text
     assert config.kohort_users_disabled == ("mallory",)
     assert config.group_min_session_timeout_ms != 7_200_000
+
+
+def test_a_stored_secret_that_is_not_used_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    CurrentConfig(load(), for_this_broker={"sasl.jaas.config": "horse"})
+    assert "sasl.jaas.config=[hidden], set at run time, is not used" in caplog.text
+    assert "horse" not in caplog.text

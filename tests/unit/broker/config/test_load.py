@@ -139,7 +139,40 @@ def test_a_setting_of_kafka_that_changes_nothing_is_accepted_and_named(file: Pat
 def test_an_authorizer_that_there_is_not_is_refused() -> None:
     text = refusal(overrides=["authorizer.class.name=org.example.Authorizer"])
     assert "String must be one of: , org.apache.kafka.metadata.authorizer" in text
-    assert "has no type" in refusal(overrides=["super.users=admin"])
+
+
+@pytest.mark.parametrize(
+    ("users", "why"),
+    [
+        ("admin", "principal 1 has no type, as in User:name"),
+        ("User:a; user:bob", "principal 2 has to begin with User:, in this spelling"),
+        ("User:a,User:bob", "principal 1 is followed by a comma; semicolons separate principals"),
+        ("User:CN=a,OU=b, User:bob", "principal 1 is followed by a comma"),
+    ],
+)
+def test_super_users_that_cannot_be_meant_are_refused_and_not_repeated(
+    users: str, why: str
+) -> None:
+    text = refusal(overrides=[f"super.users={users}"])
+    assert why in text
+    assert "bob" not in text
+
+
+@pytest.mark.parametrize("users", [" User:a ; User:CN=b,OU=c ; ", "User:a;;Group:x", ""])
+def test_super_users_may_have_spaces_and_commas(users: str) -> None:
+    assert load(overrides=[f"super.users={users}"]).config.super_users == users.strip()
+
+
+def test_a_file_of_windows_is_read(file: Path) -> None:
+    file.write_bytes(
+        b"\xef\xbb\xbfnode.id=7\r\nlisteners=PLAINTEXT://localhost:1,\\\r\n A://h:2\r\n"
+        b"listener.security.protocol.map=A:SSL,PLAINTEXT:PLAINTEXT\r\n"
+        b"ssl.keystore.location=a.pem\r\n"
+    )
+    config = load(file=file).config
+    assert config.node_id == 7
+    assert config.listeners == ("PLAINTEXT://localhost:1", "A://h:2")
+    assert config.ssl_keystore_location == "a.pem"
 
 
 def test_a_file_that_cannot_be_read_is_named(file: Path) -> None:

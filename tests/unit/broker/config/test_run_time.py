@@ -65,6 +65,8 @@ def test_what_kafka_changes_at_run_time_is_changed(broker: str, change: dict[str
         ({"listener_name_plaintext_ssl_keystore": "x"}, "no such settings: \\[listener.name.pla"),
         ({"listener_name_plaintext_max_connections": "x"}, "Not a number of type INT"),
         ({"listener_name_nosuch_max_connections": "1"}, "listeners has no listener NOSUCH"),
+        ({"listener_name_PLAINTEXT_max_connections": "1"}, "written in lower case"),
+        ({"listener_name_plaintext_max_connections": "0"}, "Invalid listener.name.plaintext.max"),
         ({"log_cleaner_backoff_ms": "-1"}, "Value must be at least 0"),
         ({"log_cleaner_backoff_ms": "x"}, "Not a number of type LONG"),
         ({"max_connections": "0"}, "Invalid max.connections 0"),
@@ -135,7 +137,7 @@ def test_topics_have_min_insync_replicas_from_what_is_set_for_all() -> None:
 
 
 def test_a_setting_without_effect_is_described_with_what_was_given_and_set() -> None:
-    config = current("num.io.threads=9", "sasl.jaas.config=secret")
+    config = current("num.io.threads=9", "sasl.jaas.config=PlainLoginModule required user_a=b;")
 
     def entry(name: str) -> tuple[str | None, ConfigSource, bool, bool]:
         found = next(one for one in config.describe_broker() if one.name == name)
