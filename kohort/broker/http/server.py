@@ -24,6 +24,7 @@ from kohort.broker.http.messages import (
     HttpResponse,
     ResponseOrStream,
 )
+from kohort.broker.http.tls_door import TlsDoor
 from kohort.broker.http.visitors import Guard, StrangerError, unauthorized
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})
 
 PROTECTED_S: Final = 1.0
 """Time for which a complete request is protected against new connections."""
-
-HANDSHAKE_TIMEOUT_S: Final = 10.0
-"""Timeout of the TLS handshake, the same as that of a request's head."""
-SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""Timeout of the TLS shutdown."""
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\n"
@@ -70,7 +66,7 @@ class HttpServer:
         """Routes of `_pages`; made at the first request."""
         self._limits = limits
         self._hosts = frozenset(name.lower() for name in hosts)
-        self._tls = tls
+        self._door = None if tls is None else TlsDoor(tls, self._on_connection)
         self._guard: Guard | None = None
         self._ways: tuple[str, ...] = ()
         self._server: asyncio.Server | None = None
@@ -117,22 +113,18 @@ class HttpServer:
                 port += 1
 
     async def _listen(self, host: str, port: int) -> asyncio.Server:
-        if self._tls is None:
+        if self._door is None:
             return await asyncio.start_server(self._on_connection, host or None, port)
-        return await asyncio.start_server(
-            self._on_connection,
-            host or None,
-            port,
-            ssl=self._tls,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-        )
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self._door.new_protocol, host or None, port)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
         if self._server is None:
             return
         self._server.close()
+        if self._door is not None:
+            await self._door.close()
         self._ending.update(self._connections)
         for connection in self._ending:
             connection.cancel()
