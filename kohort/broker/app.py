@@ -76,6 +76,9 @@ SUPPORTED_FEATURES: Final = {"join.reason": (1, 1), "transaction.version": (0, 2
 """What ApiVersions tells beside the apis: JoinGroup's tag 7728 is understood, and producers choose
 their flow by the level of the other (KIP-890)."""
 
+JOIN_REASON_LEVEL: Final = 1
+"""Always in use; a client takes a feature that is supported and not in use for one to enable."""
+
 _CANNOT_START: Final = (
     ConfigError,
     DataDirectoryLockedError,
@@ -302,7 +305,10 @@ class Broker:
             },
             apis={key: api.advertised for key, api in apis.items()},
             features=dict(SUPPORTED_FEATURES),
-            finalized_features={"transaction.version": level} if level else {},
+            finalized_features={
+                "join.reason": JOIN_REASON_LEVEL,
+                **({"transaction.version": level} if level else {}),
+            },
             quotas=make_quotas(self.config, topics),
             access=make_access(
                 self.config,

@@ -3,6 +3,8 @@
 import itertools
 from typing import Final
 
+import pytest
+
 from kohort.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -161,6 +163,28 @@ def test_features_that_there_are_not_cannot_be_changed(pair: Pair) -> None:
             )
             pair.ask(UpdateFeaturesRequest(feature_updates=[update]), version)
         pair.ask(UpdateFeaturesRequest(feature_updates=[]), version)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_feature_may_be_set_to_the_level_that_it_has(pair: Pair, version: int) -> None:
+    def update(feature: str, level: int, kind: int = 1) -> FeatureUpdateKey:
+        return FeatureUpdateKey(
+            feature=feature, max_version_level=level, upgrade_type=kind if version else 1
+        )
+
+    same = update("transaction.version", 2)
+    for updates in (
+        [same],
+        [same, same],
+        [update("transaction.version", 2, 2)],
+        [update("transaction.version", 2, 3)],
+        [update("transaction.version", 2, 0)],
+        [update("transaction.version", 2, 9)],
+        [update("transaction.version", 3)],
+        [update("transaction.version", -1)],
+        [same, update("no.such.feature", 1)],
+    ):
+        pair.ask(UpdateFeaturesRequest(feature_updates=updates), version)
 
 
 def test_resources_with_configs_are_listed(pair: Pair) -> None:

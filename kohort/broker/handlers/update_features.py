@@ -1,26 +1,53 @@
 """UpdateFeatures (key 57): no feature has a level that can be changed.
 
-v0-2 as in Kafka 4.4, which refuses unknown features in the same way. The features that this broker
-supports are always enabled.
+v0-2. As in Kafka 4.4, a feature may be set to the level that it has, which changes nothing, and a
+feature that there is not is refused. The features that this broker supports are always enabled, at
+levels that its settings fix.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kohort.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+_UPGRADE_TYPES: Final = range(1, 4)
+"""Upgrade, safe and unsafe downgrade: which one is asked for makes no difference to a level that
+stays.
+"""
 
 
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Refuse all updates together, since one failure fails all."""
+    """Accept what changes nothing, or refuse all updates together, since one failure fails all."""
     if ctx.broker.access is not None:
         ctx.require(Operation.ALTER, ResourceType.CLUSTER)
-    if not request.feature_updates:
-        return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
-    update = request.feature_updates[0]
+    for update in request.feature_updates:
+        level = ctx.broker.finalized_features.get(update.feature)
+        if update.max_version_level != level or update.upgrade_type not in _UPGRADE_TYPES:
+            return _refused(update)
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        results=[
+            UpdatableFeatureResult(
+                feature=update.feature, error_code=ErrorCode.NONE, error_message="NONE"
+            )
+            for update in request.feature_updates
+        ],
+    )
+
+
+def _refused(update: FeatureUpdateKey) -> UpdateFeaturesResponse:
     return UpdateFeaturesResponse(
         error_code=ErrorCode.INVALID_UPDATE_VERSION,
         error_message=(

@@ -199,6 +199,7 @@ SERVED: Final = Difference(
             )
         ),
         ("supported_features.join.reason", MISSING, ANY),
+        ("finalized_features.join.reason", MISSING, ANY),
         # A Kafka that has just started has none, and has not heard of an epoch.
         ("finalized_features", [], ANY),
         ("finalized_features_epoch", ANY, 1),
