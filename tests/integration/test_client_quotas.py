@@ -265,6 +265,27 @@ def test_an_answer_that_is_kept_encoded_tells_the_wait_too(broker: BrokerThread)
         assert time.monotonic() - began >= 0.5
 
 
+def test_work_in_many_turns_is_charged_and_waiting_is_not(broker: BrokerThread) -> None:
+    plans = [
+        CreatableTopic(
+            name=f"t{number}",
+            num_partitions=1,
+            replication_factor=1,
+            assignments=[],
+            configs=[],
+        )
+        for number in range(2_000)
+    ]
+    planning = CreateTopicsRequest(topics=plans, timeout_ms=30_000, validate_only=True)
+    with RawClient(broker.port) as client:
+        # 100 ms before anything has to be waited for. The plans take half a second of work.
+        assert alter(client, ANONYMOUS, ("request_percentage", 1.0)) == 0
+        for _ in range(3):
+            waited = client.call(fetch_request("t", max_wait_ms=200), 12, FetchResponse)
+            assert waited.throttle_time_ms == 0
+        assert client.call(planning, 5, CreateTopicsResponse).throttle_time_ms > 0
+
+
 def test_within_limits_a_request_is_charged_without_any_arithmetic(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kohort.broker.core.partition.verdict import ValidationPolicy
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -13,10 +13,11 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
+from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.activity import Activity
 from kohort.broker.network.service import ConnectionInfo
-from kohort.broker.runtime.later import Tasks
+from kohort.broker.runtime.later import Later, Tasks
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.schema import VersionRange
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from kohort.broker.topics.manager import TopicManager
     from kohort.broker.transactions.transactions import Transactions
 
+
+T = TypeVar("T")
 
 READS_ASIDE: Final = 2
 """Concurrent log reads in other threads, of which there are four."""
@@ -161,6 +164,15 @@ class RequestContext:
         """Whether the principal may know of a resource that it has not named; never logged."""
         access = self.broker.access
         return access is None or access.sees(self.connection.session, operation, kind, name)
+
+    def run(self, work: Coroutine[Any, Any, T], *, name: str) -> Later[T]:
+        """Run a coroutine as a task; return its result. The client is charged for the time that
+        it works, if it has a limit for that.
+        """
+        connection = self.connection
+        if connection.accounts.request is not None:
+            work = Timed(work, connection)
+        return Later.of(work, self.broker.tasks, name=name)
 
     @property
     def client(self) -> Client:

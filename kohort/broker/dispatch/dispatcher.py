@@ -184,6 +184,9 @@ class Dispatcher:
 
     def _finish(self, call: _Call, later: Later[Any]) -> ResponseBuffers:
         """Process the result of a handler that had to wait."""
+        header, route, request, started_s, charge = call
+        if charge is not None:
+            call = (header, route, request, started_s, self._charging.resumed(charge))
         try:
             returned = later.result()
         except asyncio.CancelledError:

@@ -49,7 +49,7 @@ _BY_ITSELF: Final = OnError()
 def _as_task(handler: AsyncHandler) -> Handler:
     @wraps(handler)
     def start(ctx: RequestContext, request: object) -> Later[Any]:
-        return Later.of(handler(ctx, request), ctx.broker.tasks, name=handler.__name__)
+        return ctx.run(handler(ctx, request), name=handler.__name__)
 
     return start
 

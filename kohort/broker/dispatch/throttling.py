@@ -6,6 +6,7 @@ reads nothing for that time, whatever the client does. Used only if some quota i
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Final, TypeAlias
 
 from kohort.broker.core.security.quotas import Account, Accounts
@@ -21,7 +22,8 @@ FETCH_KEY: Final = 1
 Charge: TypeAlias = tuple[ConnectionInfo, Accounts, int, float | None]
 """What a request is charged by: the connection that it came from, the accounts of its client, its
 size in bytes, and the seconds that its handler took before it waited, None if it did not: to wait
-is no use of time. Not a class, because one is made for every request.
+is no use of time. Once it goes on, in place of these the time on `perf_counter` at which it would
+have begun had it not waited. Not a class, because one is made for every request.
 """
 
 
@@ -33,6 +35,12 @@ class Charging:
     def __init__(self, limits: ClientQuotas, clock: Clock) -> None:
         self._limits = limits
         self._now_ms = clock.monotonic_ms
+
+    def resumed(self, charge: Charge) -> Charge:
+        """The charge of a request that has waited, and whose response is now to be made."""
+        connection, accounts, size, busy_s = charge
+        worked_s, connection.worked_s = connection.worked_s, 0.0
+        return connection, accounts, size, perf_counter() - (busy_s or 0.0) - worked_s
 
     def charge(
         self,
@@ -54,7 +62,7 @@ class Charging:
         """
         # What `Account.charge` does for nearly every request is inlined: a call that finds nothing
         # of itself in the processor's caches takes as long as all the rest.
-        connection, accounts, size, busy_s = charge
+        connection, accounts, size, begun_s = charge
         if not accounts.is_current:
             # Limits have changed while the handler waited.
             accounts = self._limits.accounts(connection, header.client_id)
@@ -62,7 +70,8 @@ class Charging:
         throttle_ms = 0
         account = accounts.request
         if account is not None and buffers is not None:
-            amount = int((took_s if busy_s is None else busy_s) * 1_000_000)
+            used_s = took_s if begun_s is None else perf_counter() - begun_s
+            amount = int(used_s * 1_000_000)
             left = account.left - amount
             if left >= 0 and now_ms < account.sample_end_ms:
                 account.left, account.last_ms = left, now_ms

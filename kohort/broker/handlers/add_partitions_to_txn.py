@@ -64,7 +64,7 @@ def add_partitions_to_txn(
             name = request.v3_and_below_transactional_id
             ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     if several:
-        return Later.of(_several(ctx, request), ctx.broker.tasks, name="AddPartitionsToTxn")
+        return ctx.run(_several(ctx, request), name="AddPartitionsToTxn")
     topics = request.v3_and_below_topics
     refusals = _refusals(ctx, topics, allows_internal=False)
     if refusals:

@@ -99,7 +99,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
     first = FetchPass(allowed, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
     if not first.read_at_hand():
         rest = _finish(_Reading(ctx, request, reads, allowed), first)
-        return Later.of(rest, ctx.broker.tasks, name="fetch")
+        return ctx.run(rest, name="fetch")
     if _is_enough(request, allowed, first.total_bytes):
         return _response(reads)
     return _Reading(ctx, request, reads, allowed).park(first.total_bytes)
@@ -169,9 +169,7 @@ class _Reading:
         if again.read_at_hand():
             answer.give(_response(self.reads))
             return
-        rest = Later.of(
-            again.finish(self.threads, self.clock), self._ctx.broker.tasks, name="fetch"
-        )
+        rest = self._ctx.run(again.finish(self.threads, self.clock), name="fetch")
         rest.on_done(partial(self._answer_with, answer))
         # A client that disconnects cancels the answer, and with it the task.
         answer.on_done(lambda _: rest.cancel())

@@ -109,9 +109,7 @@ def list_offsets(
     )
     if not searches:
         return response
-    return Later.of(
-        _look_up_timestamps(ctx, response, searches), ctx.broker.tasks, name="list_offsets"
-    )
+    return ctx.run(_look_up_timestamps(ctx, response, searches), name="list_offsets")
 
 
 def _answer(

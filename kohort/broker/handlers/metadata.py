@@ -76,7 +76,7 @@ def metadata(
     missing = _to_be_created(ctx, request, asked, denied)
     if missing:
         answer = _create_and_respond(ctx, request, asked, missing, denied)
-        return Later.of(answer, ctx.broker.tasks, name="create topics")
+        return ctx.run(answer, name="create topics")
     response = _respond(ctx, request, _look_up_all(ctx, asked, denied))
     return response if question is None else _keep(ctx, question, response)
 

@@ -132,7 +132,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Later[_
     except StopIteration as done:
         return _respond(ctx, request, done.value)
     rest = _continue(ctx, request, serving, pause)
-    return Later.of(rest, ctx.broker.tasks, name="produce")
+    return ctx.run(rest, name="produce")
 
 
 async def _continue(

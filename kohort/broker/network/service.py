@@ -87,6 +87,9 @@ class ConnectionInfo:
     throttle_ms: int = 0
     """Set by the service with a response: once that is written, the connection neither reads nor
     executes anything for this time (KIP-219), and then resets it."""
+    worked_s: float = 0.0
+    """Seconds that the request under way has worked since it first waited, for as long as its
+    client has a limit for time. Added by the service, and reset with the response."""
     accounts: Accounts = NO_ACCOUNTS
     accounts_of: Session = UNKNOWN
     """The accounts of the client that sent the last request, and the session that they were looked

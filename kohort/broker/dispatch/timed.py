@@ -1,0 +1,54 @@
+"""A coroutine that notes for how long it works, and not for how long it waits.
+
+A request may take many turns of the loop, a little of each. What it is charged for is the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from time import perf_counter
+from types import TracebackType
+from typing import Any, TypeVar
+
+from kohort.broker.network.service import ConnectionInfo
+
+T = TypeVar("T")
+
+
+class Timed(Coroutine[Any, Any, T]):
+    """Adds the time of each step to `ConnectionInfo.worked_s`."""
+
+    __slots__ = ("_connection", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], connection: ConnectionInfo) -> None:
+        self._work = work
+        self._connection = connection
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401 - as a coroutine's.
+        begun_s = perf_counter()
+        try:
+            return self._work.send(value)
+        finally:
+            self._connection.worked_s += perf_counter() - begun_s
+
+    def throw(
+        self,
+        kind: Any,  # noqa: ANN401 - as a coroutine's.
+        value: object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> Any:  # noqa: ANN401
+        begun_s = perf_counter()
+        try:
+            if value is None and traceback is None:
+                # The form that Python 3.12 and later want.
+                return self._work.throw(kind)
+            return self._work.throw(kind, value, traceback)
+        finally:
+            self._connection.worked_s += perf_counter() - begun_s
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
