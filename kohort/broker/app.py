@@ -21,8 +21,8 @@ from kohort.broker.assembly.addresses import (
     Addresses,
     DescriptorShares,
     descriptor_shares,
-    network_limits,
 )
+from kohort.broker.assembly.connection_limits import ConnectionLimits, OverrideHostError
 from kohort.broker.assembly.coordinators import (
     load_transactions,
     make_groups,
@@ -87,6 +87,7 @@ _CANNOT_START: Final = (
     StoreError,
     UsersFileError,
     AddressError,
+    OverrideHostError,
     OSError,
 )
 
@@ -333,9 +334,10 @@ class Broker:
         dispatcher = Dispatcher(self.router, self.services, edge, log)
         settings, quotas = self.services.topics.settings, self.services.quotas
         assert quotas is not None
+        limits = ConnectionLimits(settings, shares.connections)
         server = NetworkServer(
             dispatcher,
-            network_limits(settings, shares.connections),
+            limits.now(),
             clock=self._clock,
             metrics=edge,
             log=log,
@@ -343,7 +345,7 @@ class Broker:
             limit_of_ip=quotas.quotas.connection_limit,
             senders_max=shares.senders,
         )
-        settings.on_change(lambda: server.set_limits(network_limits(settings, shares.connections)))
+        limits.follow(server.set_limits)
         return server, dispatcher
 
     def _start_metrics(self, stack: AsyncExitStack, web: WebPorts, executor: Executor) -> None:

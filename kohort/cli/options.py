@@ -13,7 +13,7 @@ from kohort.client.core.errors import ConfigError, ConsumerError
 from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
-from kohort.wire.cluster import RETRY_S, Cluster, RefusedError
+from kohort.wire.cluster import RETRY_S, Cluster, RefusedError, error_name
 
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 10.0
@@ -93,7 +93,19 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
     except ConsumerError as error:
         raise UnavailableError(in_file_words(str(error))) from error
     except RefusedError as error:
-        raise RefusedCommandError(str(error)) from error
+        raise RefusedCommandError(f"{error}{_hint(error, options.command_config)}") from error
+
+
+def _hint(error: RefusedError, command_config: str | None) -> str:
+    """What to do about a refusal for lack of rights."""
+    if not error_name(error.error).endswith("_AUTHORIZATION_FAILED"):
+        return ""
+    who = (
+        "Without --command-config it asks as User:ANONYMOUS, who has"
+        if command_config is None
+        else f"The user of {command_config} has"
+    )
+    return f"\n{who} no right to that; `kohort acl add` gives one, docs/access.md says which."
 
 
 def _connected(

@@ -50,6 +50,56 @@ def test_who_may_read_everything_is_warned_of_internal_topics(
     assert "Beware: User:bob may read __consumer_offsets" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1", "0::0:1"])
+def test_a_rule_for_an_address_of_ipv6_applies_however_it_is_written(
+    tmp_path: Path, written: str
+) -> None:
+    overrides = {**OPEN, "listeners": "PLAINTEXT://127.0.0.1:0,SIX://[::1]:0"}
+    overrides["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SIX:PLAINTEXT"
+    with BrokerThread(tmp_path, overrides=overrides) as broker:
+        six = broker.call(lambda: broker.broker.services.advertised_by_listener["SIX"][1])
+        by_six = ["acl", "list", "--bootstrap-server", f"[::1]:{six}"]
+        # A rule that matches shuts out all others, so that there has to be one that allows.
+        assert run(broker, "add", "*", "all", "cluster") == 0
+        assert main(by_six) == 0
+        assert run(broker, "add", "*", "all", "cluster", "--deny", "--host", written) == 0
+        assert main(by_six) == 3
+        assert run(broker, "list") == 0
+        assert run(broker, "check", "bob", "alter", "cluster", "--host", written) == 1
+
+
+@pytest.mark.parametrize("host", ["broker.example.com", "10.0.0.0/8", ""])
+def test_a_host_that_no_rule_can_have_is_refused(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(broker, "add", "alice", "read", "topic:t", "--host", host)
+    assert ended.value.code == 2
+    assert "is no numeric address" in capsys.readouterr().err
+
+
+def test_a_principal_that_no_client_can_be_is_refused(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(broker, "add", "user:alice", "read", "topic:t")
+    assert "has to begin with User:, in this spelling" in capsys.readouterr().err
+
+
+def test_who_may_not_see_rules_is_told_what_is_missing(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(broker, "add", "ANONYMOUS", "describe", "cluster", "--deny") == 0
+    assert run(broker, "list") == 3
+    told = capsys.readouterr().err
+    assert "CLUSTER_AUTHORIZATION_FAILED" in told
+    assert "asks as User:ANONYMOUS, who has no right to that; `kohort acl add` gives one" in told
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=PLAINTEXT")
+    assert run(broker, "list", "--command-config", str(file)) == 3
+    assert f"The user of {file} has no right to that" in capsys.readouterr().err
+
+
 def test_what_nothing_asks_for_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:

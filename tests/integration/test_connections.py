@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.app import StartError
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import (
@@ -332,6 +333,28 @@ def test_connections_are_limited_per_address(tmp_path: Path, loop_factory: LoopF
             assert one.is_answered() if expected_open else one.is_closed()
 
 
+def test_hosts_with_limits_of_their_own_may_be_names(
+    tmp_path: Path, loop_factory: LoopFactory
+) -> None:
+    overrides = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "localhost:1"}
+    with (
+        BrokerThread(tmp_path, overrides=overrides, loop_factory=loop_factory) as running,
+        RawClient(running.port) as first,
+    ):
+        assert first.is_answered()
+        with RawClient(running.port) as second:
+            assert second.is_closed()
+
+
+def test_a_host_with_a_limit_that_is_not_found_stops_the_start(tmp_path: Path) -> None:
+    overrides = {"max.connections.per.ip.overrides": "nowhere.invalid:1"}
+    with (
+        pytest.raises(StartError, match=r"per\.ip\.overrides: the host 'nowhere\.invalid' is not"),
+        BrokerThread(tmp_path, overrides=overrides),
+    ):
+        pass
+
+
 def test_limits_of_connections_are_changed_while_the_broker_runs(
     tmp_path: Path, loop_factory: LoopFactory
 ) -> None:
@@ -366,6 +389,10 @@ def test_limits_of_connections_are_changed_while_the_broker_runs(
             assert admin.is_answered(), "who is connected stays"
             set_limit(name, None)
             assert is_let_in(), name
+        set_limit("max.connections.per.ip.overrides", "localhost:1")
+        wait_until(lambda: not is_let_in(), "the name to be looked up")
+        set_limit("max.connections.per.ip.overrides", "nowhere.invalid:1")
+        assert is_let_in()
 
 
 def test_a_connection_without_requests_is_closed_and_one_that_waits_is_not(

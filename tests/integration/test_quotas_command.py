@@ -48,6 +48,20 @@ def test_a_limit_that_the_broker_does_not_keep_is_told(
     assert "INVALID_REQUEST" in capsys.readouterr().err
 
 
+def test_a_user_is_named_without_its_type(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "set", "producer_byte_rate=1000", "--user", "User:alice") == 2
+    assert "--user is the name alone" in capsys.readouterr().err
+
+
+def test_an_address_is_told_how_it_is_written(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(broker, "set", "connection_creation_rate=5", "--ip", "2001:DB8:0::1") == 3
+    assert "as connections have it: 2001:db8::1" in capsys.readouterr().err
+
+
 def test_addresses_have_limits_too(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:

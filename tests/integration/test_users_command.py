@@ -1,6 +1,8 @@
 """`kohort users`, on a running broker and on the data directory of one that is stopped."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +84,24 @@ def test_a_password_that_is_none_is_refused(
     assert users_here("add", "alice", "--iterations", "7", *where, password="secret") == 2
     assert users_here("add", "alice", *where, password="x" * 5000) == 2
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", ["add", "password", "hash"])
+def test_without_a_terminal_it_is_told_how_to_give_a_password(
+    broker: BrokerThread, command: str
+) -> None:
+    where = [] if command == "hash" else ["--bootstrap-server", f"127.0.0.1:{broker.port}"]
+    if command == "password":
+        assert users_here("add", "alice", *where, password="secret") == 0
+    ran = subprocess.run(
+        [sys.executable, "-m", "kohort.cli", "users", command, "alice", *where],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 2
+    told = "kohort: there is no terminal to ask for the password; --password-fd 0 reads it from"
+    assert ran.stderr == f"{told} standard input\n"

@@ -9,10 +9,8 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from kohort.broker.config import BrokerConfig, Endpoint
-from kohort.broker.config.current import CurrentConfig
-from kohort.broker.config.endpoints import EVERY_INTERFACE, parse_ip_overrides
+from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.environment import Environment
-from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listening import (
     close_all,
     connections_within,
@@ -99,34 +97,3 @@ def descriptor_shares(config: BrokerConfig) -> DescriptorShares:
             descriptors,
         )
     return DescriptorShares(possible, senders_within(descriptors))
-
-
-def network_limits(settings: CurrentConfig, connections_max: int) -> NetworkLimits:
-    """What the settings say now; `connections_max` is what is possible at all."""
-    config = settings.config
-    return NetworkLimits(
-        socket_request_max_bytes=config.socket_request_max_bytes,
-        queued_max_request_bytes=config.queued_max_request_bytes,
-        kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
-        socket_listen_backlog_size=config.socket_listen_backlog_size,
-        max_connections=min(config.max_connections, connections_max),
-        max_connections_of_listeners={
-            one.listener: settings.of_listener(one.listener).max_connections
-            for one in config.listener_endpoints
-        },
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=parse_ip_overrides(
-            config.max_connections_per_ip_overrides
-        ),
-        max_connection_creation_rate=config.max_connection_creation_rate,
-        max_connection_creation_rates={
-            one.listener: settings.of_listener(one.listener).max_connection_creation_rate
-            for one in config.listener_endpoints
-        },
-        quota_window_num=config.quota_window_num,
-        quota_window_ms=config.quota_window_size_seconds * 1_000,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
-        kohort_authentication_timeout_ms=config.kohort_authentication_timeout_ms,
-        kohort_unauthenticated_connections_max=config.kohort_unauthenticated_connections_max,
-    )

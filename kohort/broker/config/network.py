@@ -84,7 +84,7 @@ class NetworkSettings(Settings):
         check=ip_overrides_problem,
         dynamic=True,
         doc="Limits for individual addresses that replace `max.connections.per.ip`, as "
-        "host:count pairs.",
+        "host:count pairs. A name is looked up once, at the start or when it is set.",
     )
     max_connection_creation_rate: Int = setting(
         INT_MAX,

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from typing import Final, cast
 
-from kohort.broker.core.security.addresses import owner_of
+from kohort.broker.core.security.addresses import host_text, owner_of
 from kohort.broker.core.security.session import ANONYMOUS, Session
 from kohort.broker.network.connection_end import ConnectionEnd
 from kohort.broker.network.connection_host import ConnectionHost, Refusal
@@ -124,9 +124,10 @@ class Connection(asyncio.BufferedProtocol):
         if refusal is not None:
             self._be_refused(refusal)
             return
+        host = host_text(self.ip)
         self.info = ConnectionInfo(
-            peer_host=f"/{self.ip}",
-            session=Session(ANONYMOUS, self.ip, self.listener.name),
+            peer_host=f"/{host}",
+            session=Session(ANONYMOUS, host, self.listener.name),
             sends_files=self._host.sends_files and self.listener.tls is None,
         )
         if self.listener.new_service is not None:

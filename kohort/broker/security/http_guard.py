@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.security.addresses import host_text
 from kohort.broker.core.security.exchange import Done, SaslFailure
 from kohort.broker.core.security.oauthbearer import TOKEN_CHARACTERS_MAX
 from kohort.broker.core.security.plain import PlainLogin, read_plain
@@ -63,7 +64,7 @@ class HttpGuard:
             await asyncio.sleep(max(0, until_ms - self.clock.monotonic_ms()) / 1_000)
             return None
         self.count(LISTENER, MECHANISMS[way], "succeeded")
-        return Session(Principal(USER, done.user), ip, LISTENER, MECHANISMS[way])
+        return Session(Principal(USER, done.user), host_text(ip), LISTENER, MECHANISMS[way])
 
     def _check_disabled(self, done: Done) -> None:
         if self.is_disabled(done.user):

@@ -2,7 +2,7 @@
 
 import argparse
 
-from kohort.cli.acl.options import add_rule, idle, rules_of
+from kohort.cli.acl.options import add_rule, host, idle, rules_of
 from kohort.cli.options import add_kafka, cluster_of
 from kohort.wire.access import add_rules
 
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prefixed", action="store_true", help="all resources whose names begin like this"
     )
     parser.add_argument("--deny", action="store_true", help="deny it; that wins over what allows")
-    parser.add_argument("--host", default="*", help="only from this numeric address")
+    parser.add_argument("--host", type=host, default="*", help="only from this numeric address")
     add_kafka(parser)
     parser.set_defaults(ask=ask)
 

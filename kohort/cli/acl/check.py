@@ -10,7 +10,7 @@ from kohort.broker.core.history.wording import shown
 from kohort.broker.core.security.acls import Operation, ResourceType, RuleFilter
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import Principal
-from kohort.cli.acl.options import add_rule, idle
+from kohort.cli.acl.options import add_rule, host, idle
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.wire.access import list_rules
@@ -20,7 +20,9 @@ _SECRET_TOPICS = ("__consumer_offsets", "__rebalance_history", "__transaction_st
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_rule(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="from this address (%(default)s)")
+    parser.add_argument(
+        "--host", type=host, default="127.0.0.1", help="from this address (%(default)s)"
+    )
     parser.add_argument(
         "--super-users", default="", help="the broker's setting, as in User:a;User:b"
     )

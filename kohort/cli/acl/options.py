@@ -1,6 +1,7 @@
 """How principals, operations and resources are written on the command line of `kohort acl`."""
 
 import argparse
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import (
@@ -8,6 +9,7 @@ from kohort.broker.core.security.acls import (
     CLUSTER_NAME,
     MATCH,
     OPERATIONS,
+    WILDCARD,
     Operation,
     PatternType,
     Permission,
@@ -15,6 +17,8 @@ from kohort.broker.core.security.acls import (
     Rule,
     RuleFilter,
 )
+from kohort.broker.core.security.addresses import host_text
+from kohort.broker.core.security.session import USER
 from kohort.cli.options import add_kafka
 
 _TYPES: Final = {
@@ -46,7 +50,27 @@ def resource(text: str) -> Resource:
 
 def principal(text: str) -> str:
     """``alice`` means ``User:alice``, and ``*`` everybody."""
-    return text if ":" in text else f"User:{text}"
+    kind, colon, _ = text.partition(":")
+    if not colon:
+        return f"{USER}:{text}"
+    if kind != USER and kind.lower() == USER.lower():
+        # A rule for it would never apply.
+        raise argparse.ArgumentTypeError(f"{text!r} has to begin with {USER}:, in this spelling")
+    return text
+
+
+def host(text: str) -> str:
+    """A numeric address as brokers compare it, or ``*`` for every one."""
+    if text == WILDCARD:
+        return text
+    try:
+        ip_address(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no numeric address: brokers compare the text of addresses, and no name or"
+            " network ever applies"
+        ) from None
+    return host_text(text)
 
 
 def operation(text: str) -> Operation:

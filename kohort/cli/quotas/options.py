@@ -30,6 +30,8 @@ def entity_of(options: argparse.Namespace) -> Parts:
     ):
         if name is not None and is_default:
             raise UsageError(f"--{kind} and --default-{kind} are two different things")
+        if kind == "user" and (name or "").startswith("User:"):
+            raise UsageError("--user is the name alone, without User:")
         if name is not None or is_default:
             parts.append((kind, name))
     if not parts:

@@ -3,6 +3,7 @@
 import argparse
 import getpass
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
@@ -88,13 +89,28 @@ def read_password(options: argparse.Namespace) -> str:
     if not ITERATIONS_MIN <= options.iterations <= ITERATIONS_MAX:
         raise UsageError(f"--iterations is {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     if options.password_fd is None:
-        password = getpass.getpass("New password: ")
-        if getpass.getpass("Once more: ") != password:
-            raise UsageError("the two are not the same")
+        password = _from_terminal()
     else:
         password = _from_descriptor(options.password_fd)
     if not password or "\0" in password:
         raise UsageError("the password is empty, or has a NUL in it")
+    return password
+
+
+def _from_terminal() -> str:
+    try:
+        with warnings.catch_warnings():
+            # Where it would be shown while it is typed.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            password = getpass.getpass("New password: ")
+            again = getpass.getpass("Once more: ")
+    except (getpass.GetPassWarning, EOFError):
+        raise UsageError(
+            "there is no terminal to ask for the password; --password-fd 0 reads it from standard"
+            " input"
+        ) from None
+    if again != password:
+        raise UsageError("the two are not the same")
     return password
 
 

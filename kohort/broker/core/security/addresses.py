@@ -23,6 +23,23 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback
 
 
+def host_text(ip: str) -> str:
+    """An address as Java writes it, ``2001:db8:0:0:0:0:0:1`` for ``2001:db8::1``: rules compare
+    the text, and those made for Kafka have this one.
+    """
+    if ":" not in ip:
+        return ip
+    address, percent, zone = ip.partition("%")
+    try:
+        found = IPv6Address(address)
+    except ValueError:
+        return ip
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    groups = found.exploded.split(":")
+    return ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone
+
+
 def owner_of(ip: str) -> str:
     """The owner of an address, for sharing work fairly. For IPv6 it is the /64 network, because
     a host that has one of its addresses can use all 2**64.

@@ -117,11 +117,11 @@ def _check_address(name: Name) -> None:
     if not isinstance(name, str):
         return
     try:
-        is_plain = str(ip_address(name)) == name
+        plain = str(ip_address(name))
     except ValueError:
-        is_plain = False
-    if not is_plain:
-        raise QuotaError(f"{name} is not a valid IP")
+        raise QuotaError(f"{name} is not a valid IP") from None
+    if plain != name:
+        raise QuotaError(f"{name} is not a valid IP as connections have it: {plain}")
 
 
 def check_limit(entity: Entity, key: str, value: float) -> None:

@@ -30,7 +30,7 @@ class Session(NamedTuple):
 
     principal: Principal
     host: str
-    """The numeric address of the client, without a slash; rules compare it as text."""
+    """The numeric address of the client as `host_text` writes it; rules compare it as text."""
     listener: str
     """The name of the listener that it connected to, in upper case."""
     mechanism: str = ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.broker.core.security.addresses import is_loopback, owner_of
+from kohort.broker.core.security.addresses import host_text, is_loopback, owner_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,21 @@ def test_an_address_of_version_4_is_its_own_however_it_is_written() -> None:
     assert owner_of("10.0.0.1") == owner_of("::ffff:10.0.0.1") == "10.0.0.1"
     assert owner_of("10.0.0.1") != owner_of("10.0.0.2")
     assert owner_of("") == ""
+
+
+@pytest.mark.parametrize(
+    ("ip", "text"),
+    [
+        # The first three as Java's InetAddress.getHostAddress has told them.
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::ff:1", "2001:db8:0:0:0:0:ff:1"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:0DB8:0000::00fF:1", "2001:db8:0:0:0:0:ff:1"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("", ""),
+        ("no:address", "no:address"),
+    ],
+)
+def test_the_text_of_an_address_is_that_which_rules_made_for_kafka_have(ip: str, text: str) -> None:
+    assert host_text(ip) == text

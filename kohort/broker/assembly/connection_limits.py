@@ -1,0 +1,131 @@
+"""The limits on connections that the settings name, at the start and after each change.
+
+Hosts of ``max.connections.per.ip.overrides`` may be names. Each is looked up once: at the start, or
+on another thread when it is set later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+
+from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.endpoints import parse_ip_overrides
+from kohort.broker.network.limits import NetworkLimits
+
+logger = logging.getLogger(__name__)
+
+
+class OverrideHostError(Exception):
+    """A host of ``max.connections.per.ip.overrides`` that is not found; the text names it."""
+
+
+class ConnectionLimits:
+    """See the module."""
+
+    def __init__(self, settings: CurrentConfig, connections_max: int) -> None:
+        """Look up hosts, which blocks. `connections_max` is what is possible at all.
+
+        Raises:
+            OverrideHostError: a host is not found.
+        """
+        self._settings = settings
+        self._connections_max = connections_max
+        self._addresses: dict[str, frozenset[str]] = {}
+        self._apply: Callable[[NetworkLimits], None]
+        for host in self._unknown_hosts():
+            self._addresses[host] = addresses_of(host)
+
+    def now(self) -> NetworkLimits:
+        """What the settings say now, without hosts that have not been found yet."""
+        config, of_listener = self._settings.config, self._settings.of_listener
+        return NetworkLimits(
+            socket_request_max_bytes=config.socket_request_max_bytes,
+            queued_max_request_bytes=config.queued_max_request_bytes,
+            kohort_unsent_max_bytes=config.kohort_unsent_max_bytes,
+            socket_listen_backlog_size=config.socket_listen_backlog_size,
+            max_connections=min(config.max_connections, self._connections_max),
+            max_connections_of_listeners={
+                one.listener: of_listener(one.listener).max_connections
+                for one in config.listener_endpoints
+            },
+            max_connections_per_ip=config.max_connections_per_ip,
+            max_connections_per_ip_overrides={
+                address: limit
+                for host, limit in self._overrides().items()
+                for address in self._addresses.get(host, ())
+            },
+            max_connection_creation_rate=config.max_connection_creation_rate,
+            max_connection_creation_rates={
+                one.listener: of_listener(one.listener).max_connection_creation_rate
+                for one in config.listener_endpoints
+            },
+            quota_window_num=config.quota_window_num,
+            quota_window_ms=config.quota_window_size_seconds * 1_000,
+            connections_max_idle_ms=config.connections_max_idle_ms,
+            kohort_frame_timeout_ms=config.kohort_frame_timeout_ms,
+            kohort_authentication_timeout_ms=config.kohort_authentication_timeout_ms,
+            kohort_unauthenticated_connections_max=config.kohort_unauthenticated_connections_max,
+        )
+
+    def follow(self, apply: Callable[[NetworkLimits], None]) -> None:
+        """Call `apply` after each change of the settings, on the running loop."""
+        self._apply = apply
+        self._settings.on_change(self._on_change)
+
+    def _on_change(self) -> None:
+        for host in self._unknown_hosts():
+            # Numeric ones at once; a name may take its time.
+            if _is_address(host):
+                self._addresses[host] = addresses_of(host)
+            else:
+                self._look_up_soon(host)
+        self._apply(self.now())
+
+    def _look_up_soon(self, host: str) -> None:
+        self._addresses[host] = frozenset()
+        looking = asyncio.get_running_loop().run_in_executor(None, addresses_of, host)
+
+        def finish(done: asyncio.Future[frozenset[str]]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                # It is looked up again at the next change.
+                del self._addresses[host]
+                logger.error("%s: it has no limit of its own", error)
+                return
+            self._addresses[host] = done.result()
+            self._apply(self.now())
+
+        looking.add_done_callback(finish)
+
+    def _overrides(self) -> Mapping[str, int]:
+        return parse_ip_overrides(self._settings.config.max_connections_per_ip_overrides)
+
+    def _unknown_hosts(self) -> list[str]:
+        return [host for host in self._overrides() if host not in self._addresses]
+
+
+def addresses_of(host: str) -> frozenset[str]:
+    """All numeric addresses of a host. Blocks on a name. Raises OverrideHostError."""
+    if _is_address(host):
+        return frozenset({str(ip_address(host))})
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise OverrideHostError(
+            f"max.connections.per.ip.overrides: the host {host!r} is not found ({error})"
+        ) from None
+    return frozenset(str(address[0]) for *_, address in found)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
