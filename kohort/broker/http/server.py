@@ -12,6 +12,7 @@ Starting is cheap: the HTTP code is imported at the first connection.
 import asyncio
 import errno
 import logging
+import socket
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ from kohort.broker.http.messages import (
 )
 from kohort.broker.http.tls_door import TlsDoor
 from kohort.broker.http.visitors import Guard, StrangerError, unauthorized
+from kohort.broker.network.listening import close_all, listening_sockets
 
 if TYPE_CHECKING:
     import ssl
@@ -69,7 +71,8 @@ class HttpServer:
         self._door = None if tls is None else TlsDoor(tls, self._on_connection)
         self._guard: Guard | None = None
         self._ways: tuple[str, ...] = ()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        """One for each address of the host."""
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """Connections that were replaced; they end in the next turn of the loop."""
@@ -86,8 +89,8 @@ class HttpServer:
     @property
     def port(self) -> int:
         """The port it listens on, for callers that chose any free port."""
-        assert self._server is not None, "not started"
-        port: int = self._server.sockets[0].getsockname()[1]
+        assert self._servers, "not started"
+        port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
 
     @property
@@ -96,7 +99,7 @@ class HttpServer:
         return len(self._connections)
 
     async def start(self, host: str, port: int, *, tries: int = 1) -> None:
-        """Listen; an empty host is every interface.
+        """Listen; an empty host is every interface. Addresses that this machine lacks are left out.
 
         If `port` is taken, the next ones are tried upward, `tries` ports in all.
 
@@ -104,25 +107,41 @@ class HttpServer:
             OSError: the address cannot be used, or all of these ports are taken.
         """
         last = port + tries - 1
-        while self._server is None:
+        while not self._servers:
             try:
-                self._server = await self._listen(host, port)
+                self._servers = await self._listen(host, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port >= last:
                     raise
                 port += 1
 
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
+    async def _listen(self, host: str, port: int) -> list[asyncio.Server]:
+        # Not by asyncio's own look-up of the host: uvloop fails where one of its addresses is
+        # missing, as ::1 of "localhost" is in most containers.
+        sockets = listening_sockets(host, port)
+        servers: list[asyncio.Server] = []
+        try:
+            for one in sockets:
+                servers.append(await self._serve(one))  # noqa: PERF401 - one may fail.
+        except OSError:
+            for server in servers:
+                server.close()
+            close_all(sockets[len(servers) :])
+            raise
+        return servers
+
+    async def _serve(self, listener: socket.socket) -> asyncio.Server:
         if self._door is None:
-            return await asyncio.start_server(self._on_connection, host or None, port)
+            return await asyncio.start_server(self._on_connection, sock=listener)
         loop = asyncio.get_running_loop()
-        return await loop.create_server(self._door.new_protocol, host or None, port)
+        return await loop.create_server(self._door.new_protocol, sock=listener)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         if self._door is not None:
             await self._door.close()
         self._ending.update(self._connections)
@@ -130,7 +149,8 @@ class HttpServer:
             connection.cancel()
         if self._ending:
             await asyncio.wait(self._ending)
-        await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
 
     async def _page_of(self, request: HttpRequest) -> ResponseOrStream:
         """Return the answer of the page that a request names."""
