@@ -51,6 +51,7 @@ HTTP_API: Final = -1
 LINES_PER_SECOND: Final = 200
 """Limits logged denials; a peer may be denied fifty thousand names with each request."""
 NAME_SHOWN_MAX: Final = 250
+REASON_SHOWN_MAX: Final = 1_000
 
 Denials = dict[tuple[str, str], int]
 """Counts of denials, by API and type of resource."""
@@ -270,10 +271,10 @@ class Access:
             _SHOWN[kind],
             _plain(name),
             self._api_names.get(api, api),
-            explained.reason,
+            _plain(explained.reason, REASON_SHOWN_MAX),
         )
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, most: int = NAME_SHOWN_MAX) -> str:
     """Return client-supplied text in one line and of limited length."""
-    return text[:NAME_SHOWN_MAX].encode("unicode_escape").decode("ascii")
+    return text[:most].encode("unicode_escape").decode("ascii")

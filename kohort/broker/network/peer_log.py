@@ -1,12 +1,14 @@
 """Rate-limited logging about peers, so that peers cannot flood the log.
 
 Each kind of line may be written a few times per interval; the next line after that says how many
-were suppressed.
+were suppressed. Whatever a peer calls itself or asks for, a line is one line, and a terminal shows
+it as it is.
 """
 
 import logging
 from typing import Final
 
+from kohort.broker.core.history.wording import shown
 from kohort.broker.runtime.clock import Clock
 
 INTERVAL_MS = 10_000
@@ -82,4 +84,9 @@ class PeerLog:
         left_out = self._left_out.pop(kind, 0)
         if left_out:
             text, args = f"{text} (and %d more like it)", (*args, left_out)
-        self._logger.log(level, text, *args, exc_info=error)
+        self._logger.log(level, text, *map(_shown, args), exc_info=error)
+
+
+def _shown(value: object) -> object:
+    """Return what a peer may have written without line breaks and the like."""
+    return shown(str(value)) if isinstance(value, str | Exception) else value

@@ -59,3 +59,14 @@ def test_what_only_those_who_debug_want_is_written_for_them_alone(
     with caplog.at_level(logging.DEBUG):
         log.mention("odd", "something odd")
     assert [(one.levelname, one.message) for one in caplog.records] == [("DEBUG", "something odd")]
+
+
+def test_a_line_about_a_peer_is_one_line_that_shows_what_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = PeerLog(logging.getLogger("peers"), VirtualClock())
+    forged = "a\n2026-11-26 INFO forged \x1b[31m\u2028\u202e"
+    log.note("odd", "Closed %s of %s after %d: %r", "\tone", ValueError(forged), 1, forged)
+    (line,) = caplog.messages
+    assert line.isprintable()
+    assert r"Closed \tone of a\n2026-11-26 INFO forged \x1b[31m\u2028\u202e after 1" in line
