@@ -21,6 +21,8 @@ _DNS_NAME: Final = 0x82
 _IP_ADDRESS: Final = 0x87
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _LENGTH_BYTES_MAX: Final = 4
+_OID_BYTES_MAX: Final = 1_024
+"""Real ones have a dozen bytes."""
 _CENTURY_AT: Final = 50
 """Two-digit years from this one on belong to the 20th century (RFC 5280)."""
 
@@ -151,7 +153,10 @@ def members(data: memoryview, wanted: int) -> Iterator[memoryview]:
 
 
 def dotted(oid: memoryview) -> str:
-    """An object identifier in dotted notation. Raises IndexError if it is empty."""
+    """An object identifier in dotted notation. Raises IndexError if it is empty, or DerError."""
+    if len(oid) > _OID_BYTES_MAX:
+        # A number of thousands of digits, which Python would not write.
+        raise DerError(f"an object identifier of {len(oid)} bytes")
     numbers: list[int] = []
     number = 0
     for byte in oid:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.broker.core.security.certificate import DerError, fields_of
+from kohort.broker.core.security.certificate import DerError, dotted, fields_of
 from kohort.broker.core.security.distinguished_name import (
     SUBJECT_BYTES_MAX,
     has_nul,
@@ -69,6 +69,12 @@ def test_a_nul_in_a_subject_is_told_from_what_looks_like_one(value: str, has: bo
 def test_a_subject_that_is_too_long_is_refused() -> None:
     with pytest.raises(DerError, match="above 4096"):
         subject_of(certificate([(CN, UTF8, "x" * SUBJECT_BYTES_MAX)]))
+
+
+def test_a_number_in_an_identifier_that_python_would_not_write_is_refused() -> None:
+    for byte_count in (2_200, 4_000):
+        with pytest.raises(DerError, match="object identifier"):
+            dotted(memoryview(b"\xff" * byte_count + b"\1"))
 
 
 @given(st.integers(0, 400), st.binary(max_size=4))
