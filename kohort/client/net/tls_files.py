@@ -28,6 +28,8 @@ CERTFILE: Final = "ssl_certfile"
 KEYFILE: Final = "ssl_keyfile"
 PASSWORD: Final = "ssl_password"  # noqa: S105 - the name of the setting.
 
+_MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+
 _Seen: TypeAlias = tuple[int, int, int, int]
 """Inode, size, and the times of change; links are followed, so that their target counts."""
 
@@ -75,16 +77,36 @@ class TlsFiles:
             raise TlsFilesError(setting, _why(error, self.cafile)) from error
         context.check_hostname = self.check_hostname
         if self.certfile is not None:
-            password = self.password or ""
-            try:
-                # Never asked for at the terminal, which OpenSSL would do by itself.
-                context.load_cert_chain(self.certfile, self.keyfile, password=lambda: password)
-            except (OSError, ValueError) as error:
-                what = "it has to have a private key and its certificates"
-                if self.keyfile is not None:
-                    what = f"{KEYFILE} {self.keyfile!r} has to have its private key"
-                raise TlsFilesError(CERTFILE, f"{_why(error, self.certfile)}; {what}") from error
+            self._load_own(context, self.certfile)
         return context
+
+    def _load_own(self, context: ssl.SSLContext, certfile: str) -> None:
+        asked = False
+
+        def password() -> str:
+            nonlocal asked
+            asked = True
+            # Never asked for at the terminal, which OpenSSL would do by itself.
+            return self.password or ""
+
+        try:
+            context.load_cert_chain(certfile, self.keyfile, password=password)
+        except (OSError, ValueError) as error:
+            if getattr(error, "reason", None) in _MISMATCHES:
+                raise TlsFilesError(
+                    CERTFILE,
+                    f"{certfile!r}: the private key is not that of the first certificate",
+                ) from error
+            if asked and self.password is None:
+                raise TlsFilesError(
+                    CERTFILE, f"its private key is encrypted, and {PASSWORD} is not set"
+                ) from error
+            if asked:
+                raise TlsFilesError(PASSWORD, "it is not that of the private key") from error
+            what = "it has to have a private key and its certificates"
+            if self.keyfile is not None:
+                what = f"{KEYFILE} {self.keyfile!r} has to have its private key"
+            raise TlsFilesError(CERTFILE, f"{_why(error, certfile)}; {what}") from error
 
     def seen(self) -> tuple[_Seen | None, ...]:
         """What tells that a file has changed; None for one that is not there."""

@@ -1,8 +1,10 @@
 """Certificates that are renewed while they are in use."""
 
+import dataclasses
 import logging
 import os
 import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +121,24 @@ def test_what_cannot_be_loaded_leaves_what_was_there(
 
 
 def test_the_password_of_a_key_is_not_asked_for_at_a_terminal(place: Place, tmp_path: Path) -> None:
-    encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIH\n-----END ENCRYPTED PRIVATE KEY-----\n"
-    place.key.write_text(encrypted)
+    command = ["openssl", "pkcs8", "-topk8", "-passout", "pass:secret", "-in", str(place.key)]
+    encrypted = subprocess.run(command, check=True, capture_output=True).stdout
+    place.key.write_bytes(encrypted)
+    with pytest.raises(TlsFilesError, match=r"^ssl_certfile: .* and ssl_password is not set$"):
+        RenewedContext(place.files)
+    with pytest.raises(TlsFilesError, match=r"^ssl_password: it is not that of the private key$"):
+        RenewedContext(dataclasses.replace(place.files, password="wrong"))
+    RenewedContext(dataclasses.replace(place.files, password="secret"))
+    place.key.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIH\n")
     with pytest.raises(TlsFilesError, match=r"ssl_certfile: .* has to have its private key"):
+        RenewedContext(place.files)
+
+
+def test_a_key_of_another_certificate_is_told_so(
+    place: Place, authorities: tuple[Authority, Authority]
+) -> None:
+    place.cert.write_bytes((authorities[1].directory / "client.crt").read_bytes())
+    with pytest.raises(TlsFilesError, match="the private key is not that of the first certificate"):
         RenewedContext(place.files)
 
 
