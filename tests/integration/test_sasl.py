@@ -481,3 +481,17 @@ def test_users_are_for_administrators(tmp_path: Path) -> None:
                 told = client.call(describe, 0, DescribeUserScramCredentialsResponse)
                 assert told.error_code == code
                 assert [one.user for one in told.results] == ["" if code else "bob"]
+
+
+def test_a_client_without_sasl_is_told_of_as_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    overrides = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+    with BrokerThread(tmp_path, overrides=overrides) as broker, RawClient(broker.port) as client:
+        client.send(framed(request_body(MetadataRequest(topics=[]), 9)))
+        assert client.is_closed()
+    told = "a request of key 3 before authentication, as of a client without SASL; see its security"
+    assert told in caplog.text

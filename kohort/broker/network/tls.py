@@ -22,6 +22,21 @@ WRITE_SLICE_BYTES: Final = 64 * 1024
 """Plaintext that is encrypted at a time."""
 
 
+_REFUSED: Final = "the client refuses this broker's certificate"
+_MEANINGS: Final = {
+    "wrong version number": "a client without TLS on a port with TLS; see its security.protocol",
+    "http request": "an HTTP request without TLS on a port with TLS",
+    "unsupported protocol": "a client with a version of TLS that is not enabled",
+    "no shared cipher": "a client without any cipher suite that is enabled",
+    "peer did not return a certificate": "a client without a certificate, which is required",
+    "tlsv1 alert unknown ca": f"{_REFUSED}: its trust store lacks the authority",
+    "sslv3 alert certificate expired": f"{_REFUSED}: it has expired",
+    "sslv3 alert certificate unknown": _REFUSED,
+    "sslv3 alert bad certificate": _REFUSED,
+}
+"""What OpenSSL's reasons mean for an operator."""
+
+
 class TlsError(Exception):
     """The peer violates TLS; the text is OpenSSL's reason."""
 
@@ -137,5 +152,7 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        meaning = _MEANINGS.get(reason)
+        return reason if meaning is None else f"{meaning} ({reason})"
     return str(error) or type(error).__name__

@@ -320,6 +320,8 @@ class Gate:
         """Kafka answers clients that have chosen a mechanism, and tells others nothing."""
         may_be_told = self._state is State.REQUESTS and len(frame) <= REFUSED_BYTES_MAX
         text = f"a request of key {key} before authentication"
+        if self._state is State.START:
+            text += ", as of a client without SASL; see its security.protocol"
         turned_away = self._turned_away(text)
         if not may_be_told:
             raise turned_away

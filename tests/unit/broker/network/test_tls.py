@@ -82,7 +82,21 @@ def test_a_hello_that_is_cut_anywhere_is_waited_for(
 def test_what_is_not_tls_is_refused_with_an_alert(context: ssl.SSLContext) -> None:
     pump = TlsPump(context)
     pump.feed(memoryview(b"\0\0\0\x14\0\x12\0\x03" + bytes(100)))
-    with pytest.raises(TlsError, match=r"wrong version number|http|unexpected"):
+    with pytest.raises(TlsError, match=r"^a client without TLS on a port with TLS; see its secu"):
+        pump.shake_hands()
+
+
+def test_a_client_that_does_not_trust_the_broker_is_told_of_as_that(
+    context: ssl.SSLContext, tmp_path: Path
+) -> None:
+    pump, client = TlsPump(context), Client(Authority(tmp_path))
+    pump.feed(memoryview(client.take(b"")))
+    pump.shake_hands()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        client.take(pump.take_output())
+    pump.feed(memoryview(client.alert()))
+    told = "^the client refuses this broker's certificate: its trust store lacks the authority"
+    with pytest.raises(TlsError, match=told):
         pump.shake_hands()
 
 

@@ -48,6 +48,10 @@ class Client:
             pass
         return self._out.read()
 
+    def alert(self) -> bytes:
+        """What it has to say after a failure."""
+        return self._out.read()
+
     def send(self, data: bytes) -> bytes:
         for begin in range(0, len(data), 16_384):
             self.tls.write(data[begin : begin + 16_384])
