@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kohort.broker.__main__ import add_arguments as add_daemon_arguments
-from kohort.broker.config import BrokerConfig, ConfigError, load
+from kohort.broker.config import BrokerConfig, ConfigError, LoadedConfig, load
 from kohort.broker.storage.lock import is_locked
 from kohort.version import VERSION
 
@@ -82,6 +82,7 @@ def examine(file: Path | None, overrides: list[str]) -> Iterator[Finding]:
         return
     for warning in loaded.warnings:
         yield Finding(WARNING, "settings", warning)
+    yield from _security(loaded)
     yield from _data_directory(loaded.config)
     yield from _ports(loaded.config)
 
@@ -112,6 +113,21 @@ def _open_files() -> Finding:
         return Finding(OK, "open files", shown)
     text = f"up to {hard}: connections and logs share them; raise `ulimit -Hn`"
     return Finding(WARNING, "open files", text)
+
+
+def _security(loaded: LoadedConfig) -> Iterator[Finding]:
+    """Certificates, keys and users."""
+    # Imports what a broker with TLS has.
+    from kohort.cli.security_files import security_files  # noqa: PLC0415
+
+    for looked in security_files(loaded):
+        if looked.problem:
+            yield Finding(PROBLEM, looked.what, looked.problem)
+            continue
+        for text in looked.complaints:
+            yield Finding(WARNING, looked.what, text)
+        if not looked.complaints:
+            yield Finding(OK, looked.what, looked.summary)
 
 
 def _data_directory(config: BrokerConfig) -> Iterator[Finding]:

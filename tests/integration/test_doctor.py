@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from kohort.cli import main
-from kohort.cli.doctor import OK, PROBLEM, Finding, examine
+from kohort.cli.doctor import OK, PROBLEM, WARNING, Finding, examine
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.brokers.certificates import Authority
 
 
 def settings(directory: Path, port: int = 0) -> list[str]:
@@ -64,3 +65,39 @@ def test_what_is_compiled_is_told(capsys: pytest.CaptureFixture[str], tmp_path: 
     told = capsys.readouterr().out
     assert told.count(" compiled  ") == 4
     assert OK in told
+
+
+def test_certificates_and_users_are_looked_at_as_a_start_does(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    store = authority.issue("broker", "DNS:localhost")
+    store.chmod(0o600)
+    users = tmp_path / "users"
+    users.write_text("alice:nonsense")
+    given = [
+        *settings(tmp_path / "data"),
+        "listeners=SSL://127.0.0.1:0,EXT://127.0.0.2:0",
+        "advertised.listeners=SSL://localhost:9093,EXT://broker.example.com:9094",
+        "listener.security.protocol.map=SSL:SSL,EXT:SASL_SSL",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"ssl.keystore.location={store}",
+        f"kohort.users.file={users}",
+    ]
+    found = {one.what: one for one in examine(None, given)}
+    assert found["certificate SSL"].verdict == OK
+    assert found["certificate SSL"].text.startswith("CN=broker, until ")
+    assert found["certificate EXT"].verdict == WARNING
+    assert "EXT sends clients to broker.example.com, but" in found["certificate EXT"].text
+    assert found["users"].verdict == PROBLEM
+    assert "line 1" in found["users"].text
+    users.write_text("")
+    users.chmod(0o644)
+    store.write_bytes((authority.directory / "broker.crt").read_bytes())
+    rules = "ssl.principal.mapping.rules=RULE:("
+    own = f"listener.name.ext.ssl.keystore.location={authority.directory / 'broker.pem'}"
+    found = {one.what: one for one in examine(None, [*given, rules, own])}
+    assert found["certificate SSL"].verdict == PROBLEM
+    assert "has no private key" in found["certificate SSL"].text
+    assert found["users"].verdict == WARNING
+    store.write_bytes((authority.directory / "broker.key").read_bytes() + store.read_bytes())
+    found = {one.what: one for one in examine(None, [*given, rules])}
+    assert "ssl.principal.mapping.rules" in found["certificate SSL"].text

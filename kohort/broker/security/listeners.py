@@ -6,7 +6,7 @@ import asyncio
 import base64
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import cache, partial
 from pathlib import Path
@@ -230,9 +230,8 @@ class SecureListeners:
             except RulesError as error:
                 raise StoreError(f"listener {name}: ssl.principal.mapping.rules: {error}") from None
             self.tls[name] = tls
-            for told in self._settings.config.advertised_endpoints:
-                if told.listener == name and told.host not in EVERY_INTERFACE:
-                    tls.warn_of_name(told.host)
+            for host in advertised_hosts(self._settings.config, name):
+                tls.warn_of_name(host)
         if not protocol.startswith("SASL_"):
             return Listener(name, tls=tls)
         own = self._settings.of_listener(name)
@@ -311,6 +310,13 @@ class SecureListeners:
                     logger.exception("The files of listener %s are not renewed", name)
             if self.users_file is not None:
                 await self.users_file.look(self._executor)
+
+
+def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
+    """Where clients of a listener are told to connect to."""
+    for told in config.advertised_endpoints:
+        if told.listener == listener and told.host not in EVERY_INTERFACE:
+            yield told.host
 
 
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:

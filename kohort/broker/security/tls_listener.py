@@ -9,22 +9,19 @@ import logging
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.security.certificate import DerError, hosts_of, is_for
+from kohort.broker.core.security.certificate import DerError
 from kohort.broker.core.security.distinguished_name import has_nul, subject_of
 from kohort.broker.core.security.mapping_rules import MappingRules, NoRuleError
 from kohort.broker.core.security.session import USER, Principal
 from kohort.broker.network.service import NewConnection
 from kohort.broker.network.tls import TlsError, TlsPump
-from kohort.broker.security.file_version import FileVersion, is_open_to_all, version_of
+from kohort.broker.security.file_version import FileVersion, version_of
+from kohort.broker.security.own_certificate import complaints, moment_of, name_complaint
 from kohort.broker.security.tls_context import KeyStore, Loaded, StoreError, load_tls
 
 logger = logging.getLogger(__name__)
-
-NAMES_SHOWN: Final = 10
-"""Hosts of a certificate that a warning lists."""
 
 
 class TlsListener:
@@ -55,8 +52,7 @@ class TlsListener:
         self._own: KeyStore = loaded.own
         self._seen = self._files()
         self._is_failing = False
-        self._warn_of_time()
-        self._warn_of_readers()
+        self._warn()
 
     @property
     def not_after(self) -> str:
@@ -66,48 +62,19 @@ class TlsListener:
     @property
     def expires_s(self) -> float:
         """End of the certificate's validity in seconds since 1970."""
-        return _moment(self.not_after).timestamp()
+        return moment_of(self.not_after).timestamp()
 
     def warn_of_name(self, host: str) -> None:
         """Log a warning if clients that are sent to `host` will find a certificate for others."""
-        hosts = hosts_of(self._own.fields)
-        if not is_for(host, hosts):
-            logger.warning(
-                "Listener %s sends clients to %s, but its certificate is for %s: clients that check"
-                " names will refuse it. It needs %s in its subjectAltName, or advertised.listeners"
-                " another host",
-                self.listener,
-                host,
-                ", ".join(hosts[:NAMES_SHOWN]) or "no host",
-                host,
-            )
+        told = name_complaint(self.listener, self._own, host)
+        if told is not None:
+            logger.warning("%s", told)
 
-    def _warn_of_readers(self) -> None:
-        """Log a warning if the private key is for everybody to read."""
-        path = self._config().ssl_keystore_location
-        if path is not None and is_open_to_all(path):
-            logger.warning(
-                "The key store of listener %s, %s, can be read by every user of this machine, who"
-                " could pretend to be this broker: chmod 600",
-                self.listener,
-                path,
-            )
-
-    def _warn_of_time(self) -> None:
-        """Log a warning if clients will refuse the certificate for its time."""
+    def _warn(self) -> None:
+        """Log what clients, or an operator, should not find. Reads the file system."""
         now = datetime.now(UTC)
-        fields = self._own.fields
-        if now > _moment(fields.not_after):
-            told = f"has expired at {_moment(fields.not_after)}"
-        elif now < _moment(fields.not_before):
-            told = f"is not valid before {_moment(fields.not_before)}"
-        else:
-            return
-        logger.warning(
-            "The certificate of listener %s %s: clients will refuse it until it is renewed",
-            self.listener,
-            told,
-        )
+        for told in complaints(self.listener, self._own, self._config(), now):
+            logger.warning("%s", told)
 
     def established(self, connection: NewConnection, pump: TlsPump) -> None:
         """Set the client's principal from its certificate, if the certificate decides that.
@@ -167,7 +134,7 @@ class TlsListener:
         self._own = loaded.own
         self.context = loaded.context
         logger.info("Listener %s has new TLS stores, good until %s", self.listener, self.not_after)
-        self._warn_of_time()
+        self._warn()
 
     def look(self) -> None:
         """Reload if the files have changed since they were read. Reads files."""
@@ -178,7 +145,3 @@ class TlsListener:
         config = self._config()
         paths = (config.ssl_keystore_location, config.ssl_truststore_location)
         return tuple(None if path is None else version_of(path) for path in paths)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

@@ -58,12 +58,9 @@ class UsersFile:
     def load(self) -> None:
         """Load the users of the file, at the start. Blocks on the disk. Raises UsersFileError."""
         self._users.apply_given(self._read())
-        if is_open_to_all(self._path):
-            logger.warning(
-                "kohort.users.file: %s can be read by every user of this machine, who could guess"
-                " passwords by it: chmod 600",
-                self._path,
-            )
+        told = users_file_complaint(self._path)
+        if told is not None:
+            logger.warning("%s", told)
 
     async def look(self, executor: Executor) -> None:
         """Reload if the file has changed since it was read."""
@@ -91,18 +88,31 @@ class UsersFile:
         """Read the file, and return how it differs from what was read before."""
         # Taken before the read: a write during the read is found by the next check.
         self._seen = version_of(self._path)
-        before = self._given
-        try:
-            with self._path.open("rb") as file:
-                data = file.read(BYTES_MAX + 1)
-        except OSError as error:
-            raise UsersFileError(f"kohort.users.file cannot be read: {error}") from None
-        try:
-            now = read_users(data)
-        except UsersFileError as error:
-            raise UsersFileError(f"kohort.users.file: {self._path}: {error}") from None
-        self._given = now
-        return _differences(before, now)
+        before, self._given = self._given, read_users_at(self._path)
+        return _differences(before, self._given)
+
+
+def read_users_at(path: Path) -> Credentials:
+    """The credentials in a file. Blocks on the disk. Raises UsersFileError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise UsersFileError(f"kohort.users.file cannot be read: {error}") from None
+    try:
+        return read_users(data)
+    except UsersFileError as error:
+        raise UsersFileError(f"kohort.users.file: {path}: {error}") from None
+
+
+def users_file_complaint(path: Path) -> str | None:
+    """A sentence about a file that others can read. Reads the file system."""
+    if not is_open_to_all(path):
+        return None
+    return (
+        f"kohort.users.file: {path} can be read by every user of this machine, who could guess "
+        "passwords by it: chmod 600"
+    )
 
 
 def read_users(data: bytes) -> Credentials:
