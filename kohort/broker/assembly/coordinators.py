@@ -12,6 +12,7 @@ from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.group.classic.group import ClassicGroup
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.kinds import GroupKind
+from kohort.broker.core.group.member_memory import MemberMemory
 from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
@@ -59,6 +60,7 @@ def make_groups(
         metadata_bytes_max=config.kohort_group_metadata_bytes_max,
     )
     unused_ids = UnusedIds()
+    member_memory = MemberMemory(config.kohort_groups_metadata_bytes_max)
     host = GroupHost(
         CoordinatorConfig(
             group_config,
@@ -78,6 +80,7 @@ def make_groups(
                 partition_count=partition_count,
                 grown_since=topics.changes.grown_since,
                 unused_ids=unused_ids,
+                member_memory=member_memory,
             )
         },
         topic_id=topic_id,

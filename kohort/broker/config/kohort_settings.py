@@ -91,6 +91,13 @@ class KohortSettings(Settings):
         doc="Total size of the assignor metadata and names of all members of one group; a "
         "member that would exceed it gets GROUP_MAX_SIZE_REACHED.",
     )
+    kohort_groups_metadata_bytes_max: Long = setting(
+        512 << 20,
+        at_least=1,
+        doc="Total size of the assignor metadata, names and assignments of the members of all "
+        "groups. A member that would exceed it gets GROUP_MAX_SIZE_REACHED, and so does one of "
+        "more than 16 KiB that would exceed half of it; an assignment gets UNKNOWN_SERVER_ERROR.",
+    )
     kohort_group_pending_ids_max: Int = setting(
         100_000,
         at_least=1,

@@ -458,7 +458,7 @@ class GroupActor:
                 self._waiting[command.ticket] = None
         self._fail_all(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         try:
-            self.group.forget_unused_ids()
+            self.group.close_accounts()
             self.group = self._host.reload(self.group.group_id)
             append = self._apply_effects(self.group.take_effects(), self._host.now())
             assert append is None, "a group that was read from the log has nothing to add to it"

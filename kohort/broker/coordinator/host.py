@@ -257,7 +257,7 @@ class GroupHost:
     def remove(self, group: Group) -> None:
         actor = self._actors.get(group.group_id)
         if actor is not None and actor.group is group:
-            group.forget_unused_ids()
+            group.close_accounts()
             del self._actors[group.group_id]
 
     def submit(self, group_id: str, command: Command) -> None:

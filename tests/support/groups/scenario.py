@@ -248,6 +248,9 @@ class Scenario:
         group = self.group
         parked = [member for member in group.roster if member.join_ticket is not None]
         assert group.roster.parked_joins == len(parked)
+        kept_bytes = [member.metadata_bytes + len(member.assignment) for member in group.roster]
+        assert group.roster.kept_bytes == sum(kept_bytes)
+        assert group.roster.memory.used_bytes >= group.roster.kept_bytes
         for key, deadline_ms in group.data.deadlines.items():
             assert self.timers[key] == deadline_ms
         for member in group.roster:

@@ -107,8 +107,10 @@ class Group(OffsetsOwner, Protocol):
         """
         ...
 
-    def forget_unused_ids(self) -> None:
-        """Take the handed-out ids off the broker's account: the group is dropped with them."""
+    def close_accounts(self) -> None:
+        """Take the members and the handed-out ids off the broker's accounts: the group is dropped
+        with them.
+        """
         ...
 
     # Loading and unloading.

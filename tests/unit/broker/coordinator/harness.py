@@ -18,6 +18,7 @@ from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.events import EVENTS, Event
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.group.kinds import GroupKind
+from kohort.broker.core.group.member_memory import MemberMemory
 from kohort.broker.core.group.requests import (
     CommitRequest,
     CommitResult,
@@ -77,12 +78,14 @@ class Harness:
         ids = itertools.count(1)
         config = config or CoordinatorConfig(GroupConfig())
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
+        self.member_memory = MemberMemory()
         new_classic = partial(
             ClassicGroup,
             config=config.group,
             new_member_id=lambda prefix: f"{prefix}-{next(ids)}",
             partition_count={"t": 3}.get,
             unused_ids=self.unused_ids,
+            member_memory=self.member_memory,
         )
         host = GroupHost(
             config,

@@ -128,6 +128,29 @@ class TestBounds:
             assert group.unused_id_count == len(ids) == 0
 
     @virtual
+    async def test_members_of_a_group_that_is_dropped_take_no_memory_any_more(
+        self, clock: VirtualClock
+    ) -> None:
+        async with running(clock) as h:
+            joined = await h.join("a", instance="i")
+            assert joined.error is ErrorCode.NONE
+            assert h.member_memory.used_bytes > 0
+
+            def fail(*_: object) -> None:
+                raise RuntimeError("a fault of ours")
+
+            h.groups.host.submit("a", Command(fail))
+            await asyncio.sleep(0.1)
+            group = h.groups.host.group("a")
+            assert group is not None
+            assert h.member_memory.used_bytes == group.member_count == 0
+            joined = await h.join("a", instance="i")
+            assert h.member_memory.used_bytes > 0
+            await h.classic.leave("a", [LeaveEntry(joined.member_id)])
+            await h.groups.delete_group("a")
+            assert h.member_memory.used_bytes == 0
+
+    @virtual
     async def test_only_so_many_requests_wait_for_an_append(self, clock: VirtualClock) -> None:
         log = MemoryOffsetsLog()
         config = CoordinatorConfig(GroupConfig(), inbox_max=3)

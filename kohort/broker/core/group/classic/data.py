@@ -32,6 +32,7 @@ from kohort.broker.core.group.effects import (
     TimerKey,
 )
 from kohort.broker.core.group.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
+from kohort.broker.core.group.member_memory import MemberMemory
 from kohort.broker.core.group.offsets.table import OffsetTable
 from kohort.broker.core.group.outbox import Outbox
 from kohort.broker.core.group.protocols import CONSUMER, GrownSince, PartitionCount, union_of_topics
@@ -115,10 +116,12 @@ class GroupData:
         partition_count: PartitionCount | None = None,
         grown_since: GrownSince | None = None,
         unused_ids: UnusedIds | None = None,
+        member_memory: MemberMemory | None = None,
     ) -> None:
         """`partition_count` answers for the topics of this broker; without it there is no check
         whether they changed while a leader was away. `grown_since` tells the history which topics
-        got more partitions. `unused_ids` counts the ids that all groups have handed out.
+        got more partitions. `unused_ids` counts the ids that all groups have handed out, and
+        `member_memory` what their members take.
         """
         self.group_id = group_id
         self.config = config
@@ -133,7 +136,7 @@ class GroupData:
         self.protocol_type: str | None = None
         """The group's protocol type; None if only offsets were committed to it ("simple")."""
         self.protocol_name: str | None = None
-        self.roster = Roster()
+        self.roster = Roster(member_memory)
         self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
         """What the pending ids of the roster are counted with."""
         self.pending_sync: dict[str, None] = {}

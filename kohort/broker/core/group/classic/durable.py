@@ -112,7 +112,7 @@ def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
             assert restoring, f"{stored.member_id} is stored but not a member"
             member = _restored(stored, record.protocol_name)
             group.roster.add(member)
-        member.assignment = stored.assignment
+        group.roster.assign(member, stored.assignment)
     state = GroupState.STABLE if record.members else GroupState.EMPTY
     if restoring:
         group.state = state

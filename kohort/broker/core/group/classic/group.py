@@ -29,6 +29,7 @@ from kohort.broker.core.group.effects import (
 )
 from kohort.broker.core.group.events import CommitFenced, GroupRestored, Trigger, TriggerKind
 from kohort.broker.core.group.kinds import GroupKind
+from kohort.broker.core.group.member_memory import MemberMemory
 from kohort.broker.core.group.offsets import commit as offsets
 from kohort.broker.core.group.offsets import pending, removal
 from kohort.broker.core.group.protocols import GrownSince, PartitionCount
@@ -104,6 +105,7 @@ class ClassicGroup:
         partition_count: PartitionCount | None = None,
         grown_since: GrownSince | None = None,
         unused_ids: UnusedIds | None = None,
+        member_memory: MemberMemory | None = None,
     ) -> None:
         """Takes the arguments of `GroupData`."""
         self.data = data = GroupData(
@@ -113,6 +115,7 @@ class ClassicGroup:
             partition_count=partition_count,
             grown_since=grown_since,
             unused_ids=unused_ids,
+            member_memory=member_memory,
         )
         self.group_id = group_id
         self.roster = data.roster
@@ -256,10 +259,13 @@ class ClassicGroup:
         if not (self.member_count or self.has_unused_ids or self.offsets.count):
             removal.expire(self, now)
 
-    def forget_unused_ids(self) -> None:
-        """Take the handed-out ids off the broker's account: the group is dropped with them."""
+    def close_accounts(self) -> None:
+        """Take the members and the handed-out ids off the broker's accounts: the group is dropped
+        with them.
+        """
         for member_id in self.roster.pending:
             self.data.unused_ids.discard(member_id)
+        self.roster.close_account()
 
     def end(self, now: Now) -> None:
         """Move to DEAD: the group's tombstone is durable."""

@@ -69,13 +69,15 @@ def _has_room(group: GroupData, request: JoinRequest) -> bool:
     """
     roster, size_max = group.roster, group.config.max_size
     member = roster.get(request.member_id) or roster.holder_of(request.instance_id)
-    all_bytes = roster.metadata_bytes
+    more_bytes = 0
     if member is None:
-        all_bytes += size_of(request.protocols)
-        all_bytes += size_of_ids(request.client_id, request.instance_id)
+        more_bytes = size_of(request.protocols)
+        more_bytes += size_of_ids(request.client_id, request.instance_id)
     elif member.protocols != request.protocols:
-        all_bytes += size_of(request.protocols) - size_of(member.protocols)
-    if all_bytes > group.config.metadata_bytes_max:
+        more_bytes = size_of(request.protocols) - size_of(member.protocols)
+    if roster.metadata_bytes + more_bytes > group.config.metadata_bytes_max:
+        return False
+    if not roster.memory.has_room(more_bytes):
         return False
     state = group.state
     if state is GroupState.EMPTY or state is GroupState.DEAD:

@@ -166,7 +166,7 @@ def complete(group: GroupData, end: JoinPhaseEnd, now: Now) -> None:
 def abandon_assignment(group: GroupData, error: ErrorCode, now: Now) -> None:
     """Abandon the pending assignment, and answer the members that wait for it."""
     for member in group.roster:
-        member.assignment = b""
+        group.roster.assign(member, b"")
         if group.answer_sync(member, SyncResult(error)):
             group.start_session(member, now.ms)
             if error is ErrorCode.REBALANCE_IN_PROGRESS:

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import Final, TypeVar
 
 from kohort.broker.core.group.classic.member import Member, PendingMember
+from kohort.broker.core.group.member_memory import MemberMemory
 from kohort.broker.core.group.protocols import Names, choose_protocol
 from kohort.broker.core.group.requests import Ticket
 from kohort.protocol.errors import ErrorCode
@@ -23,13 +24,16 @@ class Roster:
         "_members",
         "_offers",
         "_static",
+        "kept_bytes",
         "leader_id",
+        "memory",
         "metadata_bytes",
         "parked_joins",
         "pending",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemberMemory | None = None) -> None:
+        """`memory` is the account of all groups' members."""
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._offers: Counter[str] = Counter()
@@ -43,6 +47,9 @@ class Roster:
         """Members whose join is parked."""
         self.metadata_bytes = 0
         """Sum of the `metadata_bytes` of all members."""
+        self.kept_bytes = 0
+        """The same with their assignments: their part of `memory`."""
+        self.memory = MemberMemory() if memory is None else memory
 
     def __len__(self) -> int:
         return len(self._members)
@@ -140,6 +147,17 @@ class Roster:
         member.protocols = protocols
         self._count(member, 1)
 
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Change what `member` is assigned."""
+        self._take(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def close_account(self) -> None:
+        """Take the members off the account of all groups: the group is dropped with them."""
+        self.memory.used_bytes -= self.kept_bytes
+        self.memory = MemberMemory()
+        self.memory.used_bytes = self.kept_bytes
+
     def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Whether every member offers one of these names; always true without members."""
         count = len(self._members)
@@ -172,8 +190,14 @@ class Roster:
         """Return the longest rebalance timeout of the members, 0 without members."""
         return max([member.rebalance_timeout_ms for member in self], default=0)
 
+    def _take(self, change_bytes: int) -> None:
+        self.kept_bytes += change_bytes
+        self.memory.used_bytes += change_bytes
+
     def _count(self, member: Member, change: int) -> None:
-        self.metadata_bytes += change * member.metadata_bytes
+        metadata_bytes = member.metadata_bytes
+        self.metadata_bytes += change * metadata_bytes
+        self._take(change * (metadata_bytes + len(member.assignment)))
         names = member.protocol_names
         _add(self._lists, names, change)
         for name in names if len(names) < _ALL_DIFFERENT_BELOW else set(names):

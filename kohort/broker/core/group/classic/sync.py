@@ -81,7 +81,19 @@ def _park(group: GroupData, member: Member, request: SyncRequest, ticket: Ticket
         group.assignment_on_its_way = group.generation
         given = request.assignments
         assignments = {m.member_id: given.get(m.member_id, b"") for m in group.roster}
-        group.outbox.stage(AssignmentWrite(group, _record(group, assignments, now)))
+        write = AssignmentWrite(group, _record(group, assignments, now))
+        if group.roster.memory.has_room(_growth(group, assignments)):
+            group.outbox.stage(write)
+        else:
+            # As one that is too large to be stored.
+            write.on_failed(ErrorCode.UNKNOWN_SERVER_ERROR, now)
+
+
+def _growth(group: GroupData, assignments: dict[str, bytes]) -> int:
+    """How many bytes more than the assignments in effect these are."""
+    roster = group.roster
+    in_effect = roster.kept_bytes - roster.metadata_bytes
+    return sum(map(len, assignments.values())) - in_effect
 
 
 def _record(group: GroupData, assignments: dict[str, bytes], now: Now) -> GroupRecord:
