@@ -321,6 +321,85 @@ def test_librdkafka_comes_in_with_a_token(broker: BrokerThread) -> None:
     assert admin.list_topics(timeout=20).brokers
 
 
+UNSECURED = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "kohort.oauth.unsecured": "true",
+    "connection.failed.authentication.delay.ms": "1",
+}
+
+
+def unsigned(alg: str = "none", signature: str = "", **claims: object) -> str:
+    """A token as Kafka's clients make them without an issuer."""
+    now = int(time.time())
+    given = {"sub": "alice", "iat": now, "exp": now + 60, **claims}
+    parts = [json.dumps(one).encode() for one in ({"alg": alg}, given)]
+    encoded = [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in parts]
+    return ".".join([*encoded, signature])
+
+
+def test_librdkafka_comes_in_with_a_token_that_no_one_has_signed_where_that_is_wanted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BrokerThread(tmp_path, overrides=UNSECURED) as broker:
+        given: dict[str, Any] = {
+            **QUIET,
+            "bootstrap.servers": f"127.0.0.1:{broker.port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": True,
+            "sasl.oauthbearer.config": "principal=alice",
+        }
+        admin = AdminClient(given)
+        assert admin.list_topics(timeout=20).brokers
+        connections = broker.call(lambda: [*broker.broker.network._connections])
+        assert {one.info.session.principal.name for one in connections} == {"alice"}
+    assert caplog.text.count("lets everybody on this machine in as any user") == 1
+
+
+NOT_UNSIGNED = {
+    "signed": token(),
+    "another spelling": unsigned(alg="None"),
+    "another algorithm": unsigned(alg="RS256"),
+    "a signature": unsigned(signature="c2lnbmVk"),
+    "no subject": unsigned(sub=""),
+    "over": unsigned(exp=1),
+    "no end": unsigned(exp=None),
+    "a time that is a text": unsigned(iat="now"),
+    "two parts": unsigned().replace(".", "", 1),
+    "nothing in it": "e30.e30.",
+    "lists": "W10.W10.",
+    "not base64": "e30/.e30.",
+}
+
+
+@pytest.mark.parametrize("text", NOT_UNSIGNED.values(), ids=NOT_UNSIGNED)
+def test_even_then_other_tokens_are_refused(tmp_path: Path, text: str) -> None:
+    with BrokerThread(tmp_path, overrides=UNSECURED) as broker:
+        with RawClient(broker.port) as client:
+            assert offer(client, unsigned()).auth_bytes == b""
+        with RawClient(broker.port) as client:
+            assert offer(client, text).auth_bytes == b'{"status":"invalid_token"}'
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"listeners": "SASL_PLAINTEXT://:0"}, "and other machines reach it"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "https://issuer/keys"}, "without a signature"),
+        ({"kohort.http.authentication": "bearer", "kohort.metrics.port": "0"}, "listener HTTP"),
+    ],
+)
+def test_tokens_without_a_signature_are_for_this_machine_alone(
+    tmp_path: Path, change: dict[str, str], why: str
+) -> None:
+    with (
+        pytest.raises((ConfigError, StartError), match=why),
+        BrokerThread(tmp_path, overrides={**UNSECURED, **change}),
+    ):
+        pass
+
+
 def test_the_http_port_takes_the_same_tokens(tmp_path: Path) -> None:
     of_listeners = settings(published(tmp_path / "jwks.json", {"e": ELLIPTIC}))
     of_http = {

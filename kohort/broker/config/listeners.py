@@ -160,7 +160,7 @@ def own_problems(config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
             )
         if uses_tls_for_http(own):
             found += tls_problems(of_listener(config, own, HTTP), HTTP)
-        if "bearer" in config.kohort_http_authentication:
+        if "bearer" in config.kohort_http_authentication and _has_http(config):
             found += token_problems(of_listener(config, own, HTTP), HTTP)
     return found
 
@@ -204,9 +204,23 @@ def listener_problems(config: BrokerConfig, listener: str, protocol: str) -> Ite
                     f"it, or {PREFIX}{listener.lower()}.sasl.enabled.mechanisms"
                 )
             if mechanism == "OAUTHBEARER":
-                yield from token_problems(config, listener)
+                yield from (_unsecured if config.kohort_oauth_unsecured else token_problems)(
+                    config, listener
+                )
     if protocol.endswith("SSL"):
         yield from tls_problems(config, listener)
+
+
+def _has_http(config: BrokerConfig) -> bool:
+    return config.kohort_metrics_port >= 0 or config.kohort_console_port >= 0
+
+
+def _unsecured(config: BrokerConfig, listener: str) -> Iterable[str]:
+    if config.sasl_oauthbearer_jwks_endpoint_url:
+        yield (
+            f"listener {listener}: kohort.oauth.unsecured accepts tokens without a signature "
+            "alone; take it or sasl.oauthbearer.jwks.endpoint.url away"
+        )
 
 
 def token_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
@@ -230,7 +244,7 @@ def token_problems(config: BrokerConfig, listener: str) -> Iterable[str]:
     ):
         yield (
             f"{prefix}.expected.issuer has to be set, or allow.unverified.issuer=true where tokens "
-            "of whoever shares these keys are to be taken"
+            "of others who share these keys are to be taken"
         )
 
 

@@ -171,6 +171,12 @@ class SecuritySettings(Settings):
     sasl_oauthbearer_scope_claim_name: String = setting(
         "scope", honoured=False, doc="The claim that has the scope."
     )
+    kohort_oauth_unsecured: Boolean = setting(
+        False,
+        doc="For trying out clients with OAUTHBEARER, without an issuer: accepts tokens without a "
+        "signature (`alg` is `none`), and no others: any client is any user. All listeners "
+        "with OAUTHBEARER must be reachable from this machine alone. Not for the HTTP ports.",
+    )
     kohort_users_file: String | None = setting(
         None,
         doc="File with users besides those that are stored, for images that are built: lines as "

@@ -102,6 +102,7 @@ class SecureListeners:
         if self.users_file is not None:
             self.users_file.load()
         self._check_disabled()
+        self._check_unsecured()
         self._warn()
         config = self._settings.config
         protocols = {
@@ -201,6 +202,32 @@ class SecureListeners:
         self.tokens.append(tokens)
         return tokens
 
+    def _unsecured_tokens(self, config: BrokerConfig) -> Callable[[str], Exchange]:
+        # As in `_tokens`.
+        from kohort.broker.security.tokens import OAuthExchange, token_rules  # noqa: PLC0415
+        from kohort.broker.security.unsecured_tokens import UnsecuredTokens  # noqa: PLC0415
+
+        tokens = UnsecuredTokens(token_rules(config), self._clock)
+        return lambda _: OAuthExchange(tokens)
+
+    def _check_unsecured(self) -> None:
+        """Raise StoreError if other machines could be let in by tokens that no one has signed."""
+        config = self._settings.config
+        if not config.kohort_oauth_unsecured:
+            return
+        for one in config.listener_endpoints:
+            is_sasl = config.protocol_of(one.listener).startswith("SASL_")
+            own = self._settings.of_listener(one.listener).sasl_enabled_mechanisms
+            if is_sasl and "OAUTHBEARER" in own and not is_loopback(one.host):
+                raise StoreError(
+                    f"listener {one} takes tokens that no one has signed (kohort.oauth.unsecured),"
+                    " and other machines reach it: have it listen on localhost, or name the keys"
+                    " of an issuer by sasl.oauthbearer.jwks.endpoint.url"
+                )
+        logger.warning(
+            "OAUTHBEARER lets everybody on this machine in as any user (kohort.oauth.unsecured)"
+        )
+
     def close(self) -> None:
         """Stop checking files and passwords."""
         self.passwords.close()
@@ -266,7 +293,10 @@ class SecureListeners:
             )
             return lambda ip: PlainExchange(self.passwords, self._given[listener], ip)
         if mechanism not in HASHES:
-            tokens = self._tokens(listener, self._settings.of_listener(listener, mechanism))
+            config = self._settings.of_listener(listener, mechanism)
+            if config.kohort_oauth_unsecured:
+                return self._unsecured_tokens(config)
+            tokens = self._tokens(listener, config)
             from kohort.broker.security.tokens import OAuthExchange  # noqa: PLC0415 - it is there.
 
             return lambda _: OAuthExchange(tokens)

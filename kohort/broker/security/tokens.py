@@ -27,6 +27,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
 from kohort.broker.security.key_fetching import fetch_keys
 from kohort.broker.security.tls_context import StoreError
+from kohort.broker.security.unsecured_tokens import UnsecuredTokens
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Tokens:
             raise StoreError(problem)
         self._jwt: Any = jwt
         self._url = checked_url(config, listener)
-        self._rules = _rules(config)
+        self._rules = token_rules(config)
         self._refresh_ms = config.sasl_oauthbearer_jwks_endpoint_refresh_ms
         self._clock = clock
         self._executor = executor
@@ -185,7 +186,7 @@ class Tokens:
 class OAuthExchange:
     """One attempt by OAUTHBEARER."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: "Tokens | UnsecuredTokens") -> None:
         self.user = ""
         self._tokens = tokens
         self._refused: SaslFailure | None = None
@@ -237,7 +238,8 @@ def checked_url(config: BrokerConfig, listener: str) -> str:
     raise StoreError(f"{setting}={url} has to be https://... or file:///...")
 
 
-def _rules(config: BrokerConfig) -> TokenRules:
+def token_rules(config: BrokerConfig) -> TokenRules:
+    """What the settings of a listener require of tokens."""
     audiences = config.sasl_oauthbearer_expected_audience
     issuer = config.sasl_oauthbearer_expected_issuer
     skew_s = config.sasl_oauthbearer_clock_skew_seconds
