@@ -32,7 +32,7 @@ ARGS ?=
 WORKERS ?= 3
 
 # In the order of the layers, so that a broken foundation is reported first.
-TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix /$(depth).pxd,protocol client))))
+TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix /$(depth).pxd,protocol client broker))))
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             kohort/protocol/hot.py \
             $(wildcard kohort/accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)

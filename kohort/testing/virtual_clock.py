@@ -13,6 +13,9 @@ class VirtualClock:
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
 
+    def monotonic_s(self) -> float:
+        return self.monotonic_ms() / 1_000
+
     def wall_ms(self) -> int:
         return self._wall_ms
 

@@ -1,33 +1,56 @@
-"""Accounts, which compute almost nothing, against the plain arithmetic of every use."""
+"""Accounts, which compute almost nothing, against the plain arithmetic of every use; both as they
+are written and compiled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple, cast
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kohort.broker.core.security import account as account_module
+from kohort.broker.core.security import quotas as quotas_module
+from kohort.broker.core.security.account import (
+    FETCH_KEY,
+    MICROSECONDS_OF_A_PERCENT,
+    NOT_THEIRS,
+    PRODUCE_KEY,
+)
 from kohort.broker.core.security.quotas import (
     CONSUMER,
-    MICROSECONDS_OF_A_PERCENT,
     PRODUCER,
     REQUEST,
     Entity,
     Quotas,
 )
 from kohort.broker.core.security.rate import Rate
-from kohort.broker.dispatch.throttling import FETCH_KEY, PRODUCE_KEY, Charging
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.throttling import Charging
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore
 from kohort.protocol.framing import RequestHeader
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.both_forms import BothForms
 
+FORMS = BothForms(account_module)
 WINDOW_MS = 1_000
+
+
+@pytest.fixture(autouse=True, params=["as_written", "compiled"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The accounts that `Quotas` makes in this test."""
+    module = FORMS.as_written if request.param == "as_written" else FORMS.compiled()
+    monkeypatch.setattr(quotas_module, "Account", module.Account)
+    monkeypatch.setattr(quotas_module, "Accounts", module.Accounts)
+    return module
+
 
 limits = st.one_of(
     st.integers(1, 50).map(float),
@@ -53,6 +76,7 @@ steps = st.lists(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=steps,
     limit=limits,
@@ -192,18 +216,63 @@ def test_a_request_is_charged_as_by_the_plain_arithmetic(
     for pause_ms, key, size, took_us, answer, is_parked in asked:
         clock.advance(pause_ms)
         header = RequestHeader(key, 4, 0, "c")
-        took_s = (took_us + 0.5) / 1e6
-        parked_s, total_s = (took_s, took_s + 9) if is_parked else (None, took_s)
-        accounts = client_quotas.accounts(connection, "c")
         if is_parked:
             plain.limits = LOWER if plain.limits is LIMITS else LIMITS
             quotas.set(Entity("ANONYMOUS"), plain.limits)
         told = charging.charge(
-            (connection, accounts, size, parked_s),
-            header,
-            total_s,
+            RequestContext(header, connection, cast("BrokerServices", None)),
+            size,
+            (took_us + 0.5) / 1e6,
             None if answer is None else [bytes(one) for one in answer],
             None,
         )
         byte_count = None if answer is None else sum(answer)
         assert told == plain.charge(key, size, took_us, byte_count, clock.monotonic_ms())
+
+
+def test_accounts_charge_nobody_else_and_nothing_once_they_are_not_current(
+    form: ModuleType,
+) -> None:
+    book = Quotas()
+    book.set(Entity("u"), {PRODUCER: 1.0, CONSUMER: 3.0, REQUEST: 1.0})
+    accounts = book.accounts("u", "c")
+    assert accounts.__class__ is form.Accounts
+
+    def charge(client_id: str | None, size: int) -> int:
+        return accounts.charge(client_id, PRODUCE_KEY, size, 0.0, 0.0, [])
+
+    for client_id in (None, "", "d"):
+        assert charge(client_id, 1_000) == accounts.at_once(client_id) == NOT_THEIRS
+    assert charge("".join("c"), 10) == 0
+    assert charge("c", 1) == 1_000
+    assert accounts.at_once("c") == 30
+    book.set(Entity("u"), {PRODUCER: 1.0})
+    assert charge("c", 1) == accounts.at_once("c") == NOT_THEIRS
+
+
+def test_a_client_without_an_id_has_accounts() -> None:
+    book = Quotas()
+    book.set(Entity("u"), {REQUEST: 1.0})
+    accounts = book.accounts("u", "")
+    assert accounts.charge(None, HEARTBEAT_KEY, 9, 0.3, 5.0, [b""]) == 1_000
+    assert accounts.at_once(None) == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("key", "limit", "at_once"),
+    [(CONSUMER, 2.0**63, 2**31 - 1), (CONSUMER, 1.0, 10), (REQUEST, 5e-324, 2**31 - 1)],
+)
+def test_no_limit_is_too_large_or_too_small(key: str, limit: float, at_once: int) -> None:
+    book = Quotas()
+    book.set(Entity("u"), {key: limit})
+    accounts = book.accounts("u", "c")
+    assert accounts.at_once("c") == at_once
+    told = accounts.charge("c", FETCH_KEY, 0, 0.001, 0.0, [bytes(100), bytes(20)])
+    assert told == {2.0**63: 0, 1.0: 110_000, 5e-324: WINDOW_MS}[limit]
+
+
+def test_the_longest_time_is_one_that_a_response_can_tell() -> None:
+    book = Quotas()
+    book.set(Entity("u"), {PRODUCER: 1.0})
+    accounts = book.accounts("u", "c")
+    assert accounts.charge("c", PRODUCE_KEY, 10**9, 0.0, 0.0, []) == 2**31 - 1

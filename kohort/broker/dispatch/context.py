@@ -169,9 +169,11 @@ class RequestContext:
         """Run a coroutine as a task; return its result. The client is charged for the time that
         it works, if it has a limit for that.
         """
-        connection = self.connection
-        if connection.accounts.request is not None:
-            work = Timed(work, connection)
+        quotas = self.broker.quotas
+        if quotas is not None and quotas.is_limiting:
+            accounts = quotas.accounts(self.connection, self.header.client_id)
+            if accounts.request is not None:
+                work = Timed(work, self.connection)
         return Later.of(work, self.broker.tasks, name=name)
 
     @property

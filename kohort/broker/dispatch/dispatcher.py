@@ -19,7 +19,7 @@ from kohort.broker.dispatch.failures import (
     unsupported_version,
 )
 from kohort.broker.dispatch.registry import Route, Router
-from kohort.broker.dispatch.throttling import Charge, Charging
+from kohort.broker.dispatch.throttling import Charging, NoQuotas
 from kohort.broker.network.metrics import NetworkMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
@@ -41,9 +41,9 @@ from kohort.protocol.framing import (
 from kohort.protocol.message import Struct
 from kohort.protocol.messages.api_versions import ApiVersionsResponse
 
-_Call = tuple[RequestHeader, Route, Any, float, Charge | None]
-"""A request being handled: header, route, request, start time on `perf_counter`, and what it is
-charged by if clients have quotas."""
+_Call = tuple[RequestContext, Route, Any, float, int]
+"""A request being handled: context, route, request, start time on `perf_counter`, and its size in
+bytes. Not a class, because one is made for every request."""
 
 
 class Dispatcher:
@@ -55,13 +55,13 @@ class Dispatcher:
         self._router = router
         self._routes = router.routes
         self._broker = broker
-        self._limits = broker.quotas
+        self._quotas = broker.quotas or NoQuotas()
         if broker.quotas is not None:
             self._charging = Charging(broker.quotas, broker.clock)
         self._metrics = metrics
         self._log = log
 
-    def serve(  # noqa: C901 - see below.
+    def serve(
         self, connection: ConnectionInfo, frame: Buffer
     ) -> ResponseBuffers | Later[ResponseBuffers]:
         # Inlined as far as possible: every request pays for this.
@@ -81,22 +81,13 @@ class Dispatcher:
         except DecodeError as error:
             text = f"{route.api.name} v{route.version} of {_client(header)}: {error}"
             raise self._rejected("malformed_body", text) from None
-        if end != len(frame):
-            self._note_extra_bytes(route, header, connection, len(frame) - end)
-        limits = self._limits
-        charge: Charge | None = None
-        if limits is not None and limits.is_limiting:
-            accounts = connection.accounts
-            if (
-                not accounts.is_current
-                or accounts.client_id != header.client_id
-                or connection.accounts_of is not connection.session
-            ):
-                accounts = limits.accounts(connection, header.client_id)
-            charge = (connection, accounts, len(frame), None)
-        call = (header, route, request, started_s, charge)
+        size = len(frame)
+        if end != size:
+            self._note_extra_bytes(route, header, connection, size - end)
+        ctx = RequestContext(header, connection, self._broker)
+        call = (ctx, route, request, started_s, size)
         try:
-            returned: Any = route.handler(RequestContext(header, connection, self._broker), request)
+            returned: Any = route.handler(ctx, request)
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
             return self._fail(call, error)
         kind = returned.__class__
@@ -105,12 +96,12 @@ class Dispatcher:
         if kind is EncodedResponse:
             return self._give(call, returned)
         assert kind is Later, f"{route.api.name} returned {kind.__name__}"
-        if charge is not None:
-            charge = (*charge[:3], perf_counter() - started_s)
-            call = (header, route, request, started_s, charge)
+        worked_s = 0.0
+        if self._quotas.is_limiting:
+            worked_s, connection.worked_s = perf_counter() - started_s, 0.0
         if returned.is_done:
-            return self._finish(call, returned)
-        answer: Later[ResponseBuffers] = returned.settle(partial(self._finish, call))
+            return self._finish(call, worked_s, returned)
+        answer: Later[ResponseBuffers] = returned.settle(partial(self._finish, call, worked_s))
         return answer
 
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
@@ -149,58 +140,68 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _answer(self, call: _Call, response: Struct | None) -> ResponseBuffers:
-        """Encode a handler's response; None is for requests without a response."""
-        header, route, _, started_s, charge = call
+    def _answer(
+        self, call: _Call, response: Struct | None, waited_s: float = 0.0
+    ) -> ResponseBuffers:
+        """Encode a handler's response; None is for requests without a response. For
+        `waited_s` of the time since it came nothing was done for the request.
+        """
+        ctx, route, _, started_s, size = call
         buffers: ResponseBuffers = None
         if response is not None:
             try:
-                buffers = _buffers(header, route, response)
+                buffers = _buffers(ctx.header, route, response)
             except EncodeError as error:
-                return self._fail(call, error)
+                return self._fail(call, error, waited_s)
         duration_s = perf_counter() - started_s
-        if charge is not None:
-            throttle_ms = self._charging.charge(charge, header, duration_s, buffers, response)
+        if self._quotas.is_limiting:
+            used_s = duration_s - waited_s
+            throttle_ms = self._charging.charge(ctx, size, used_s, buffers, response)
             if throttle_ms:
-                buffers = _throttle(call, charge, response, throttle_ms) or buffers
+                buffers = _throttle(ctx, route, response, throttle_ms) or buffers
         self._metrics.request_answered(route.api.name, route.version, response, duration_s)
         return buffers
 
-    def _give(self, call: _Call, answer: EncodedResponse) -> ResponseBuffers:
-        """Send a response that was encoded before."""
-        header, route, _, started_s, charge = call
+    def _give(self, call: _Call, answer: EncodedResponse, waited_s: float = 0.0) -> ResponseBuffers:
+        """Send a response that was encoded before; `waited_s` as of `_answer`."""
+        ctx, route, _, started_s, size = call
         has_tags = route.response_header_has_tags
         buffers: list[Buffer] = [
-            response_frame(header.correlation_id, answer.body, header_has_tags=has_tags)
+            response_frame(ctx.header.correlation_id, answer.body, header_has_tags=has_tags)
         ]
         duration_s = perf_counter() - started_s
-        if charge is not None:
-            throttle_ms = self._charging.charge(charge, header, duration_s, buffers, None)
+        if self._quotas.is_limiting:
+            used_s = duration_s - waited_s
+            throttle_ms = self._charging.charge(ctx, size, used_s, buffers, None)
             if throttle_ms:
                 told, _ = route.response_codec.decode(answer.body, 0)
-                buffers = _throttle(call, charge, told, throttle_ms) or buffers
+                buffers = _throttle(ctx, route, told, throttle_ms) or buffers
         self._metrics.request_answered(route.api.name, route.version, None, duration_s)
         return buffers
 
-    def _finish(self, call: _Call, later: Later[Any]) -> ResponseBuffers:
-        """Process the result of a handler that had to wait."""
-        header, route, request, started_s, charge = call
-        if charge is not None:
-            call = (header, route, request, started_s, self._charging.resumed(charge))
+    def _finish(self, call: _Call, worked_s: float, later: Later[Any]) -> ResponseBuffers:
+        """Process the result of a handler that had to wait, and had taken `worked_s` by then."""
+        waited_s = 0.0
+        if self._quotas.is_limiting:
+            # If limits have come into force meanwhile, what went before counts as waiting.
+            ctx, _, _, started_s, _ = call
+            waited_s = perf_counter() - started_s - worked_s - ctx.connection.worked_s
         try:
             returned = later.result()
         except asyncio.CancelledError:
             # The broker is stopping; it is unknown whether the request took effect.
-            return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted")
+            return self._fail(call, error, waited_s)
         except Exception as error:  # noqa: BLE001 - all of them are answered.
-            return self._fail(call, error)
+            return self._fail(call, error, waited_s)
         if returned.__class__ is EncodedResponse:
-            return self._give(call, returned)
-        return self._answer(call, returned)
+            return self._give(call, returned, waited_s)
+        return self._answer(call, returned, waited_s)
 
-    def _fail(self, call: _Call, error: Exception) -> ResponseBuffers:
+    def _fail(self, call: _Call, error: Exception, waited_s: float = 0.0) -> ResponseBuffers:
         """Answer with the error, or raise CloseConnection if the response cannot carry one."""
-        header, route, request, started_s, charge = call
+        ctx, route, request, started_s, size = call
+        header = ctx.header
         name = f"{route.api.name} v{route.version} of {_client(header)}"
         if isinstance(error, CloseConnection):
             raise self._rejected("not_answerable", f"{name}: {error}") from None
@@ -221,10 +222,11 @@ class Dispatcher:
             buffers: ResponseBuffers = _buffers(header, route, response)
         except EncodeError as unsaid:
             raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None
-        if charge is not None:
-            throttle_ms = self._charging.charge(charge, header, duration_s, buffers, response)
+        if self._quotas.is_limiting:
+            used_s = duration_s - waited_s
+            throttle_ms = self._charging.charge(ctx, size, used_s, buffers, response)
             if throttle_ms:
-                buffers = _throttle(call, charge, response, throttle_ms) or buffers
+                buffers = _throttle(ctx, route, response, throttle_ms) or buffers
         return buffers
 
     def _note_fault(self, name: str, error: Exception) -> None:
@@ -290,19 +292,17 @@ def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buff
 
 
 def _throttle(
-    call: _Call, charge: Charge, response: Struct | None, throttle_ms: int
+    ctx: RequestContext, route: Route, response: Struct | None, throttle_ms: int
 ) -> list[Buffer] | None:
     """Throttle the connection once the response is written, and encode the response again with the
     time in it; None if it has no field for that, or there is no response.
     """
-    header, route, *_ = call
-    connection, *_ = charge
-    connection.throttle_ms = throttle_ms
+    ctx.connection.throttle_ms = throttle_ms
     told: Any = route.api.throttled(response)
     if not hasattr(told, "throttle_time_ms"):
         return None
     told.throttle_time_ms = throttle_ms
-    return _buffers(header, route, told)
+    return _buffers(ctx.header, route, told)
 
 
 def _client(header: RequestHeader) -> str:

@@ -77,9 +77,9 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         # This broker never creates a session, so this one is from another broker at the same
         # address.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    accounts = ctx.connection.accounts
-    if accounts.consumer is not None and accounts.is_current:
-        at_once = accounts.consumer.at_once
+    quotas = ctx.broker.quotas
+    if quotas is not None and quotas.is_limiting:
+        at_once = quotas.at_once(ctx.connection, ctx.header.client_id)
         if request.max_bytes > at_once or request.min_bytes > at_once:
             _limit_to_quota(request, at_once)
     denied = () if ctx.broker.access is None else _denied(ctx, request)

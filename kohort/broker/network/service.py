@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kohort.broker.core.security.account import NO_ACCOUNTS, Accounts
 from kohort.broker.core.security.authorizer import NOTHING_GRANTED, Granted
-from kohort.broker.core.security.quotas import NO_ACCOUNTS, Accounts
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.later import Later
@@ -89,7 +89,7 @@ class ConnectionInfo:
     executes anything for this time (KIP-219), and then resets it."""
     worked_s: float = 0.0
     """Seconds that the request under way has worked since it first waited, for as long as its
-    client has a limit for time. Added by the service, and reset with the response."""
+    client has a limit for time. Added by the service, and reset when the next one first waits."""
     accounts: Accounts = NO_ACCOUNTS
     accounts_of: Session = UNKNOWN
     """The accounts of the client that sent the last request, and the session that they were looked

@@ -18,6 +18,10 @@ class Clock(Protocol):
         """Milliseconds since an arbitrary start; never decreases."""
         ...
 
+    def monotonic_s(self) -> float:
+        """The same time in seconds."""
+        ...
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC; may jump in both directions."""
         ...
@@ -30,6 +34,8 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    monotonic_s = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

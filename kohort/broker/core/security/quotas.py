@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from kohort.broker.core.recently_used import RecentlyUsed
+from kohort.broker.core.security.account import Account, Accounts
 from kohort.broker.core.security.rate import WINDOW_MS, WINDOWS, Rate
 from kohort.broker.core.security.token_bucket import TokenBucket
 
@@ -45,14 +46,6 @@ HOLDING_MAX: Final = 10_000
 
 CLIENT_ID_LENGTH_MAX: Final = 255
 """Longer client ids are kept as digests: a client may send another of 32 KB with each request."""
-
-MICROSECONDS_OF_A_PERCENT: Final = 10_000
-"""The time in each second that one percent stands for."""
-
-_NOT_BEGUN: Final = -1
-"""The time of no sample: before all times."""
-_BUDGET_MAX: Final = 1e30
-"""Bound on a budget: a limit for time has no largest value, and infinity is not a whole number."""
 
 
 class QuotaError(Exception):
@@ -133,106 +126,6 @@ def check_limit(entity: Entity, key: str, value: float) -> None:
     most = _WHOLE_MAX.get(key)
     if most is not None and (value != math.floor(value) or value > most):
         raise QuotaError(f"Configuration {key} must be a whole number of at most {most}")
-
-
-class Account:
-    """A limit that applies to a client, and what has been used of it.
-
-    As long as what was used would be within the limit in the shortest time that a rate is measured
-    over, a use is subtracted from what is left, and nothing else is computed. `Rate` is told when
-    its sample turns, or when nothing is left; only then is there anything to wait for.
-    """
-
-    __slots__ = (
-        "_a_second", "_budget", "_left_before", "_longest_ms", "_rate", "at_once", "last_ms",
-        "left", "limit", "sample_end_ms",
-    )  # fmt: skip
-
-    def __init__(self, rate: Rate) -> None:
-        """Begin without a limit: `limit_to` has to be called before anything is charged."""
-        self.limit = 0.0
-        self.at_once = 0
-        """The most for one answer: what the limit allows in all windows but one."""
-        self._rate = rate
-        self._a_second = 0.0
-        self._longest_ms: int | None = None
-        self._budget = 0
-        """The most that may have been used, whenever that was."""
-        self.sample_end_ms = _NOT_BEGUN
-        """The time from which a use is not of the same sample."""
-        self.left = self._left_before = 0
-        """What is left of the budget, now and when the rate was last told."""
-        self.last_ms = 0
-        """The time of the last use."""
-
-    def limit_to(self, limit: float, *, is_time: bool) -> None:
-        """Set the limit; what has been used before counts."""
-        if limit == self.limit:
-            return
-        self._tell()
-        self.limit = limit
-        self._a_second = limit * MICROSECONDS_OF_A_PERCENT if is_time else limit
-        self._longest_ms = self._rate.window_ms if is_time else None
-        least_ms = self._rate.least_ms
-        self.at_once = int(limit * least_ms / 1_000)
-        # Rounded down, and beyond some limits less than they are: what exceeds it is computed.
-        self._budget = int(min(self._a_second * least_ms, _BUDGET_MAX)) // 1_000
-        self.sample_end_ms = _NOT_BEGUN
-
-    def charge(self, amount: int, now_ms: int) -> int:
-        """Record a use: bytes, or microseconds of time. Returns the milliseconds for which the
-        client has to be throttled, 0 if it is within its limit. A negative amount takes back the
-        last use.
-        """
-        left = self.left - amount
-        if left >= 0 and now_ms < self.sample_end_ms:
-            self.left = left
-            self.last_ms = now_ms
-            return 0
-        return self._charge_to_rate(amount, now_ms)
-
-    def _charge_to_rate(self, amount: int, now_ms: int) -> int:
-        self._tell()
-        rate = self._rate
-        rate.record(amount, now_ms)
-        throttle_ms = rate.throttle_ms(self._a_second, now_ms)
-        self.sample_end_ms = rate.sample_end_ms
-        self.left = self._left_before = self._budget - rate.total
-        self.last_ms = now_ms
-        if throttle_ms and self._longest_ms is not None:
-            return min(throttle_ms, self._longest_ms)
-        return throttle_ms
-
-    def _tell(self) -> None:
-        """Let the rate know what it has not been told of."""
-        if self.sample_end_ms != _NOT_BEGUN:
-            self._rate.record(self._left_before - self.left, self.last_ms)
-            self._left_before = self.left
-
-
-class Accounts:
-    """What a client is charged on; None where it has no limit."""
-
-    __slots__ = ("client_id", "consumer", "is_current", "producer", "request")
-
-    def __init__(
-        self,
-        client_id: str,
-        request: Account | None,
-        producer: Account | None,
-        consumer: Account | None,
-    ) -> None:
-        self.client_id = client_id
-        self.request = request
-        self.producer = producer
-        self.consumer = consumer
-        self.is_current = True
-        """False once limits have changed, or for another reason they are to be looked up again."""
-
-
-NO_ACCOUNTS: Final = Accounts("", None, None, None)
-"""The accounts of a client that has not been looked up."""
-NO_ACCOUNTS.is_current = False
 
 
 class Quotas:

@@ -13,6 +13,8 @@ WINDOWS: Final = 11
 """The default of `quota.window.num`."""
 WINDOW_MS: Final = 1_000
 """The default of `quota.window.size.seconds`."""
+THROTTLE_MAX_MS: Final = (1 << 31) - 1
+"""The longest time that a response can tell."""
 
 _START, _LAST, _SUM = range(3)
 
@@ -58,7 +60,7 @@ class Rate:
         missing = self._windows - 1 - elapsed_ms // self.window_ms
         over_ms = elapsed_ms + max(0, missing) * self.window_ms
         # (rate - limit) / limit * window, where the rate is total / window.
-        return max(0, round(self.total * 1_000 / limit - over_ms))
+        return max(0, round(min(self.total * 1_000 / limit - over_ms, THROTTLE_MAX_MS)))
 
     def _forget(self, now_ms: int) -> None:
         kept_ms = self._windows * self.window_ms
