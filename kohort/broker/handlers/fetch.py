@@ -141,6 +141,7 @@ class _Reading:
         self.threads = ctx.broker.reads_aside
         self.clock = ctx.broker.clock
         self._ctx = ctx
+        self._asker = _asker(ctx)
 
     def park(self, found_bytes: int) -> Later[FetchResponse]:
         """Wait for more data, after everything has been read once."""
@@ -164,6 +165,8 @@ class _Reading:
         """Answer with the data available when the wait is over."""
         if answer.is_done:
             return
+        if _asker(self._ctx) != self._asker:
+            self._refuse_what_is_denied()
         max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
         again = FetchPass(self.allowed, max_bytes)
         if again.read_at_hand():
@@ -174,6 +177,17 @@ class _Reading:
         # A client that disconnects cancels the answer, and with it the task.
         answer.on_done(lambda _: rest.cancel())
 
+    def _refuse_what_is_denied(self) -> None:
+        """Read nothing that rules do not allow any more: a request may wait for weeks."""
+        denied = _denied(self._ctx, self.request)
+        for topic, of_topic in self.reads:
+            if (topic.topic, topic.topic_id) in denied:
+                for read in of_topic:
+                    read.partition, read.error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self.allowed = [
+            read for read in self.allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        ]
+
     def _answer_with(self, answer: Later[FetchResponse], rest: Later[None]) -> None:
         if rest.is_cancelled:
             answer.cancel()
@@ -181,6 +195,12 @@ class _Reading:
             answer.fail(rest.error)
         else:
             answer.give(_response(self.reads))
+
+
+def _asker(ctx: RequestContext) -> tuple[object, ...] | None:
+    """What the decisions about a client depend on; None without an authorizer."""
+    access = ctx.broker.access
+    return None if access is None else access.asker(ctx.session)
 
 
 def _limit_to_quota(request: FetchRequest, at_once: int) -> None:
