@@ -325,6 +325,16 @@ def test_a_start_warns_of_certificates_that_are_asked_for_in_vain(
     assert ("and refuses every one" in caplog.text) == (client_auth == "requested")
 
 
+def test_a_start_warns_of_a_certificate_that_is_not_for_this_machine_where_it_is_advertised(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = authority.issue("broker", "DNS:localhost")
+    overrides = {"listeners": "SSL://:0", "ssl.keystore.location": str(store)}
+    with BrokerThread(tmp_path, overrides=overrides):
+        pass
+    assert f"Listener SSL sends clients to {socket.gethostname()}, but" in caplog.text
+
+
 def test_a_start_warns_of_an_advertised_host_that_the_certificate_is_not_for(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -346,6 +356,7 @@ SUITES = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
     ("change", "why"),
     [
         ({}, None),
+        ({"as in an environment variable": ""}, None),
         ({"ssl.key.password": "wrong"}, "is wrong"),
         ({"ssl.key.password": None}, "encrypted"),
         ({"ssl.keystore.key": "nonsense"}, "has no private key"),
@@ -361,6 +372,11 @@ def test_a_key_may_be_in_the_settings_themselves(
     why: str | None,
 ) -> None:
     given = {"listeners": "SSL://127.0.0.1:0", **inline(authority), **change}
+    if given.pop("as in an environment variable", None) is not None:
+        for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
+            pem = authority.directory / ("broker.key" if name.endswith("key") else "broker.crt")
+            given[name] = pem.read_text().replace("\n", "\\n")
+        del given["ssl.key.password"]
     overrides = {name: value for name, value in given.items() if value is not None}
     broker = BrokerThread(tmp_path, overrides=overrides)
     if why is not None:

@@ -6,7 +6,7 @@ place of the broker's.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig
@@ -129,28 +129,19 @@ def _mechanism_of(name: str) -> str:
     return "" if found is None else found.mechanism
 
 
-def own_problems(config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
-    """What is wrong with settings of listeners, each with its name."""
+def own_problems(
+    config: BrokerConfig, own: Mapping[str, str], origins: Mapping[str, str] | None = None
+) -> list[str]:
+    """What is wrong with settings of listeners, each with its name; `origins` has where each was
+    given, if that is to be told.
+    """
     listeners = {one.listener for one in config.listener_endpoints}
     listeners |= {name.upper() for name in config.controller_listener_names} | {HTTP}
     found = []
     for name, text in own.items():
-        known = own_setting(name)
-        if known is None:
-            found.append(f"there is no setting {name}{_hint(name)}")
-        elif known.listener not in listeners:
-            there = ", ".join(sorted(listeners - {HTTP}))
-            found.append(f"{name}: listeners has no listener {known.listener}, but {there}")
-        elif known.setting.name == _HANDLER and text.strip().rpartition(".")[2] != _OWN_HANDLER:
-            found.append(
-                f"{name}: a class of Java cannot check clients here; users are those of `kohort "
-                "users`, and tokens are checked by the settings sasl.oauthbearer.*"
-            )
-        else:
-            try:
-                known.setting.parse(text)
-            except InvalidValueError as error:
-                found.append(f"{name}: {error}{known.setting.what_is_allowed()}")
+        problem = _own_problem(name, text, listeners)
+        if problem is not None:
+            found.append(f"{origins[name]}: {problem}" if origins else problem)
     if not found:
         for endpoint in config.listener_endpoints:
             found += listener_problems(
@@ -165,6 +156,26 @@ def own_problems(config: BrokerConfig, own: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _own_problem(name: str, text: str, listeners: Collection[str]) -> str | None:
+    """What is wrong with one setting of a listener by itself."""
+    known = own_setting(name)
+    if known is None:
+        return f"there is no setting {name}{_hint(name)}"
+    if known.listener not in listeners:
+        there = ", ".join(sorted(set(listeners) - {HTTP}))
+        return f"{name}: listeners has no listener {known.listener}, but {there}"
+    if known.setting.name == _HANDLER and text.strip().rpartition(".")[2] != _OWN_HANDLER:
+        return (
+            f"{name}: a class of Java cannot check clients here; users are those of `kohort "
+            "users`, and tokens are checked by the settings sasl.oauthbearer.*"
+        )
+    try:
+        known.setting.parse(text)
+    except InvalidValueError as error:
+        return f"{name}: {error}{known.setting.what_is_allowed()}"
+    return None
+
+
 def _hint(name: str) -> str:
     """What an unknown setting of a listener may have been meant for."""
     # Needed only on the way to an error; it would cost every start.
@@ -175,6 +186,8 @@ def _hint(name: str) -> str:
     bare = rest if mechanism is None else rest.removeprefix(f"{mechanism}.")
     if mechanism is not None and _is_of_listeners(bare) and bare in settings_of(BrokerConfig):
         return f"; it is one of the whole listener: {PREFIX}{listener}.{bare}"
+    if mechanism is None and bare in OF_MECHANISMS:
+        return f"; it is one of a mechanism: {PREFIX}{listener}.{_LOWER[0]}.{bare}, or another one"
     known = OF_MECHANISMS if mechanism else (*filter(_is_of_listeners, settings_of(BrokerConfig)),)
     if not bare or bare in settings_of(BrokerConfig):
         return "; of single listeners there are sasl.enabled.mechanisms, max.connections and others"

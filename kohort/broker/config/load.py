@@ -87,6 +87,8 @@ class LoadedConfig:
     warnings: tuple[str, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings of single listeners, as texts by their full names; some are secret."""
+    given_own: Mapping[str, GivenValue] = field(default_factory=dict)
+    """The same, with where each was given."""
 
     def of_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
         """What holds for a listener, or for one mechanism of it."""
@@ -110,22 +112,23 @@ def load(
     ]
     given: dict[str, GivenValue] = {}
     ignored: dict[str, GivenValue] = {}
-    own: dict[str, str] = {}
+    given_own: dict[str, GivenValue] = {}
     for one in sources:
         if one.name in settings_of(BrokerConfig):
             given[one.name] = one
         elif one.name.startswith(PREFIX):
-            own[canonical(one.name)] = one.text
+            given_own[canonical(one.name)] = one
         elif why_ignored(one.name):
             ignored[one.name] = one
         else:
             wrong.append(f"{one.origin}: there is no setting {one.name}{_near(one.name)}")
+    own = {name: one.text for name, one in given_own.items()}
     config = _build(given, wrong)
     if config is not None and not wrong:
-        wrong += own_problems(config, own)
+        wrong += own_problems(config, own, {name: one.origin for name, one in given_own.items()})
     if wrong or config is None:
         raise ConfigError(wrong)
-    return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings), own)
+    return LoadedConfig(config, given, tuple(ignored.values()), tuple(warnings), own, given_own)
 
 
 def _build(given: Mapping[str, GivenValue], wrong: list[str]) -> BrokerConfig | None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import cache, partial
@@ -343,10 +344,10 @@ class SecureListeners:
 
 
 def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
-    """Where clients of a listener are told to connect to."""
+    """Where clients of a listener are told to connect to: this machine if nothing else is said."""
     for told in config.advertised_endpoints:
-        if told.listener == listener and told.host not in EVERY_INTERFACE:
-            yield told.host
+        if told.listener == listener:
+            yield socket.gethostname() if told.host in EVERY_INTERFACE else told.host
 
 
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:

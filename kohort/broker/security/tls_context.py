@@ -176,7 +176,10 @@ def _certificates(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> str:
-    """PEM with line breaks restored where a properties file has spaces, as Kafka does."""
+    """PEM with line breaks restored where a properties file has spaces, as Kafka does, or where an
+    environment variable has the two characters that stand for one in such a file.
+    """
+    text = text.replace("\\r", "").replace("\\n", "\n")
     if "\n" in text.strip():
         return text
     parts = text.replace("-----BEGIN ", "\n-----BEGIN ").replace("-----END ", "\n-----END ")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kohort.broker import __main__ as daemon
 from kohort.broker.config.broker import BrokerConfig
+from kohort.broker.config.listeners import own_setting
 from kohort.broker.config.load import ConfigError, LoadedConfig, load
 from kohort.broker.config.settings import HIDDEN, ConfigType, settings_of
 from kohort.cli.errors import NotFoundError
@@ -36,7 +37,10 @@ def ask(options: argparse.Namespace) -> None:
             {
                 "problems": [],
                 "warnings": list(loaded.warnings),
-                "set": {name: _text(loaded, name) for name in sorted(loaded.given)},
+                "set": {
+                    name: _text(loaded, name)
+                    for name in (*sorted(loaded.given), *sorted(loaded.given_own))
+                },
                 "without_effect": [one.name for one in loaded.ignored],
             }
         )
@@ -49,6 +53,8 @@ def lines(loaded: LoadedConfig) -> Iterator[str]:
     """What is printed where all can be used."""
     for name in sorted(loaded.given):
         yield f"{name}={_text(loaded, name)}  ({loaded.given[name].origin})"
+    for name in sorted(loaded.given_own):
+        yield f"{name}={_text(loaded, name)}  ({loaded.given_own[name].origin})"
     for one in loaded.ignored:
         yield f"{one.name}: accepted, and changes nothing here  ({one.origin})"
     yield from (f"warning: {text}" for text in loaded.warnings)
@@ -56,5 +62,7 @@ def lines(loaded: LoadedConfig) -> Iterator[str]:
 
 
 def _text(loaded: LoadedConfig, name: str) -> str:
-    is_secret = settings_of(BrokerConfig)[name].type is ConfigType.PASSWORD
-    return HIDDEN if is_secret else loaded.given[name].text
+    own = own_setting(name)
+    known = settings_of(BrokerConfig)[name] if own is None else own.setting
+    given = loaded.given if own is None else loaded.given_own
+    return HIDDEN if known.type is ConfigType.PASSWORD else given[name].text

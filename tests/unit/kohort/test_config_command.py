@@ -46,6 +46,29 @@ def test_a_file_is_checked_without_a_start(
     assert out.endswith("these settings can be used\n")
 
 
+def test_settings_of_listeners_are_told_with_the_others_and_secrets_are_not(
+    tmp_path: Path, capsys: Printed
+) -> None:
+    file = tmp_path / "server.properties"
+    login = 'PlainLoginModule required user_alice="horse";'
+    file.write_text(
+        "listeners=EXT://localhost:9092\nlistener.security.protocol.map=EXT:SASL_PLAINTEXT\n"
+        "listener.name.EXT.sasl.enabled.mechanisms=PLAIN\n"
+        f"listener.name.ext.plain.sasl.jaas.config={login}\n"
+    )
+    assert main(["config", "check", "--config", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert f"listener.name.ext.sasl.enabled.mechanisms=PLAIN  ({file}:3)" in out
+    assert f"listener.name.ext.plain.sasl.jaas.config=[hidden]  ({file}:4)" in out
+    assert main(["config", "check", "--config", str(file), "--json"]) == 0
+    told = capsys.readouterr().out
+    assert json.loads(told)["set"]["listener.name.ext.sasl.enabled.mechanisms"] == "PLAIN"
+    assert "horse" not in out + told
+    file.write_text("listener.name.plaintext.max.connection=5\n")
+    assert main(["config", "check", "--config", str(file)]) == 1
+    assert f"{file}:1: there is no setting listener.name.plain" in capsys.readouterr().err
+
+
 def test_every_problem_of_a_file_is_told(tmp_path: Path, capsys: Printed) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=none\nlog.retention.hours=soon\n")

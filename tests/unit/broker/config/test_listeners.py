@@ -114,6 +114,7 @@ def test_listeners_and_mechanisms_in_any_case_are_one_setting(name: str) -> None
             "oauthbearer.sasl.oauthbearer.jwks.endpoint.url",
             "of the whole listener: listener.name.plaintext.sasl.oauthbearer.jwks.endpoint.url",
         ),
+        ("sasl.jaas.config", "one of a mechanism: listener.name.plaintext.plain.sasl.jaas.config"),
         ("num.partitions", "of single listeners there are sasl.enabled.mechanisms, "),
         ("", "of single listeners there are sasl.enabled.mechanisms, "),
     ],
