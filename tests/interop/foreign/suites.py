@@ -6,6 +6,7 @@ line that cannot be found any more is an error, so that a test never runs withou
 """
 
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -15,14 +16,34 @@ from typing import Final
 
 from tests.interop.foreign.programs import CACHE, HERE, tool
 
-LIBRDKAFKA: Final = "2.8.0"
-"""What the Debian release has from which its sources are."""
-
-_SALT: Final = 'tsprintf("%s", "salt");'
-_SALT_SIZE: Final = "size_t salt_size     = 4;"
-
 _KGO_TLS: Final = "\tif testCert != nil {\n\t\topts = append(opts, DialTLSConfig(testCert))\n\t}\n"
 _KGO_SASL: Final = "\tif saslScram != nil {\n\t\topts = append(opts, SASL(saslScram))\n\t}\n"
+
+_ASKS_VERSIONS: Final = "\tconfig.ApiVersionsRequest = true\n"
+_USER: Final = """//go:build functional
+
+package sarama
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+)
+
+func comeAsUser(config *Config) {
+	trusted, err := os.ReadFile(os.Getenv("SARAMA_AUTHORITY"))
+	if err != nil {
+		panic(err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(trusted)
+	config.Net.TLS.Enable = true
+	config.Net.TLS.Config = &tls.Config{RootCAs: authorities}
+	config.Net.SASL.Enable = true
+	config.Net.SASL.User = os.Getenv("SARAMA_USER")
+	config.Net.SASL.Password = os.Getenv("SARAMA_PASSWORD")
+}
+"""
 
 
 def franz_go_tests() -> Path:
@@ -31,10 +52,29 @@ def franz_go_tests() -> Path:
     """
     go = tool("go", "Go")
     place = _module("github.com/twmb/franz-go")
-    _change(place / "pkg/kgo/helpers_test.go", _KGO_TLS, _KGO_TLS + _KGO_SASL)
+    change(place / "pkg/kgo/helpers_test.go", _KGO_TLS, _KGO_TLS + _KGO_SASL)
     program = CACHE / "kgo-with-scram.test"
     subprocess.run([go, "test", "-c", "-o", program, "./pkg/kgo"], cwd=place, check=True)
     return program
+
+
+def sarama_tests() -> tuple[Path, list[str]]:
+    """sarama's tests of brokers as a program, and their names. All of its clients come by TLS as
+    SARAMA_USER with SARAMA_PASSWORD to the one broker at SARAMA_BROKER; as published, they come
+    without a name to five that Docker runs.
+    """
+    go = tool("go", "Go")
+    place = _module("github.com/IBM/sarama")
+    setting = place / "functional_test.go"
+    change(setting, _ASKS_VERSIONS, f"{_ASKS_VERSIONS}\tcomeAsUser(config)\n")
+    change(setting, 'fmt.Sprintf("127.0.0.1:%d", 29090+i)', 'os.Getenv("SARAMA_BROKER")')
+    change(setting, "ReplicationFactor: 3,", "ReplicationFactor: 1,", times=5)
+    (place / "functional_user_test.go").write_text(_USER)
+    program = CACHE / "sarama-as-user.test"
+    build: list[str | Path] = [go, "test", "-c", "-tags", "functional", "-o", program, "."]
+    subprocess.run(build, cwd=place, check=True)
+    texts = [file.read_text() for file in sorted(place.glob("functional_*_test.go"))]
+    return program, [name for text in texts for name in re.findall(r"(?m)^func (Test\w+)", text)]
 
 
 def _module(name: str) -> Path:
@@ -52,57 +92,11 @@ def _module(name: str) -> Path:
     return place
 
 
-def _change(file: Path, old: str, new: str) -> None:
+def change(file: Path, old: str, new: str, *, times: int = 1) -> None:
+    """Puts something else in the place of what is there as often as that."""
     text = file.read_text()
-    assert text.count(old) == 1, f"{file.name} does not have this once:\n{old}"
+    assert text.count(old) == times, f"{file.name} does not have this {times} times:\n{old}"
     file.write_text(text.replace(old, new))
-
-
-def librdkafka_tests() -> Path:
-    """The directory of librdkafka's tests, with their program, built from Debian's sources."""
-    sources = CACHE / "sources"
-    place = sources / f"librdkafka-{LIBRDKAFKA}"
-    if not (place / "tests" / "test-runner").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        _debian_sources("librdkafka", "trixie", sources)
-        with tarfile.open(sources / f"librdkafka_{LIBRDKAFKA}.orig.tar.gz") as packed:
-            packed.extractall(sources, filter="data")
-        # Ours takes no salt that is shorter.
-        _change(place / "tests" / "0081-admin.c", _SALT, _SALT.replace("salt", "longsalt"))
-        _change(place / "tests" / "0081-admin.c", _SALT_SIZE, _SALT_SIZE.replace("4", "8"))
-        # There is one broker.
-        _change(place / "tests" / "0142-reauthentication.c", "topic, 1, 3,", "topic, 1, 1,")
-        # Optimised it takes three times as long.
-        plain = ["./configure", "--disable-optimization", "--disable-gssapi", "--disable-lz4-ext"]
-        make = [tool("make", "make"), "-j2"]
-        parts = ["src", "librdkafka.a"], ["src-cpp", "librdkafka++.a"], ["tests", "build"]
-        for command in (plain, *([*make, "-C", *part] for part in parts)):
-            subprocess.run(command, cwd=place, check=True, stdout=subprocess.DEVNULL)
-    return place / "tests"
-
-
-def _debian_sources(package: str, release: str, place: Path) -> None:
-    """Downloads them from where this machine has its packages from."""
-    apt = tool("apt-get", "apt-get")
-    known = ["Created-By: Packages", "Origin: Debian", "Component: main"]
-    targets = subprocess.run(
-        [apt, "indextargets", "--format", "$(REPO_URI)", *known],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    where = next(line for line in targets.stdout.splitlines() if line.endswith("/debian/"))
-    (place / "apt" / "partial").mkdir(parents=True, exist_ok=True)
-    keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (place / "apt.list").write_text(f"deb-src [signed-by={keys}] {where} {release} main\n")
-    options = {
-        "Dir::Etc::sourcelist": place / "apt.list",
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::State::lists": place / "apt",
-    }
-    ours = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    subprocess.run([apt, *ours, "--quiet", "update"], check=True)
-    subprocess.run([apt, *ours, "source", "--download-only", package], cwd=place, check=True)
 
 
 def kafka_python_tests() -> Path:

@@ -4,8 +4,6 @@ what he may do: what passes on a Kafka passes on ours.
 
 import json
 import os
-import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,11 +14,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.interop.foreign import librdkafka
 from tests.interop.foreign.programs import HERE
-from tests.interop.foreign.suites import franz_go_tests, kafka_python_tests, librdkafka_tests
+from tests.interop.foreign.suites import franz_go_tests, kafka_python_tests
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
-from tests.support.processes import java_env
 
 MODULES: Final = ("test_sasl_integration", "test_ssl_integration", "test_admin_integration")
 """The modules of kafka-python's tests that are about who comes and what he may do."""
@@ -35,6 +33,7 @@ LIBRDKAFKA: Final = [
 the name of their parts, if it is not all of them.
 """
 
+PASSPHRASE: Final = "of-a-key"
 SESSIONS: Final = {"connections.max.reauth.ms": "4000"}
 RECORDS: Final = 100_000
 SETTINGS: Final = {
@@ -93,8 +92,8 @@ def test_franz_go(name: str, kgo: Path, secured: SecureKohort | SecureKafka) -> 
 
 
 @pytest.fixture(scope="module")
-def librdkafka() -> Path:
-    return librdkafka_tests()
+def built() -> Path:
+    return librdkafka.librdkafka_tests()
 
 
 @pytest.mark.long
@@ -105,11 +104,11 @@ def test_librdkafka(
     listener: str,
     mechanism: str,
     part: str,
-    librdkafka: Path,
+    built: Path,
     secured: SecureKohort | SecureKafka,
     tmp_path: Path,
 ) -> None:
-    _run_librdkafka(librdkafka, secured, tmp_path, name, listener, mechanism, part)
+    _run_librdkafka(built, secured, tmp_path, name, listener, mechanism, part)
 
 
 @pytest.mark.long
@@ -129,14 +128,14 @@ def test_librdkafka_with_other_settings(
     name: str,
     mechanisms: list[str],
     part: str,
-    librdkafka: Path,
+    built: Path,
     tmp_path: Path,
 ) -> None:
     with kind(tmp_path / "broker", overrides=SETTINGS | settings) as broker:
         for mechanism in mechanisms:
             directory = tmp_path / mechanism
             directory.mkdir()
-            _run_librdkafka(librdkafka, broker, directory, name, "SASL_SSL", mechanism, part)
+            _run_librdkafka(built, broker, directory, name, "SASL_SSL", mechanism, part)
 
 
 def _run_librdkafka(
@@ -148,16 +147,9 @@ def _run_librdkafka(
     mechanism: str,
     part: str = "",
 ) -> None:
-    # What some of them call, where they look for it.
-    command = directory / "bin" / "kafka-acls.sh"
-    command.parent.mkdir()
-    words = [*java_env.quick_jvm("tools"), "org.apache.kafka.tools.AclCommand"]
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-    command.chmod(0o755)
     settings = {
         "metadata.broker.list": f"127.0.0.1:{broker.ports[listener]}",
         "security.protocol": listener,
-        "test.timeout.multiplier": "4",
     }
     if mechanism:
         settings |= {
@@ -166,27 +158,43 @@ def _run_librdkafka(
             "sasl.username": USER,
             "sasl.password": PASSWORD,
         }
-    (directory / "test.conf").write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
-    own = {
-        "RDKAFKA_TEST_CONF": str(directory / "test.conf"),
-        "KAFKA_PATH": str(directory),
-        "TEST_KAFKA_VERSION": "4.0.0",
-        "TESTS": name,
-        **({"SUBTESTS": part} if part else {}),
+    librdkafka.run(tests, name, directory, settings, part=part)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_librdkafka_with_certificates(
+    built: Path, secured: SecureKohort | SecureKafka, tmp_path: Path
+) -> None:
+    both = secured.authority.issue("client", "DNS:client")
+    key, certificate = both.with_suffix(".key"), both.with_suffix(".crt")
+    authority = str(secured.authority.certificate)
+    forms = {
+        "SSL_pkcs": f"pkcs12 -export -in {both} -certfile {authority} -passout pass:{PASSPHRASE}",
+        "SSL_pub_der": f"x509 -in {certificate} -outform der",
+        "SSL_ca_der": f"x509 -in {authority} -outform der",
+        "SSL_priv_der": f"pkey -in {key} -outform der",
+        "SSL_priv_pem": f"pkcs8 -topk8 -in {key} -passout pass:{PASSPHRASE}",
     }
-    found = subprocess.run(
-        [tests / "test-runner", "-p1"],
-        cwd=tests,
-        env=os.environ | own,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    said = re.sub(r"\x1b\[[0-9;]*m", "", found.stdout + found.stderr)
-    assert found.returncode == 0, said[-20_000:]
-    # It ends as well for a test, or parts of it, that it has left out.
-    assert re.search(rf"\| {name}_\w+ +\| +PASSED", said), said[-20_000:]
-    assert not part or re.search(rf"{part}.*: PASS", said), said[-20_000:]
+    environment = {
+        "SSL_pub_pem": str(certificate),
+        "SSL_all_cas_pem": authority,
+        "SSL_password": PASSPHRASE,
+    }
+    for name, words in forms.items():
+        environment[name] = str(tmp_path / name)
+        command = ["openssl", *words.split(), "-out", environment[name]]
+        subprocess.run(command, check=True, capture_output=True)
+    settings = {
+        "metadata.broker.list": f"127.0.0.1:{secured.ports['MUTUAL']}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": authority,
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": environment["SSL_priv_pem"],
+        "ssl.key.password": PASSPHRASE,
+    }
+    said = librdkafka.run(built, "0097", tmp_path, settings, environment=environment)
+    assert said.count("[ PASSED: ") == 9, said[-20_000:]
 
 
 @pytest.mark.long

@@ -77,8 +77,8 @@ def oauth_properties(
 class OAuthKafka(KafkaServer):
     """`ports` has that of each listener, PLAINTEXT included."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, *, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, overrides=overrides)
         self.issuer = Issuer(directory / "issuer")
         self.authority = Authority(directory / "certificates")
         self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
@@ -91,7 +91,7 @@ class OAuthKafka(KafkaServer):
             settings[f"{prefix}.jaas.config"] = f"{_PACKAGE}.OAuthBearerLoginModule required;"
             handler = f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
             settings[f"{prefix}.server.callback.handler.class"] = handler
-        self.properties |= settings
+        self.properties |= settings | dict(overrides or {})
 
     def _jvm(self) -> list[str]:
         allowed = (f"-D{_ALLOWED}.{what}={self.issuer.url}" for what in ("urls", "files"))
@@ -101,9 +101,10 @@ class OAuthKafka(KafkaServer):
 class OAuthKohort(KohortServer):
     """The same."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, *, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, overrides=overrides)
         self.issuer = Issuer(directory / "issuer")
         self.authority = Authority(directory / "certificates")
         self.ports = {"PLAINTEXT": self.port, **{name: free_port() for name in LISTENERS}}
         self.overrides |= oauth_properties(self.ports, self.authority, self.issuer)
+        self.overrides |= dict(overrides or {})

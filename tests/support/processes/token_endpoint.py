@@ -27,7 +27,7 @@ class TokenEndpoint:
         self.status = 200
         self.body: bytes | None = None
         """Said instead of a token."""
-        self.headers: dict[str, str] = {}
+        self.headers = {"Content-Type": "application/json"}
         self.pause_s = 0.0
         """How long to wait after each byte of a body."""
         self.on_request: Callable[[], None] = lambda: None
