@@ -13,7 +13,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +26,7 @@ from kohort.broker.http.messages import (
     ResponseOrStream,
 )
 from kohort.broker.http.tls_door import TlsDoor
-from kohort.broker.http.visitors import Guard, StrangerError, unauthorized
+from kohort.broker.http.visitors import Guard, StrangerError, StreamOfVisitor, unauthorized
 from kohort.broker.network.listening import close_all, listening_sockets
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 OPEN_PAGES: Final = frozenset({"/-/healthy", "/-/ready"})
 """Pages without access checks, under any host name: they answer only yes or no."""
+
+ASKED_AGAIN_S: Final = 60.0
+"""Time after which the reader of a stream has to be let in again."""
 
 PROTECTED_S: Final = 1.0
 """Time for which a complete request is protected against new connections."""
@@ -71,15 +74,20 @@ class HttpServer:
         self._door = None if tls is None else TlsDoor(tls, self._on_connection)
         self._guard: Guard | None = None
         self._ways: tuple[str, ...] = ()
+        self._again_s = ASKED_AGAIN_S
         self._servers: list[asyncio.Server] = []
         """One for each address of the host."""
         self._connections: dict[asyncio.Task[None], HttpConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """Connections that were replaced; they end in the next turn of the loop."""
 
-    def guard_by(self, guard: Guard, ways: tuple[str, ...]) -> None:
-        """Require authentication from now on, in one of these ways."""
-        self._guard, self._ways = guard, ways
+    def guard_by(
+        self, guard: Guard, ways: tuple[str, ...], *, again_s: float = ASKED_AGAIN_S
+    ) -> None:
+        """Require authentication from now on, in one of these ways; of who reads a stream, after
+        each `again_s` as well.
+        """
+        self._guard, self._ways, self._again_s = guard, ways, again_s
 
     def add_pages(self, pages: Mapping[str, AnyPage]) -> None:
         """Add pages by path, also while it runs, for pages that are not there from the start."""
@@ -166,8 +174,14 @@ class HttpServer:
                 request = request._replace(visitor=await self._guard(request))
             except StrangerError:
                 return unauthorized(self._ways)
+        told = await self._told_by_page(request, self._routes)
+        if isinstance(told, HttpResponse) or request.visitor is None:
+            return told
+        return StreamOfVisitor(told, self._asking_again(request))
+
+    async def _told_by_page(self, request: HttpRequest, routes: "Routes") -> ResponseOrStream:
         try:
-            found = self._routes.find(request.path)
+            found = routes.find(request.path)
             if found is None:
                 paths = " ".join(sorted(self._pages))
                 return HttpResponse.error(HTTPStatus.NOT_FOUND, f"no such page; there are {paths}")
@@ -179,6 +193,26 @@ class HttpServer:
             return await page(request._replace(path_values=values) if values else request)
         except BadRequestError as error:
             return HttpResponse.error(HTTPStatus.BAD_REQUEST, str(error))
+
+    def _asking_again(self, request: HttpRequest) -> Callable[[], Awaitable[bool]]:
+        """Return a function that tells whether the sender of a request would still be let in: a
+        password may be changed, a user disabled, a token end.
+        """
+        time = asyncio.get_running_loop().time
+        asked_s = time()
+
+        async def is_let_in() -> bool:
+            nonlocal asked_s
+            if self._guard is None or time() - asked_s < self._again_s:
+                return True
+            try:
+                await self._guard(request)
+            except StrangerError:
+                return False
+            asked_s = time()
+            return True
+
+        return is_let_in
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Importing h11 takes ten milliseconds, which the start of a broker need not wait for.

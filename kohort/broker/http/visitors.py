@@ -15,6 +15,7 @@ from kohort.broker.http.messages import (
     AnyPage,
     HttpRequest,
     HttpResponse,
+    HttpStream,
     Page,
     ResponseOrStream,
     Visitor,
@@ -50,6 +51,29 @@ Guard = Callable[[HttpRequest], Awaitable[Visitor]]
 credentials."""
 
 
+class StreamOfVisitor:
+    """A stream that ends when its visitor may not see it any more: it may go on for days, and the
+    visitor was asked at its beginning.
+    """
+
+    def __init__(self, stream: HttpStream, is_allowed: Callable[[], Awaitable[bool]]) -> None:
+        """`is_allowed` is asked before each chunk."""
+        self._stream = stream
+        self._is_allowed = is_allowed
+        self.content_type = stream.content_type
+        self.headers = stream.headers
+
+    async def wait_chunk(self) -> bytes | None:
+        chunk = await self._stream.wait_chunk()
+        if chunk is not None and not await self._is_allowed():
+            self.close()
+            return None
+        return chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 def visitor_of(request: HttpRequest) -> Visitor:
     """Return the sender; an operator if there is no authentication."""
     return request.visitor or OPERATOR
@@ -66,7 +90,14 @@ def for_operators(page: AnyPage) -> AnyPage:
     async def answer(request: HttpRequest) -> ResponseOrStream:
         if not visitor_of(request).may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             return _denied("DESCRIBE on the cluster")
-        return await page(request)
+        told = await page(request)
+        if isinstance(told, HttpResponse) or request.visitor is None:
+            return told
+
+        async def may_still() -> bool:
+            return sees_cluster(request)
+
+        return StreamOfVisitor(told, may_still)
 
     return answer
 
