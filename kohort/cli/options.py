@@ -13,6 +13,7 @@ from kohort.client.core.errors import ConfigError, ConsumerError
 from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
+from kohort.protocol.errors import ErrorCode
 from kohort.wire.cluster import RETRY_S, Cluster, RefusedError, error_name
 
 BOOTSTRAP_SERVER: Final = "localhost:9092"
@@ -97,7 +98,12 @@ def cluster_of(options: argparse.Namespace) -> Iterator[Cluster]:
 
 
 def _hint(error: RefusedError, command_config: str | None) -> str:
-    """What to do about a refusal for lack of rights."""
+    """What to do about a refusal for lack of rights, or of an authorizer."""
+    if error.error == ErrorCode.SECURITY_DISABLED:
+        return (
+            "\nWithout an authorizer every client may do everything: authorizer.class.name=kohort,"
+            " with super.users, gives the broker one."
+        )
     if not error_name(error.error).endswith("_AUTHORIZATION_FAILED"):
         return ""
     who = (

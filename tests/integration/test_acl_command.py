@@ -100,6 +100,16 @@ def test_who_may_not_see_rules_is_told_what_is_missing(
     assert f"The user of {file} has no right to that" in capsys.readouterr().err
 
 
+def test_a_broker_without_an_authorizer_is_told_how_to_have_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with BrokerThread(tmp_path) as broker:
+        assert run(broker, "add", "alice", "read", "topic:t") == 3
+    told = capsys.readouterr().err
+    assert "SECURITY_DISABLED" in told
+    assert "authorizer.class.name=kohort, with super.users, gives the broker one" in told
+
+
 def test_what_nothing_asks_for_is_told(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,8 @@
 """`kohort users`, on a running broker and on the data directory of one that is stopped."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +76,37 @@ def test_the_first_user_is_added_before_there_is_a_broker(
     with BrokerThread(data, overrides=SASL) as broker:
         assert is_let_in(broker.port, "admin", "other")
         assert not is_let_in(broker.port, "admin", "secret")
+
+
+def test_a_directory_of_no_broker_is_told_and_only_the_first_user_makes_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    for command in (["list"], ["remove", "a"], ["disable", "a"], ["enable", "a"]):
+        assert users_here(*command, "--data", str(data)) == 3
+        assert "this is no data directory of a broker" in capsys.readouterr().err
+    assert users_here("password", "a", "--data", str(data), password="secret") == 3
+    assert not data.exists()
+    capsys.readouterr()
+    assert users_here("add", "a", "--data", str(data), password="secret") == 0
+    assert f"{data} is new; a broker has these users if its log.dirs" in capsys.readouterr().out
+    assert users_here("add", "b", "--data", str(data), password="secret") == 0
+    assert "is new" not in capsys.readouterr().out
+
+
+def test_root_writes_nothing_into_the_directory_of_another_account(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    if os.geteuid() == 0:
+        os.chown(data, 9092, 9092)
+    else:
+        # As root, who alone can give files away.
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert users_here("add", "a", "--data", str(data), password="secret") == 3
+    assert re.search("belongs to .*, whose broker could not read", capsys.readouterr().err)
+    assert not list(data.iterdir())
 
 
 def test_a_password_that_is_none_is_refused(

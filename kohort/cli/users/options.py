@@ -127,13 +127,16 @@ def _from_descriptor(descriptor: int) -> str:
 
 
 @contextmanager
-def place_of(options: argparse.Namespace) -> Iterator[Place]:
-    """Where the users are. Raises UsageError, UnavailableError."""
+def place_of(options: argparse.Namespace, *, makes: bool = False) -> Iterator[Place]:
+    """Where the users are; `makes` says that a data directory is made if there is none.
+
+    Raises UsageError, UnavailableError.
+    """
     if options.data is not None:
         # Only needed to read a data directory, not to ask a broker.
         from kohort.cli.users.stopped_broker import stopped_broker  # noqa: PLC0415
 
-        with stopped_broker(options.data) as place:
+        with stopped_broker(options.data, makes=makes) as place:
             yield place
         return
     with cluster_of(options) as cluster:

@@ -1,6 +1,8 @@
 """Users in the data directory of a broker that does not run."""
 
 import base64
+import os
+import pwd
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,13 @@ from kohort.broker.security.users import CredentialKey, Users
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
 from kohort.broker.storage.filesystem import make_private_directory
 from kohort.broker.storage.lock import DataDirectoryLock
-from kohort.broker.storage.metadata.store import BROKER_CONFIGS, MetadataError, MetadataStore
+from kohort.broker.storage.metadata.store import (
+    BROKER_CONFIGS,
+    FILE_NAME,
+    MIRROR_FILE_NAME,
+    MetadataError,
+    MetadataStore,
+)
 from kohort.cli.errors import RefusedCommandError, UnavailableError
 from kohort.cli.users.credentials import credential_of
 from kohort.wire.disabled_users import DISABLED, DISCONNECTED, item_of, user_of
@@ -95,14 +103,25 @@ class StoppedBroker:
         self._store.set_broker_configs(broker, {**configs, setting: text})
 
 
+def is_data_directory(directory: str) -> bool:
+    """Whether a broker, or this command, has made a store of metadata there."""
+    return any((Path(directory) / name).exists() for name in (FILE_NAME, MIRROR_FILE_NAME))
+
+
 @contextmanager
-def stopped_broker(directory: str) -> Iterator[StoppedBroker]:
-    """The users in a directory, which is made if it is not there.
+def stopped_broker(directory: str, *, makes: bool = True) -> Iterator[StoppedBroker]:
+    """The users in a directory; `makes` says that it is made if it is none of a broker yet.
 
     Raises:
-        UnavailableError: a broker runs on it, or it cannot be read.
+        UnavailableError: a broker runs on it, or it cannot be read, or is none.
     """
     path = Path(directory)
+    if not makes and not is_data_directory(directory):
+        raise UnavailableError(
+            f"--data {directory}: this is no data directory of a broker, which has a {FILE_NAME} in"
+            " it; log.dirs names it in the broker's settings"
+        )
+    _check_owner(path)
     try:
         make_private_directory(path)
         with DataDirectoryLock(path):
@@ -116,3 +135,25 @@ def stopped_broker(directory: str) -> Iterator[StoppedBroker]:
         raise UnavailableError(f"{error}; ask it without --data") from error
     except (OSError, StorageError, MetadataError) as error:
         raise UnavailableError(f"--data {directory}: {error}") from error
+
+
+def _check_owner(path: Path) -> None:
+    """Raise UnavailableError for root in the directory of another account, whose broker could not
+    read what root writes.
+    """
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return
+    if os.geteuid() == 0 and owner != 0:
+        raise UnavailableError(
+            f"--data {path}: it belongs to {_name_of(owner)}, whose broker could not read what root"
+            f" writes: run this by `sudo -u {_name_of(owner)}`"
+        )
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"
