@@ -150,7 +150,7 @@ def test_what_others_wait_beside_handshakes_that_are_abandoned(server: Roomy, ra
                     of_sink_ms = min(of_sink_ms, p99_ms)
                 else:
                     of_broker_ms = min(of_broker_ms, p99_ms)
-                    came += counts[0]
+                    came += int(counts[0])
     print(
         f"{came} hellos at {rate}/s: p99 {of_broker_ms:.2f} ms, {of_sink_ms:.2f} ms while they go"
         f" elsewhere, {quiet_ms:.2f} ms without them"

@@ -26,7 +26,9 @@ from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.groups.raw_members import RawMember
+from tests.support.measures.clocked import clocked, with_omitted
 from tests.support.measures.watch import undisturbed, warmed_up
+from tests.support.measures.weights import HIGHEST, LOWEST, weigh
 from tests.support.network.flood import KINDS, flood
 from tests.support.network.wire import RawClient, framed, request_body, response_in
 from tests.support.waiting import wait_until
@@ -35,9 +37,10 @@ MEMBERS = 100
 SESSION_MS = 10_000
 RATE = 2_000
 FLOOD_S = 10
-BUSY_MS = 50
-"""What the loop may compute while another client's question waits, in 999 of 1,000 cases. By the
-processor's time: how late the loop is by the clock says more about what else the machine does."""
+LATE_MS = 50
+"""What another client's question may wait in 999 of 1,000 cases, by the clock, and what the loop
+may compute meanwhile, by the processor's time. So that the clock shows the broker, the flood is
+made by a process that runs when no other wants to, and the broker and that client come first."""
 
 pytestmark = pytest.mark.long
 
@@ -62,6 +65,10 @@ class Besieged(KohortServer):
         }
         with stopped_broker(str(self.data)) as place:
             place.set_password("alice", hashed("secret", ["SCRAM-SHA-256"], 4_096))
+
+    def command(self) -> list[str]:
+        # A session of its own has a weight of its own.
+        return ["setsid", *super().command()]
 
     def late_share(self, above_s: str) -> tuple[int, int]:
         """How many looks at the loop came later than that, and how many there were."""
@@ -151,6 +158,8 @@ def _joined(port: int, group: str) -> list[RawMember]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
     with Besieged(tmp_path_factory.mktemp("besieged")) as server:
         warmed_up(server)
+        comes_first = weigh(server.pid, HIGHEST)
+        print(f"the broker {'comes' if comes_first else 'does not come'} before all others")
         # Opens the files that groups are kept in.
         _joined(server.port, "besieged")
         yield server
@@ -171,32 +180,31 @@ def test_a_flood_beside_a_hundred_members_costs_none_its_session(
 ) -> None:
     port = server.ports[PORTS[kind]]
     # What threads and OpenSSL keep for ever is made now.
-    with flood(kind, port, rate=RATE):
+    with flood(kind, port, rate=RATE, niceness=LOWEST):
         time.sleep(1)
     before = server.descriptors()
     with (
         Group(server) as group,
         Logins(server) as logins,
         undisturbed(server, longest_s=0.5) as watch,
+        clocked(server.port) as asked_s,
     ):
         late_before, looks_before = server.late_share("0.05")
-        began_s = time.monotonic()
-        with flood(kind, port, rate=RATE) as counts:
+        with flood(kind, port, rate=RATE, niceness=LOWEST) as counts:
             time.sleep(FLOOD_S)
             assert server.password_threads() <= 2
-        took_s = time.monotonic() - began_s
         late, looks = server.late_share("0.05")
     assert not group.refused
     assert all(logins.waits_s.values())
     assert not logins.refused
-    print(f"{kind}: {counts[0] / took_s:.0f}/s, heartbeats {_told(group.waits_s)}")
+    print(f"{kind}: {counts[1]:.0f}/s, heartbeats {_told(group.waits_s)}")
     for mechanism, waits_s in logins.waits_s.items():
         print(f"logins by {mechanism}: {_told(waits_s)}")
-    busy_ms = sorted(1_000 * one for one in watch.busy_s)
-    longest_ms = busy_ms[-1 - len(busy_ms) // 1_000]
-    print(f"{len(busy_ms)} questions: busy p99.9 {longest_ms:.1f} ms, most {busy_ms[-1]:.1f} ms")
-    assert longest_ms < BUSY_MS
     print(f"loop later than 50 ms: {late - late_before} of {looks - looks_before}")
+    busy_ms = _p999_ms(f"{kind}: busy while a question waits", watch.busy_s)
+    late_ms = _p999_ms(f"{kind}: a question by the clock", with_omitted(asked_s))
+    assert busy_ms < LATE_MS
+    assert late_ms < LATE_MS
     wait_until(lambda: server.descriptors() <= before, "all descriptors come back")
 
 
@@ -244,6 +252,15 @@ def _log_in(client: RawClient, mechanism: str) -> None:
         if answer.error_code:
             raise PermissionError(answer.error_message)
         token = rules.answer(answer.auth_bytes)
+
+
+def _p999_ms(what: str, times_s: list[float]) -> float:
+    """What 999 of 1,000 took at most."""
+    ms = sorted(1_000 * one for one in times_s)
+    assert len(ms) >= 300
+    found = ms[-1 - len(ms) // 1_000]
+    print(f"{what}: {len(ms)}, p99.9 {found:.1f} ms, most {ms[-1]:.1f} ms")
+    return found
 
 
 def _told(waits_s: list[float]) -> str:

@@ -1,7 +1,7 @@
 """A crowd that comes and never gets in, in a process of its own.
 
 `python -m tests.support.network.flood KIND PORT RATE` goes on until its input ends, and prints then
-how many have come. Each comes from an address of 127.0.0.0/8 of its own.
+how many have come and in how many seconds. Each comes from an address of 127.0.0.0/8 of its own.
 """
 
 import itertools
@@ -19,6 +19,7 @@ from typing import Final
 
 from kohort.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.support.measures.weights import weigh
 from tests.support.network.wire import framed, request_body
 
 THREADS: Final = 4
@@ -72,8 +73,8 @@ KINDS: Final[Mapping[str, Callable[[], Callable[[socket.socket], socket.socket]]
 }
 
 
-def main(kind: str, port: int, rate: float) -> int:
-    """How many have come."""
+def main(kind: str, port: int, rate: float) -> tuple[int, float]:
+    """How many have come, and in how many seconds."""
     act, counts = KINDS[kind](), [0] * THREADS
     is_over = threading.Event()
 
@@ -99,33 +100,45 @@ def main(kind: str, port: int, rate: float) -> int:
             one.close()
 
     threads = [threading.Thread(target=come, args=(number,)) for number in range(THREADS)]
+    began_s = time.monotonic()
     for thread in threads:
         thread.start()
     sys.stdin.read()
     is_over.set()
+    took_s = time.monotonic() - began_s
     for thread in threads:
         thread.join()
-    return sum(counts)
+    return sum(counts), took_s
 
 
 @contextmanager
-def flood(kind: str, port: int, *, rate: float) -> Iterator[list[int]]:
-    """Such a process, for as long as the context lasts; the list has the count afterwards."""
-    counts: list[int] = []
+def flood(
+    kind: str, port: int, *, rate: float, niceness: int | None = None
+) -> Iterator[list[float]]:
+    """Such a process, for as long as the context lasts; the list has afterwards how many have come
+    and how many came a second.
+
+    With a niceness it is weighed as a session of its own.
+    """
+    counts: list[float] = []
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.network.flood", kind, str(port), str(rate)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        start_new_session=niceness is not None,
         text=True,
     )
     try:
+        if niceness is not None:
+            weigh(process.pid, niceness)
         yield counts
         said, _ = process.communicate(timeout=60)
-        counts.append(int(said))
+        count, took_s = map(float, said.split())
+        counts += [count, count / took_s]
     finally:
         process.kill()
         process.wait()
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
+    print(*main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
