@@ -17,6 +17,7 @@ from typing import Final, cast
 
 from kohort.broker.core.security.addresses import host_text, owner_of
 from kohort.broker.core.security.session import ANONYMOUS, Session
+from kohort.broker.network.arrival_reads import Reading
 from kohort.broker.network.connection_end import ConnectionEnd
 from kohort.broker.network.connection_host import ConnectionHost, Refusal
 from kohort.broker.network.connection_state import ConnectionState
@@ -67,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "_metrics",
         "_pending",
         "_reader",
+        "_reading",
         "_service",
         "_throttle",
         "_transport",
@@ -86,6 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         self._service = host.service
         self._turns = host.turns
         self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._reading: Reading = _NO_TRANSPORT
+        """The transport, or what reads its socket until the client is let in."""
         self._end = ConnectionEnd()
         self.memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
         self._reader = FrameReader(
@@ -111,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods and not the base class.
-        self._transport = transport = cast(asyncio.Transport, transport)
+        self._transport = self._reading = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if not peer:
             # It was gone before it was accepted.
@@ -132,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
         )
         if self.listener.new_service is not None:
             self._service = self.listener.new_service(self)
+            if self.listener.tls is None:
+                self._reading = self._host.arrival_reads.add(self, self.owner, transport, self)
         self.output.begin(transport)
         self._metrics.connection_opened()
 
@@ -167,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         self.info.authentication = None
         self._service = self._host.service
         self.memory.close()
-        self._transport = _NO_TRANSPORT
+        self._transport = self._reading = _NO_TRANSPORT
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._reader.buffer()
@@ -465,9 +471,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_reading = should_read
         if should_read:
-            self._transport.resume_reading()
+            self._reading.resume_reading()
         else:
-            self._transport.pause_reading()
+            self._reading.pause_reading()
 
     def _hold_back(self) -> None:
         """Neither read nor execute anything for the time that the last answer tells."""
@@ -500,7 +506,7 @@ class Connection(asyncio.BufferedProtocol):
             self._throttle.hold(self._turns, delay_ms, self._transport.close)
             if self._is_reading:
                 self._is_reading = False
-                self._transport.pause_reading()
+                self._reading.pause_reading()
         elif not self.output.is_sending_files:
             self._transport.close()
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple, Protocol, TypeVar
 
 from kohort.broker.network.activity import Activity
+from kohort.broker.network.arrival_reads import ArrivalReads
 from kohort.broker.network.departures import Departures
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.limits import NetworkLimits
@@ -36,6 +37,7 @@ class ConnectionHost(Protocol[C_contra]):
     unsent: UnsentBytes
     turns: Turns
     departures: Departures
+    arrival_reads: ArrivalReads
     reads: Reads
     activity: Activity
     sends_files: bool

@@ -18,6 +18,7 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.network.accepting import Accepting
 from kohort.broker.network.activity import Activity
 from kohort.broker.network.admission import Admission
+from kohort.broker.network.arrival_reads import ArrivalReads
 from kohort.broker.network.arrivals import Arrivals
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.connection_host import Refusal
@@ -93,6 +94,7 @@ class NetworkServer:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(self._loop)
+        self.arrival_reads = ArrivalReads(self._loop, self.turns)
         self.departures = Departures(clock)
         self.reads = Reads(self._loop, senders_max)
         self.sends_files = False
@@ -212,9 +214,11 @@ class NetworkServer:
 
     def let_in(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
+        self.arrival_reads.let_in(connection)
 
     def connection_lost(self, connection: Connection) -> None:
         self._arrivals.remove(connection)
+        self.arrival_reads.remove(connection)
         self._lost_count += 1
         del self._connections[connection]
         self._admission.release(connection.ip, connection.listener.name)

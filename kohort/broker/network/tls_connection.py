@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Protocol, cast
 
 from kohort.broker.core.security.fair_queue import FairQueue
+from kohort.broker.network.arrival_reads import ArrivalReads, Reading
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.departures import Departures
 from kohort.broker.network.memory import Claimant
@@ -33,7 +34,7 @@ _LOST: Final = TlsState.LOST
 
 CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
 
-HANDSHAKES_PER_TURN: Final = 4
+HANDSHAKES_PER_TURN: Final = 1
 """One step costs as much as sixty small requests."""
 
 HANDSHAKE_BYTES_MAX: Final = 128 * 1024
@@ -44,6 +45,7 @@ class TlsHost(Protocol):
     """Resources shared by all TLS connections; provided by the server."""
 
     ciphertext_buffer: memoryview
+    arrival_reads: ArrivalReads
     handshakes: "Handshakes"
     departures: Departures
 
@@ -108,6 +110,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         "_memory",
         "_on_established",
         "_pump",
+        "_reading",
         "_received_bytes",
         "_state",
         "_transport",
@@ -128,6 +131,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._pump = TlsPump(context)
         self._on_established = on_established
         self._transport: asyncio.Transport = asyncio.Transport()
+        self._reading: Reading = self._transport
+        """The transport, or what reads its socket until the client is let in."""
         self._memory: Claimant = connection.memory
         self._held: bytes = b""
         """Ciphertext that was received and cannot be decrypted yet."""
@@ -148,11 +153,15 @@ class TlsConnection(asyncio.BufferedProtocol):
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = self._reading = cast(asyncio.Transport, transport)
         self._connection.connection_made(cast(asyncio.Transport, self))
         if self._connection.is_refused and not self._state.is_closing:
             # It is held, and closed later; its data is not even looked at.
             self._become(_CLOSING)
+        elif not self._connection.is_refused:
+            self._reading = self._host.arrival_reads.add(
+                self._connection, self.owner, self._transport, self
+            )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
         return self._host.ciphertext_buffer
@@ -198,7 +207,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._unencrypted.clear()
         self._unencrypted_bytes = 0
         self._connection.connection_lost(exc)
-        self._transport = asyncio.Transport()
+        self._transport = self._reading = asyncio.Transport()
 
     # The transport interface for the connection.
 
@@ -213,11 +222,11 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         self._is_reading = False
-        self._transport.pause_reading()
+        self._reading.pause_reading()
 
     def resume_reading(self) -> None:
         self._is_reading = True
-        self._transport.resume_reading()
+        self._reading.resume_reading()
         if not self._is_pumping:
             # Not immediately: the connection is in the middle of something. Not after other
             # clients' handshakes either, of which there may be very many.

@@ -26,7 +26,7 @@ from kohort.broker.core.security.fair_queue import FairQueue
 CONNECTIONS_PER_TURN: Final = 128
 """Connections whose requests are executed before control returns to the loop."""
 
-ARRIVALS_PER_TURN: Final = 4
+ARRIVALS_PER_TURN: Final = 1
 """The same for connections that are not authenticated yet; a step of SCRAM costs as much as several
 small requests."""
 
