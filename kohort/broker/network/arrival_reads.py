@@ -1,10 +1,10 @@
-"""Sockets of clients that are not let in yet, read one after another and not as the loop finds them.
+"""Sockets of clients that are not let in yet, read one by one and not all that the loop finds.
 
-An event loop reads all sockets that have something in one turn: of a thousand clients that log in at
-once it reads hundreds before it comes to anybody else. So these are not read by the loop. A second
-epoll tells which of them have something; few are noted in a turn, and each waits for its turn
-among all that is done for such clients. Their transports write and close as any other, and begin to
-read when their clients are let in.
+An event loop reads all sockets that have something in one turn: of a thousand clients that log in
+together it reads hundreds before it comes to anybody else. So these are not read by the loop. A
+second epoll tells which of them have something; few are noted in a turn, and each waits for its
+turn among all that is done for such clients. Their transports write and close as any other, and
+begin to read when their clients are let in.
 
 Promises: one read for each turn; nothing is read of a connection that does not want it, or is lost.
 Without epoll the transports read by themselves.
@@ -46,9 +46,8 @@ class ArrivalReads:
         self._loop = loop
         self._readings: dict[Hashable, ArrivalReading] = {}
         self._by_descriptor: dict[int, ArrivalReading] = {}
-        self._epoll = select.epoll() if sys.platform == "linux" else None
-        if self._epoll is not None:
-            loop.add_reader(self._epoll.fileno(), self._note_some)
+        self._epoll: select.epoll | None = None
+        """Created for the first socket."""
 
     def close(self) -> None:
         """Read nothing more; connections that are left are not to be used."""
@@ -71,8 +70,11 @@ class ArrivalReads:
             protocol: the protocol of the transport, which gets what is read.
         """
         socket = transport.get_extra_info("socket")
-        if self._epoll is None or socket is None:
+        if sys.platform != "linux" or socket is None:
             return transport
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            self._loop.add_reader(self._epoll.fileno(), self._note_some)
         reading = ArrivalReading(self, owner, transport, protocol, socket.fileno())
         self._readings[connection] = reading
         # The loop begins to read once the connection is made.
@@ -99,7 +101,7 @@ class ArrivalReads:
             self._epoll.modify(reading.descriptor, select.EPOLLIN | select.EPOLLONESHOT)
 
     def _begin(self, reading: "ArrivalReading") -> None:
-        if reading.is_over or self._epoll is None:
+        if reading.is_over or reading.transport.is_closing() or self._epoll is None:
             return
         reading.transport.pause_reading()
         self._by_descriptor[reading.descriptor] = reading
@@ -176,7 +178,7 @@ class ArrivalReading:
     def be_let_in(self) -> None:
         """Leave it to the transport from now on."""
         self.is_over = True
-        if not self._is_paused:
+        if not self._is_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def execute_due(self) -> None:

@@ -26,6 +26,7 @@ from kohort.broker.network.connection_rates import ConnectionRates
 from kohort.broker.network.departures import DEPARTURES_PER_SLICE, Departures
 from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.frames import RECEIVE_BUFFER_BYTES
+from kohort.broker.network.handshakes import THREADS, Handshakes
 from kohort.broker.network.limits import UNLIMITED, NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
@@ -34,13 +35,10 @@ from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
 from kohort.broker.network.timeouts import CloseReason, ServingTime
-from kohort.broker.network.tls_connection import (
-    CIPHERTEXT_BUFFER_BYTES,
-    Handshakes,
-    TlsConnection,
-)
+from kohort.broker.network.tls_connection import CIPHERTEXT_BUFFER_BYTES, TlsConnection
 from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.lower_threads import LowerThreads, Threads
 from kohort.broker.runtime.memory.trim import give_back_free_memory
 from kohort.broker.runtime.slices import Slice
 
@@ -78,9 +76,11 @@ class NetworkServer:
         activity: Activity | None = None,
         limit_of_ip: Callable[[str], float | None] = lambda _: None,
         senders_max: int = UNLIMITED,
+        handshake_threads: Threads | None = None,
     ) -> None:
         """`limit_of_ip` returns how many connections per second an address may make; `senders_max`
-        limits the connections with a second descriptor for sending files.
+        limits the connections with a second descriptor for sending files; `handshake_threads`
+        default to two of a lower priority.
         """
         self.service = service
         self.limits = limits
@@ -101,7 +101,7 @@ class NetworkServer:
         """Whether the kernel can send files; set with the first sockets, since it needs Linux."""
         self.ciphertext_buffer = memoryview(b"")
         """A second shared buffer, for ciphertext of TLS connections; created when needed."""
-        self.handshakes = Handshakes(self._loop)
+        self.handshakes = Handshakes(handshake_threads or LowerThreads("tls", THREADS))
         self._admission = Admission(limits)
         self._arrivals: Arrivals[Connection] = Arrivals()
         self._connections: dict[Connection, None] = {}
@@ -173,6 +173,8 @@ class NetworkServer:
             for connection in list(self._connections):
                 connection.abort()
             await self._wait_all_gone(grace_ms)
+        self.handshakes.close()
+        self.arrival_reads.close()
         if self._check_handle is not None:
             self._check_handle.cancel()
         if self._look_handle is not None:
@@ -185,6 +187,8 @@ class NetworkServer:
         self.stop_accepting()
         for connection in list(self._connections):
             connection.abort()
+        self.arrival_reads.close()
+        self.handshakes.close()
 
     def disconnect(self, is_meant: Callable[[Session], bool]) -> None:
         """Close the connections whose session is meant, with all that they wait for."""

@@ -6,21 +6,21 @@ reads ciphertext into a buffer shared by all such connections. So all limits, ti
 a connection apply during the handshake as well, and a connection without TLS pays nothing.
 
 Guarantees: at most one read of ciphertext waits to be decrypted, and it counts as request memory;
-nothing is encrypted while the transport has too much to write; few handshakes go on in one turn of
-the loop, and addresses take turns.
+nothing is encrypted while the transport has too much to write; while a thread computes a step of
+the handshake, nothing else uses the pump.
 """
 
 import asyncio
 import ssl
-import sys
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol, cast
 
-from kohort.broker.core.security.fair_queue import FairQueue
 from kohort.broker.network.arrival_reads import ArrivalReads, Reading
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.departures import Departures
+from kohort.broker.network.handshakes import Handshakes, Outcome, take_step
 from kohort.broker.network.memory import Claimant
 from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
 from kohort.broker.network.tls_state import LEGAL_NEXT, TlsState
@@ -34,9 +34,6 @@ _LOST: Final = TlsState.LOST
 
 CIPHERTEXT_BUFFER_BYTES: Final = 256 * 1024
 
-HANDSHAKES_PER_TURN: Final = 1
-"""One step costs as much as sixty small requests."""
-
 HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 """What a client may send before the handshake is complete; a certificate chain has a few KiB."""
 
@@ -46,54 +43,8 @@ class TlsHost(Protocol):
 
     ciphertext_buffer: memoryview
     arrival_reads: ArrivalReads
-    handshakes: "Handshakes"
+    handshakes: Handshakes
     departures: Departures
-
-
-class Handshake(Hashable, Protocol):
-    """A connection with a step of its handshake to do."""
-
-    @property
-    def owner(self) -> str:
-        """Owner of the address of its client."""
-        ...
-
-    def shake_hands(self) -> None:
-        """Perform the step. Must not raise."""
-        ...
-
-
-class Handshakes:
-    """A queue of handshake steps, in which addresses take turns."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: FairQueue[str, Handshake] = FairQueue(sys.maxsize)
-        """Waiting handshakes by owner of the address; a connection is there once, so their number
-        is the bound."""
-        self._is_planned = False
-
-    def soon(self, one: Handshake) -> None:
-        """Have the step done in this iteration of the loop or a later one; call this only once
-        before that.
-        """
-        self._waiting.add(one.owner, one)
-        if not self._is_planned:
-            self._is_planned = True
-            self._loop.call_soon(self._run)
-
-    def forget(self, one: Handshake) -> None:
-        """Remove a lost connection: its step is not to be done."""
-        self._waiting.remove(one.owner, one)
-
-    def _run(self) -> None:
-        for _ in range(HANDSHAKES_PER_TURN):
-            if not self._waiting.count:
-                break
-            self._waiting.take().shake_hands()
-        self._is_planned = self._waiting.count > 0
-        if self._is_planned:
-            self._loop.call_soon(self._run)
 
 
 class TlsConnection(asyncio.BufferedProtocol):
@@ -103,6 +54,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         "_connection",
         "_held",
         "_host",
+        "_is_at_work",
         "_is_handshake_due",
         "_is_pumping",
         "_is_reading",
@@ -147,6 +99,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Whether the transport has too much to write."""
         self._is_handshake_due = False
         """Whether this is in the queue of handshakes, where it may be though it is closing."""
+        self._is_at_work = False
+        """Whether a thread computes a step of the handshake, and has the pump."""
         self._is_pumping = False
         """Whether plaintext is being passed on, so that the connection may be calling back."""
 
@@ -180,9 +134,8 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._received_bytes += nbytes
             if self._received_bytes > HANDSHAKE_BYTES_MAX:
                 self._fail("a handshake of too many bytes")
-            elif not self._is_handshake_due:
-                self._is_handshake_due = True
-                self._host.handshakes.soon(self)
+            else:
+                self._shake_hands_soon()
 
     def eof_received(self) -> bool:
         """Close soon, as a connection without TLS; frames have explicit ends."""
@@ -285,15 +238,21 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Owner of the client's address."""
         return self._connection.owner
 
-    def shake_hands(self) -> None:
-        """Perform one handshake step with all received data. Never raises: other connections are
-        queued.
-        """
+    def begin_step(self) -> Callable[[], Outcome] | None:
+        """Return the handshake's next step, with all received data, for a thread."""
         self._is_handshake_due = False
         if self._state.is_closing:
-            return
+            return None
+        self._is_at_work = True
+        return partial(take_step, self._pump, self._held)
+
+    def end_step(self, outcome: Outcome | BaseException) -> None:
+        """Answer, and go on with what has come meanwhile. Never raises: others are queued."""
+        self._is_at_work = False
         try:
-            self._go_on_with_handshake()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            self._go_on_after_step(outcome)
         except TlsError as error:
             self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
@@ -326,22 +285,29 @@ class TlsConnection(asyncio.BufferedProtocol):
         except TlsError as error:
             self._fail(str(error))
             return
-        if self._state is _CLOSING and not self._unencrypted:
+        if self._state is _CLOSING and not self._unencrypted and not self._is_at_work:
             self._become(_ENDED)
             self._pump.say_goodbye()
             self._send_output()
             self._transport.close()
 
-    def _go_on_with_handshake(self) -> None:
-        data, begin = memoryview(self._held), 0
-        while begin < len(data) and not self._pump.is_established:
-            piece = data[begin : begin + RECORD_BYTES]
-            begin += len(piece)
-            self._pump.feed(piece)
-            self._pump.shake_hands()
-        self._hold(bytes(data[begin:]))
+    def _shake_hands_soon(self) -> None:
+        if not self._is_handshake_due and not self._is_at_work:
+            self._is_handshake_due = True
+            self._host.handshakes.soon(self)
+
+    def _go_on_after_step(self, outcome: Outcome) -> None:
+        if self._state.is_closing:
+            # It has waited for the pump.
+            self._encrypt()
+            return
+        self._hold(self._held[outcome.used_bytes :])
+        if outcome.failure:
+            raise TlsError(outcome.failure)
         if not self._pump.is_established:
             self._send_output()
+            if self._held:
+                self._shake_hands_soon()
             return
         self._become(_OPEN)
         self._on_established(self._connection, self._pump)
@@ -395,7 +361,7 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _send_output(self) -> None:
         """Send TLS's own messages: handshake, tickets, alerts."""
-        output = self._pump.take_output()
+        output = b"" if self._is_at_work else self._pump.take_output()
         if output:
             self._transport.write(output)
 

@@ -8,13 +8,10 @@ turns, so that a client that floods the broker with passwords delays only itself
 import asyncio
 import hmac
 import os
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from kohort.broker.core.security.addresses import owner_of
 from kohort.broker.core.security.exchange import Done, SaslFailure
@@ -23,12 +20,11 @@ from kohort.broker.core.security.plain import WRONG, PlainLogin, read_plain
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.lower_threads import LowerThreads, Threads
 from kohort.broker.security.users import PasswordWork, Users
 from kohort.protocol.scram import HASHES, keys_of, salted_password
 
 THREADS: Final = 2
-NICER: Final = 5
-"""How much lower the priority of these threads is than that of the loop."""
 WAITING_MAX: Final = 256
 """Bound on the waiting checks of all addresses; `FairQueue` says whose is dropped beyond it."""
 REMEMBERED_MS: Final = 60_000
@@ -36,16 +32,6 @@ REMEMBERED_MAX: Final = 10_000
 
 _NO_MARK: Final = bytes(32)
 """The mark that belongs to no password."""
-
-
-class PasswordThreads(Protocol):
-    """Does the work of a check while the loop continues."""
-
-    def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]: ...
-
-    def close(self) -> None:
-        """Begin no more work."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -67,17 +53,17 @@ class Passwords:
         self,
         users: Users,
         clock: Clock,
-        crew: PasswordThreads | None = None,
+        threads: Threads | None = None,
         *,
         is_disabled: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`crew` defaults to two threads. Passwords of disabled users are wrong, and cost as much
+        """`threads` default to two. Passwords of disabled users are wrong, and cost as much
         work as other wrong passwords.
         """
         self.is_disabled = is_disabled
         self._users = users
         self._clock = clock
-        self._crew = crew or _Threads()
+        self._threads = threads or LowerThreads("passwords", THREADS)
         self._waiting: FairQueue[str, _Check] = FairQueue(WAITING_MAX)
         self._at_work = 0
         self._is_closed = False
@@ -94,7 +80,7 @@ class Passwords:
     def close(self) -> None:
         """Begin no more checks."""
         self._is_closed = True
-        self._crew.close()
+        self._threads.close()
 
     def check(self, login: PlainLogin, ip: str) -> Done | Later[Done]:
         """Let a user at an address in, or fail with SaslFailure; at once only if the password is
@@ -134,7 +120,7 @@ class Passwords:
             # Against current credentials: a password changed while it waited is no longer right.
             to_do = self._users.work_for(check.login.user)
             self._at_work += 1
-            work = self._crew.begin(partial(_is_right, to_do, check.login.password))
+            work = self._threads.begin(partial(_is_right, to_do, check.login.password))
             work.add_done_callback(partial(self._finish, check, to_do))
 
     def _finish(
@@ -206,35 +192,8 @@ class PlainExchange:
         return Done(b"", login.user)
 
 
-class _Threads:
-    """Two threads, started on first use."""
-
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
-
-    def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(
-                THREADS, thread_name_prefix="kohort-passwords", initializer=_give_way
-            )
-        return asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-    def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-
-
 def _too_many() -> SaslFailure:
     return SaslFailure("too many passwords to check", WRONG)
-
-
-def _give_way() -> None:
-    """Lower this thread's priority below other threads of the process, the loop's above all."""
-    if sys.platform == "linux":
-        # On systems where threads have priorities of their own.
-        thread = threading.get_native_id()
-        wanted = os.getpriority(os.PRIO_PROCESS, thread) + NICER
-        os.setpriority(os.PRIO_PROCESS, thread, wanted)
 
 
 def _is_stored(work: PasswordWork) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
+from typing import TypeVar
 
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
@@ -17,6 +18,8 @@ from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.network.wire import framed
+
+T = TypeVar("T")
 
 
 class Echo:
@@ -77,6 +80,41 @@ class Echo:
         self.lost.append(connection)
 
 
+class HeldThreads:
+    """Threads that do their work when they are told to, or at once."""
+
+    def __init__(self) -> None:
+        self.are_held = False
+        self._held: list[Callable[[], None]] = []
+
+    @property
+    def at_work(self) -> int:
+        return len(self._held)
+
+    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def do() -> None:
+            try:
+                done.set_result(work())
+            except Exception as error:  # noqa: BLE001 - it is the future's.
+                done.set_exception(error)
+
+        if self.are_held:
+            self._held.append(do)
+        else:
+            do()
+        return done
+
+    def do_all(self) -> None:
+        held, self._held = self._held, []
+        for do in held:
+            do()
+
+    def close(self) -> None:
+        """There are none."""
+
+
 class Edge:
     """A server without listeners, whose connections are made by hand."""
 
@@ -90,6 +128,7 @@ class Edge:
         self.clock = clock or VirtualClock()
         self.metrics = EdgeMetrics()
         self.log = PeerLog(logging.getLogger("peers"), self.clock)
+        self.threads = HeldThreads()
         self.server = NetworkServer(
             self.service,
             limits,
@@ -97,6 +136,7 @@ class Edge:
             metrics=self.metrics,
             log=self.log,
             limit_of_ip=limit_of_ip,
+            handshake_threads=self.threads,
         )
 
     def connect(self, ip: str = "127.0.0.1") -> MemoryTransport:

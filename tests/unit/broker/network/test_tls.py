@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.core.security.session import ANONYMOUS
+from kohort.broker.network.handshakes import THREADS
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls import RECORD_BYTES, TlsError, TlsPump
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, bodies
+from tests.unit.broker.network.edge import Edge, bodies, turns
 from tests.unit.broker.network.tls_edge import Client, Peer, server_context
 
 
@@ -296,8 +297,9 @@ async def test_addresses_take_turns_at_shaking_hands(
     one = Peer(edge, authority, context)
     for peer in (*crowd, one):
         peer.transport.send(peer.client.take(b""))
-    await asyncio.sleep(0)
+    await turns(2)
     assert one.transport.taken
+    assert sum(bool(peer.transport.taken) for peer in crowd) <= 2 * THREADS
 
 
 async def test_who_is_gone_takes_no_turn_at_shaking_hands(

@@ -202,3 +202,61 @@ def test_every_state_ends_and_none_comes_back() -> None:
     assert all(LOST in next_states for state, next_states in reached.items() if state is not LOST)
     assert [state.is_closing for state in TlsState] == [False, False, True, True, True]
     assert [state.is_ended for state in TlsState] == [False, False, False, True, True]
+
+
+@pytest.fixture
+async def at_work(case: Case) -> Case:
+    """A client whose hello a thread is working at."""
+    case.edge.threads.are_held = True
+    case.peer.transport.send(case.peer.client.take(b""))
+    assert case.edge.threads.at_work == 1
+    return case
+
+
+@pytest.mark.parametrize("event", EVENTS)
+async def test_the_pump_is_left_alone_while_a_thread_has_it(at_work: Case, event: str) -> None:
+    pump = at_work.peer.tls._pump
+    at_work.peer.tls._pump = None  # type: ignore[assignment]  # Whoever uses it fails.
+    EVENTS[event](at_work)
+    await turns()
+    waits = at_work.state is CLOSING
+    assert waits == (event == "the connection closes")
+    at_work.peer.tls._pump = pump
+    at_work.edge.threads.do_all()
+    await turns()
+    goes_on = event in {"the client says goodbye", "the client reads"}
+    assert (at_work.state is HANDSHAKING) == goes_on
+    assert at_work.peer.transport.is_lost != goes_on
+    assert at_work.edge.server.memory.used_bytes == 0
+
+
+async def test_what_comes_while_a_thread_is_at_work_is_for_the_next_step(case: Case) -> None:
+    threads, hello = case.edge.threads, case.peer.client.take(b"")
+    threads.are_held = True
+    case.peer.transport.send(hello[:100])
+    case.peer.transport.send(hello[100:150])
+    case.peer.transport.send(hello[150:])
+    assert threads.at_work == 1
+    threads.do_all()
+    await turns()
+    assert not case.peer.transport.taken
+    assert threads.at_work == 1
+    threads.are_held = False
+    threads.do_all()
+    await turns()
+    await case.peer.exchange(case.peer.answer())
+    assert case.state is OPEN
+
+
+async def test_a_broker_that_has_closed_begins_no_step(at_work: Case) -> None:
+    threads = at_work.edge.threads
+    others = [
+        Peer(at_work.edge, at_work.peer.authority, at_work.peer.side.context) for _ in range(9)
+    ]
+    for one in others:
+        one.transport.send(one.client.take(b""))
+    at_work.edge.server.abort()
+    threads.do_all()
+    await turns()
+    assert threads.at_work == 0
+    assert all(one.transport.is_lost for one in others)

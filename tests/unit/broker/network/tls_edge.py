@@ -84,6 +84,7 @@ class Peer:
     ) -> None:
         if not edge.server.ciphertext_buffer:
             edge.server.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
+        self.authority = authority
         self.side = Side(context)
         listener = Listener("SSL", tls=self.side)
         self.connection = Connection(edge.server, listener)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -19,6 +20,7 @@ from kohort.testing.virtual_loop import VirtualClockLoop
 
 WORK_MS = 10
 """What a check takes."""
+T = TypeVar("T")
 SCRAM = "SCRAM-SHA-256"
 FLOOD = "10.0.0.66"
 RIGHT = PlainLogin("", "alice", b"secret")
@@ -33,16 +35,16 @@ class SlowCrew:
         self.at_once = 0
         self.at_once_max = 0
 
-    def begin(self, work: Callable[[], bool]) -> asyncio.Future[bool]:
+    def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[bool] = loop.create_future()
+        done: asyncio.Future[T] = loop.create_future()
         self.begun += 1
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         loop.call_later(WORK_MS / 1_000, self._end, done, work)
         return done
 
-    def _end(self, done: asyncio.Future[bool], work: Callable[[], bool]) -> None:
+    def _end(self, done: asyncio.Future[T], work: Callable[[], T]) -> None:
         self.at_once -= 1
         done.set_result(work())
 
