@@ -35,11 +35,11 @@ class Handshake(Hashable, Protocol):
         """Owner of the address of its client."""
         ...
 
-    def begin_step(self) -> Callable[[], Outcome] | None:
+    def begin_work(self) -> Callable[[], Outcome] | None:
         """Return what a thread has to do, None if there is no need any more."""
         ...
 
-    def end_step(self, outcome: Outcome | BaseException) -> None:
+    def end_work(self, outcome: Outcome | BaseException) -> None:
         """Go on, by what the step has come to or has raised. Must not raise."""
         ...
 
@@ -73,19 +73,19 @@ class Handshakes:
         """Begin steps until every thread has one."""
         while self._at_work < THREADS and self._waiting.count and not self._is_closed:
             one = self._waiting.take()
-            step = one.begin_step()
-            if step is not None:
+            work = one.begin_work()
+            if work is not None:
                 self._at_work += 1
-                self._threads.begin(step).add_done_callback(partial(self._end, one))
+                self._threads.begin(work).add_done_callback(partial(self._end, one))
 
     def _end(self, one: Handshake, done: asyncio.Future[Outcome]) -> None:
         self._at_work -= 1
         self._begin_some()
         if not done.cancelled():
-            one.end_step(done.exception() or done.result())
+            one.end_work(done.exception() or done.result())
 
 
-def take_step(pump: TlsPump, received: bytes) -> Outcome:
+def shake_hands(pump: TlsPump, received: bytes) -> Outcome:
     """Perform one step with all that was received. For a thread: nothing else may use the pump
     meanwhile.
     """

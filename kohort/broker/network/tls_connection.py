@@ -20,7 +20,7 @@ from typing import Final, Protocol, cast
 from kohort.broker.network.arrival_reads import ArrivalReads, Reading
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.departures import Departures
-from kohort.broker.network.handshakes import Handshakes, Outcome, take_step
+from kohort.broker.network.handshakes import Handshakes, Outcome, shake_hands
 from kohort.broker.network.memory import Claimant
 from kohort.broker.network.tls import RECORD_BYTES, WRITE_SLICE_BYTES, TlsError, TlsPump
 from kohort.broker.network.tls_state import LEGAL_NEXT, TlsState
@@ -238,21 +238,21 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Owner of the client's address."""
         return self._connection.owner
 
-    def begin_step(self) -> Callable[[], Outcome] | None:
+    def begin_work(self) -> Callable[[], Outcome] | None:
         """Return the handshake's next step, with all received data, for a thread."""
         self._is_handshake_due = False
         if self._state.is_closing:
             return None
         self._is_at_work = True
-        return partial(take_step, self._pump, self._held)
+        return partial(shake_hands, self._pump, self._held)
 
-    def end_step(self, outcome: Outcome | BaseException) -> None:
+    def end_work(self, outcome: Outcome | BaseException) -> None:
         """Answer, and go on with what has come meanwhile. Never raises: others are queued."""
         self._is_at_work = False
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            self._go_on_after_step(outcome)
+            self._go_on_after_work(outcome)
         except TlsError as error:
             self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - the end of this connection, and of no other.
@@ -296,7 +296,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._is_handshake_due = True
             self._host.handshakes.soon(self)
 
-    def _go_on_after_step(self, outcome: Outcome) -> None:
+    def _go_on_after_work(self, outcome: Outcome) -> None:
         if self._state.is_closing:
             # It has waited for the pump.
             self._encrypt()

@@ -216,7 +216,7 @@ async def at_work(case: Case) -> Case:
 @pytest.mark.parametrize("event", EVENTS)
 async def test_the_pump_is_left_alone_while_a_thread_has_it(at_work: Case, event: str) -> None:
     pump = at_work.peer.tls._pump
-    at_work.peer.tls._pump = None  # type: ignore[assignment]  # Whoever uses it fails.
+    at_work.peer.tls._pump = None  # type: ignore[assignment]  # To use it is a fault.
     EVENTS[event](at_work)
     await turns()
     waits = at_work.state is CLOSING
