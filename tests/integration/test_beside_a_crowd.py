@@ -135,8 +135,8 @@ def sink() -> Iterator[int]:
 def test_what_others_wait_beside_handshakes_that_are_abandoned(server: Roomy, rate: int) -> None:
     """Recorded, beside the same crowd at another server, which makes the machine as busy.
 
-    A hello costs the one thread 0.7 ms, several of them come before a question that costs 0.1 ms:
-    no bound on their ratio could hold at every rate. What holds is that few are begun in a turn.
+    A ratio says at what rate they come, and what else the machine does: no bound could hold at
+    every rate. What holds is that a turn reads one of them, and that threads compute.
     """
     of_sink_ms, of_broker_ms, came = math.inf, math.inf, 0
     quiet_ms = min(p99_ms_of(server) for _ in range(2))

@@ -44,12 +44,24 @@ class TlsError(Exception):
 class TlsPump:
     """The TLS state of one server-side connection."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "has_ended", "is_dry", "is_established")
+    __slots__ = (
+        "_context",
+        "_incoming",
+        "_object",
+        "_outgoing",
+        "has_ended",
+        "is_dry",
+        "is_established",
+    )
+
+    _object: ssl.SSLObject
+    """Created for the first step of the handshake, where that is computed."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._context: ssl.SSLContext | None = context
+        """The context until the handshake begins, then None."""
         self.is_established = False
         """Whether the handshake is complete."""
         self.has_ended = False
@@ -68,6 +80,9 @@ class TlsPump:
         Raises:
             TlsError: it has failed; `take_output` may return an alert for the peer.
         """
+        if self._context is not None:
+            self._object = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._context = None
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:

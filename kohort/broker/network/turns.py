@@ -7,9 +7,9 @@ read first, as the loop finds them; then all requests that came are executed, an
 are written. A request is still answered in the turn in which it came; what an answer need not wait
 for is done when it is sent.
 
-Clients that are not authenticated yet have few requests executed in a turn, and their addresses
-take turns: a thousand that come together delay neither the others nor one that comes from
-elsewhere.
+For clients that are not authenticated yet little is done in a turn, reads of their sockets
+included, and their addresses take turns: a thousand that come together delay neither the others nor
+one that comes from elsewhere.
 
 Promises: a turn executes a bounded number of connections' requests; answers that wait to be written
 are bounded in bytes; each connection's are written in their order; what was left for after an
@@ -27,15 +27,15 @@ CONNECTIONS_PER_TURN: Final = 128
 """Connections whose requests are executed before control returns to the loop."""
 
 ARRIVALS_PER_TURN: Final = 1
-"""The same for connections that are not authenticated yet; a step of SCRAM costs as much as several
-small requests."""
+"""Reads and requests of connections that are not authenticated yet; a step of SCRAM costs as much
+as several small requests."""
 
 UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of responses of all connections that may wait for the end of an iteration."""
 
 
 class Worker(Hashable, Protocol):
-    """A connection."""
+    """A connection, or what reads its socket."""
 
     @property
     def owner(self) -> str:
@@ -43,7 +43,7 @@ class Worker(Hashable, Protocol):
         ...
 
     def execute_due(self) -> None:
-        """Execute the received requests. Must not raise."""
+        """Execute the received requests, or read what is there. Must not raise."""
         ...
 
 
@@ -87,7 +87,7 @@ class Turns:
             self._plan()
 
     def authenticate_soon(self, worker: Worker) -> None:
-        """`execute_soon` for a connection that is not authenticated yet."""
+        """`execute_soon` for one that is not authenticated yet."""
         self._arrivals.add(worker.owner, worker)
         if not self._is_planned:
             self._plan()
