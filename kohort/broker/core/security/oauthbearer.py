@@ -19,6 +19,8 @@ _MESSAGE: Final = re.compile(
     rb"(?P<token>[-_.A-Za-z0-9~+/=]+)(?P<extensions>(?:\x01[A-Za-z]+=[\x21-\x7e \t\r\n]*)*)\x01\x01"
 )
 _NUMBER_MAX: Final = 1 << 53
+_TRIMMED: Final = "".join(map(chr, range(33)))
+"""What Java's `trim` takes off."""
 
 
 class Claimed(NamedTuple):
@@ -73,6 +75,8 @@ def checked_subject(
     subject = claims.get(rules.subject_claim)
     if not isinstance(subject, str) or not subject.strip() or not _is_text(subject):
         raise SaslFailure(f"the token has no {rules.subject_claim}")
+    # As Kafka does: otherwise rules that deny, and disabled users, could be passed by a space.
+    subject = subject.strip(_TRIMMED)
     return subject, max(1, int((expires_s - now_s) * 1000))
 
 

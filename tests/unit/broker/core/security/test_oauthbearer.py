@@ -121,6 +121,13 @@ def test_a_subject_is_a_text_of_something(subject: object) -> None:
     refused("no sub", {"sub": subject})
 
 
+def test_a_subject_is_the_same_with_spaces_around_it() -> None:
+    """Kafka's trims it; so rules and disabled users that name it apply."""
+    for subject in (" alice", "alice\t\r\n", "\x00\x1f alice "):
+        assert checked({"sub": subject})[0] == "alice"
+    assert checked({"sub": "\u00a0alice b"})[0] == "\u00a0alice b"
+
+
 def test_another_claim_may_name_the_subject() -> None:
     rules = RULES._replace(subject_claim="email")
     assert checked({"email": "a@b"}, rules)[0] == "a@b"
