@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig
-from kohort.broker.config.security import STORE_TYPES, SUPPORTED_MECHANISMS
+from kohort.broker.config.security import STORE_TYPES, SUPPORTED_MECHANISMS, jaas_problem
 from kohort.broker.config.settings import InvalidValueError, Setting, Value, settings_of
 from kohort.broker.config.unused import unused_settings
 
@@ -144,11 +144,10 @@ def own_problems(
             found.append(f"{origins[name]}: {problem}" if origins else problem)
     if not found:
         for endpoint in config.listener_endpoints:
-            found += listener_problems(
-                of_listener(config, own, endpoint.listener),
-                endpoint.listener,
-                config.protocol_of(endpoint.listener),
-            )
+            listener, protocol = endpoint.listener, config.protocol_of(endpoint.listener)
+            found += listener_problems(of_listener(config, own, listener), listener, protocol)
+            if protocol.startswith("SASL_"):
+                found += _login_problems(config, own, listener)
         if uses_tls_for_http(own):
             found += tls_problems(of_listener(config, own, HTTP), HTTP)
         if "bearer" in config.kohort_http_authentication and _has_http(config):
@@ -222,6 +221,14 @@ def listener_problems(config: BrokerConfig, listener: str, protocol: str) -> Ite
                 )
     if protocol.endswith("SSL"):
         yield from tls_problems(config, listener)
+
+
+def _login_problems(config: BrokerConfig, own: Mapping[str, str], listener: str) -> Iterable[str]:
+    """What is wrong with login modules of a listener's mechanisms, each sentence once."""
+    mechanisms = of_listener(config, own, listener).sasl_enabled_mechanisms
+    texts = (of_listener(config, own, listener, one).sasl_jaas_config for one in mechanisms)
+    problems = dict.fromkeys(jaas_problem(text or "") for text in texts)
+    return [f"listener {listener}: sasl.jaas.config: {one}" for one in problems if one]
 
 
 def _has_http(config: BrokerConfig) -> bool:

@@ -122,7 +122,6 @@ class SecuritySettings(Settings):
     )
     sasl_jaas_config: Password | None = setting(
         None,
-        check=jaas_problem,
         dynamic=True,
         doc="Users of PLAIN as Kafka has them: `PlainLoginModule required "
         'user_alice="...";`. Prefer `kohort users`, which also works for SCRAM.',

@@ -34,7 +34,7 @@ from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
 from kohort.broker.security.users import Users
 from kohort.broker.security.users_file import UsersFile
-from kohort.jaas import parse_login_module
+from kohort.jaas import JaasError, parse_login_module
 from kohort.protocol.scram import HASHES
 
 if TYPE_CHECKING:
@@ -354,8 +354,11 @@ def _given_passwords(config: BrokerConfig) -> dict[str, str]:
     """Users of PLAIN that the settings themselves give, with their passwords."""
     if not config.sasl_jaas_config:
         return {}
-    # Checked with the setting.
-    module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
+    try:
+        module = parse_login_module(config.sasl_jaas_config, LOGIN_MODULES)
+    except JaasError as error:
+        # Set at run time, for a listener that there was not.
+        raise StoreError(f"sasl.jaas.config: {error}") from None
     return {
         name.removeprefix("user_"): password
         for name, password in module.options.items()

@@ -153,6 +153,7 @@ def test_users_stay_disabled_where_other_settings_do_not_go_together(
 
 
 def test_a_stored_secret_that_is_not_used_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    CurrentConfig(load(), for_this_broker={"sasl.jaas.config": "horse"})
+    stored = {"sasl.jaas.config": "horse" * 20_000}
+    CurrentConfig(load(), for_this_broker=stored)
     assert "sasl.jaas.config=[hidden], set at run time, is not used" in caplog.text
     assert "horse" not in caplog.text
