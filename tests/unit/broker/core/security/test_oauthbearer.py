@@ -115,7 +115,8 @@ def test_other_audiences_are_not(audience: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "subject", [None, "", " \t\n", 7, True, ["alice"], {"alice": 1}, "a\ud800"]
+    "subject",
+    [None, "", " \t\n", "\0", " \x1f\u00a0 ", 7, True, ["alice"], {"alice": 1}, "a\ud800"],
 )
 def test_a_subject_is_a_text_of_something(subject: object) -> None:
     refused("no sub", {"sub": subject})
