@@ -104,6 +104,27 @@ def test_an_authorizer_that_would_let_no_one_in_is_refused(tmp_path: Path) -> No
         pass
 
 
+@pytest.mark.parametrize(
+    ("change", "is_warned"),
+    [
+        ({}, True),
+        ({"super.users": "User:root"}, False),
+        ({"allow.everyone.if.no.acl.found": "true"}, False),
+    ],
+)
+def test_a_start_warns_that_no_client_could_make_the_first_rule(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, str], is_warned: bool
+) -> None:
+    own = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "authorizer.class.name": "kohort",
+    }
+    with BrokerThread(tmp_path, overrides={**own, **change}):
+        pass
+    assert ("there are neither super.users nor rules" in caplog.text) == is_warned
+
+
 def test_with_tls_clients_have_names_only_if_they_show_certificates(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     closed = {

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from kohort.broker.core.security.session import Principal
+from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_user_scram_credentials import (
@@ -48,6 +49,7 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET
@@ -495,3 +497,29 @@ def test_a_client_without_sasl_is_told_of_as_that(
         assert client.is_closed()
     told = "a request of key 3 before authentication, as of a client without SASL; see its security"
     assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "is_warned"),
+    [
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, True),
+        ({}, True),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER", "kohort.oauth.unsecured": "true"}, False),
+        ({"listeners": "PLAINTEXT://127.0.0.1:0"}, False),
+        ({"sasl.jaas.config": 'PlainLoginModule required user_bob="x";'}, False),
+    ],
+)
+def test_a_start_warns_that_there_are_no_users(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, str], is_warned: bool
+) -> None:
+    own = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
+    with BrokerThread(tmp_path, overrides={**own, **change}):
+        pass
+    told = f"there are no users yet: `kohort users add NAME --data {tmp_path}` adds the first"
+    assert (told in caplog.text) == is_warned
+    caplog.clear()
+    with stopped_broker(str(tmp_path)) as place:
+        place.set_password("alice", hashed("secret", ["SCRAM-SHA-512"], 4_096))
+    with BrokerThread(tmp_path, overrides={**own, **change}):
+        pass
+    assert "no users" not in caplog.text

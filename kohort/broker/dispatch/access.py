@@ -91,6 +91,13 @@ def make_access(
     _suspend_after_a_loss(authorizer, topics)
     if not (_has_names(topics.settings) or _admits_anonymous(authorizer)):
         raise ConfigError([_FOR_NOBODY])
+    if not (
+        authorizer.super_users or authorizer.rule_count or authorizer.allow_everyone_if_no_acl_found
+    ):
+        logger.warning(
+            "authorizer.class.name is set, and there are neither super.users nor rules: no client "
+            "may do anything, nor make the first rule. Set super.users=User:NAME"
+        )
     return Access(rules, clock, api_names, denied)
 
 

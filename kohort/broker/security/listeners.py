@@ -113,6 +113,7 @@ class SecureListeners:
             # Only if a listener needs it: it is written to disk at the first start.
             self._users.load_secret()
         made = {name: self._listener(name, protocol) for name, protocol in protocols.items()}
+        self._warn_of_no_users(protocols)
         if http is not None:
             self.tls[HTTP] = http
         self._settings.add_own_check(self._check)
@@ -155,6 +156,21 @@ class SecureListeners:
                     one.listener,
                 )
         self._warn_of_names()
+
+    def _warn_of_no_users(self, protocols: Mapping[str, str]) -> None:
+        """Log a warning if a listener takes passwords, and there is none that it could take."""
+        if len(self._users) or any(self._given.values()):
+            return
+        passwords = {"PLAIN", *HASHES}
+        for name, protocol in protocols.items():
+            own = self._settings.of_listener(name).sasl_enabled_mechanisms
+            if protocol.startswith("SASL_") and passwords.intersection(own):
+                logger.warning(
+                    "Listener %s takes passwords, and there are no users yet: `kohort users add"
+                    " NAME --data %s` adds the first one while the broker is stopped",
+                    name,
+                    self._settings.config.data_directory.absolute(),
+                )
 
     def _warn_of_names(self) -> None:
         """Log a warning for each listener whose clients are told to come by another one."""
