@@ -1,7 +1,7 @@
 """A member of a classic group, and an id that may become one."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.classic.timers import SESSION
 from kohort.broker.core.group.effects import TimerKey
@@ -87,17 +87,29 @@ class Member:
         return key
 
 
+PROTOCOLS_USUAL: Final = 5
+"""No client offers more; what these take beyond their contents is part of what a member takes."""
+PROTOCOL_BYTES: Final = 200
+"""What each further one takes beyond its contents: 214 were measured, for 49,000 of 6 bytes."""
+_WIDE: Final = 4
+"""Bytes that Python uses for each character of a text that is not ASCII, at most."""
+
+
 def size_of(protocols: Protocols) -> int:
     """Return the memory that protocols take, names included."""
-    size = 0
+    size = PROTOCOL_BYTES * max(len(protocols) - PROTOCOLS_USUAL, 0)
     for name, data in protocols:
-        size += len(name) + len(data)
+        size += _size_of_text(name) + len(data)
     return size
 
 
 def size_of_ids(client_id: str, instance_id: str | None) -> int:
     """Return the length of a member's names, which may be a hundred times as long as usual."""
-    return len(client_id) + (0 if instance_id is None else len(instance_id))
+    return _size_of_text(client_id) + (0 if instance_id is None else _size_of_text(instance_id))
+
+
+def _size_of_text(text: str) -> int:
+    return len(text) if text.isascii() else _WIDE * len(text)
 
 
 def cut_text(text: str, bytes_max: int) -> str:

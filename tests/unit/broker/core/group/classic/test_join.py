@@ -300,6 +300,12 @@ class TestMetadataBytes:
         assert s.join(protocols=(("r" * 1_001, b""),)).answer == FULL
         assert s.join(instance="i" * 1_001).answer == FULL
 
+    def test_so_does_what_many_protocols_take_by_themselves(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=10_000))
+        s.stable(1, protocols=tuple((name, b"") for name in "abcdefgh"))
+        assert s.join(protocols=tuple((f"p{number}", b"") for number in range(100))).answer == FULL
+        assert s.join(instance="\u4e00" * 2_501).answer == FULL
+
     def test_what_a_member_held_is_free_when_it_goes(self) -> None:
         s = Scenario(GroupConfig(metadata_bytes_max=1_000))
         s.leave(*s.stable(1, protocols=self.LARGE))
