@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.ignored import IGNORED, why_ignored
@@ -53,6 +53,12 @@ _OF_A_SERVICE = re.compile(
 )
 """How the variables end by which Kubernetes, and Docker's links, tell of a Service."""
 _SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}(\.[A-Za-z0-9_-]{1,60}){0,12}")
+"""What may be repeated in an error; a line of a key that stands in the wrong place may not."""
+_PEM_BEGIN: Final = "-----BEGIN "
+_PEM_END: Final = "-----END"
 
 
 class ConfigError(Exception):
@@ -121,7 +127,8 @@ def load(
         elif why_ignored(one.name):
             ignored[one.name] = one
         else:
-            wrong.append(f"{one.origin}: there is no setting {one.name}{_near(one.name)}")
+            shown = one.name if _NAME.fullmatch(one.name) else "of this name"
+            wrong.append(f"{one.origin}: there is no setting {shown}{_near(one.name)}")
     own = {name: one.text for name, one in given_own.items()}
     config = _build(given, wrong)
     if config is not None and not wrong:
@@ -158,8 +165,20 @@ def _from_file(file: Path | None, wrong: list[str]) -> Iterator[GivenValue]:
     except (OSError, UnicodeDecodeError) as error:
         wrong.append(f"{file}: cannot be read: {error}")
         return
+    is_within_pem = False
     for entry in parse_properties(text):
-        yield GivenValue(entry.name, entry.value, f"{file}:{entry.line}")
+        origin = f"{file}:{entry.line}"
+        if is_within_pem:
+            # Lines of a private key, perhaps: they are not told as settings that there are not.
+            is_within_pem = not entry.name.startswith(_PEM_END)
+        elif _PEM_BEGIN in entry.value and _PEM_END not in entry.value:
+            is_within_pem = True
+            wrong.append(
+                f"{origin}: {entry.name} has the first line of its PEM alone; end each of its lines"
+                " but the last with a backslash, or write it in one line"
+            )
+        else:
+            yield GivenValue(entry.name, entry.value, origin)
 
 
 def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[GivenValue]:

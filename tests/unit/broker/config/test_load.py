@@ -175,6 +175,30 @@ def test_a_file_of_windows_is_read(file: Path) -> None:
     assert config.ssl_keystore_location == "a.pem"
 
 
+KEY = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgiutG2VSAOCK7sXW1"
+
+
+@pytest.mark.parametrize("last", ["short+/=", "W10="])
+def test_a_private_key_whose_lines_are_not_continued_is_told_and_not_repeated(
+    file: Path, last: str
+) -> None:
+    pem = f"-----BEGIN PRIVATE KEY-----\n{KEY}\n{last}\n-----END PRIVATE KEY-----"
+    file.write_text(f"node.id=1\nssl.keystore.key={pem}\nnum.partition=3\n")
+    told, other = refusal(file=file).splitlines()
+    assert told.startswith(f"{file}:2: ssl.keystore.key has the first line of its PEM alone; end")
+    assert other.startswith(f"{file}:6: there is no setting num.partition; near to it")
+    continued = pem.replace("\n", "\\n\\\n")
+    file.write_text(f"node.id=1\nssl.keystore.key={continued}\n")
+    assert load(file=file).config.ssl_keystore_key == pem
+
+
+def test_a_line_of_a_key_by_itself_is_not_repeated(file: Path) -> None:
+    file.write_text(f"node.id=1\n{KEY}\n")
+    told = refusal(file=file)
+    assert told.startswith(f"{file}:2: there is no setting of this name; see docs")
+    assert KEY[:10] not in told
+
+
 def test_a_file_that_cannot_be_read_is_named(file: Path) -> None:
     assert f"{file}: cannot be read" in refusal(file=file)
     file.write_bytes(b"a=\xff\xfe")
