@@ -20,10 +20,17 @@ from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig, problems
 from kohort.broker.config.ignored import IGNORED, why_ignored
-from kohort.broker.config.listeners import PREFIX, canonical, of_listener, own_problems
-from kohort.broker.config.settings import InvalidValueError, Value, settings_of
+from kohort.broker.config.listeners import (
+    PREFIX,
+    canonical,
+    of_listener,
+    own_problems,
+    own_setting,
+)
+from kohort.broker.config.settings import ConfigType, InvalidValueError, Value, settings_of
 from kohort.properties import parse_properties
 
+_OVERRIDE: Final = "--override"
 _MISSPELT = 0.8
 """Likeness, as difflib counts it, from which a name is taken for another one misspelt."""
 
@@ -129,6 +136,12 @@ def load(
         else:
             shown = one.name if _NAME.fullmatch(one.name) else "of this name"
             wrong.append(f"{one.origin}: there is no setting {shown}{_near(one.name)}")
+    warnings += (
+        f"{_OVERRIDE} {name}: every user of this machine can read it in the list of processes; have"
+        " it in the file or the environment"
+        for name, one in (given | given_own).items()
+        if one.origin == _OVERRIDE and _is_password(name)
+    )
     own = {name: one.text for name, one in given_own.items()}
     config = _build(given, wrong)
     if config is not None and not wrong:
@@ -187,7 +200,14 @@ def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[Give
         if not equals or not name.strip():
             wrong.append(f"--override {override}: not of the form name=value")
         else:
-            yield GivenValue(name.strip(), text, "--override")
+            yield GivenValue(name.strip(), text, _OVERRIDE)
+
+
+def _is_password(name: str) -> bool:
+    """Whether a setting's value opens something; `super.users` is sensitive, and opens nothing."""
+    own = own_setting(name)
+    known = settings_of(BrokerConfig).get(name) if own is None else own.setting
+    return known is not None and known.type is ConfigType.PASSWORD and name != "super.users"
 
 
 def _from_environment(

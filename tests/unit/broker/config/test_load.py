@@ -247,3 +247,18 @@ def test_what_is_set_for_the_pipeline_is_no_misspelt_setting_of_the_broker() -> 
     assert len(named) > 5
     loaded = load(environment=dict.fromkeys(named, "somewhere"))
     assert not loaded.warnings
+
+
+def test_a_password_on_the_command_line_is_warned_of(file: Path) -> None:
+    login = "PlainLoginModule required user_a=horse;"
+    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    secrets = ["ssl.key.password=horse", f"{name}={login}"]
+    listeners = ["listeners=SASL_PLAINTEXT://localhost:1", "sasl.enabled.mechanisms=PLAIN"]
+    file.write_text("\n".join([*listeners, *secrets]))
+    assert not load(file=file, overrides=["super.users=User:a"]).warnings
+    warnings = load(overrides=[*listeners, *secrets]).warnings
+    assert [one.partition(":")[0] for one in warnings] == [
+        "--override ssl.key.password",
+        f"--override {name}",
+    ]
+    assert "horse" not in "".join(warnings)
