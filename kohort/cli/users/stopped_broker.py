@@ -2,7 +2,7 @@
 
 import base64
 import os
-import pwd
+import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -121,7 +121,6 @@ def stopped_broker(directory: str, *, makes: bool = True) -> Iterator[StoppedBro
             f"--data {directory}: this is no data directory of a broker, which has a {FILE_NAME} in"
             " it; log.dirs names it in the broker's settings"
         )
-    _check_owner(path)
     try:
         make_private_directory(path)
         with DataDirectoryLock(path):
@@ -131,29 +130,22 @@ def stopped_broker(directory: str, *, makes: bool = True) -> Iterator[StoppedBro
                 yield StoppedBroker(Users(store), store)
             finally:
                 store.close()
+                _hand_over(path)
     except DataDirectoryLockedError as error:
         raise UnavailableError(f"{error}; ask it without --data") from error
     except (OSError, StorageError, MetadataError) as error:
         raise UnavailableError(f"--data {directory}: {error}") from error
 
 
-def _check_owner(path: Path) -> None:
-    """Raise UnavailableError for root in the directory of another account, whose broker could not
-    read what root writes.
+def _hand_over(path: Path) -> None:
+    """Give what root has made in a directory to the directory's account, whose broker could not
+    read it otherwise.
     """
-    try:
-        owner = path.stat().st_uid
-    except OSError:
+    if os.geteuid() != 0:
         return
-    if os.geteuid() == 0 and owner != 0:
-        raise UnavailableError(
-            f"--data {path}: it belongs to {_name_of(owner)}, whose broker could not read what root"
-            f" writes: run this by `sudo -u {_name_of(owner)}`"
-        )
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"#{uid}"
+    owner = path.stat()
+    for made in os.scandir(path):
+        found = made.stat(follow_symlinks=False)
+        # Links could be that account's way to files that are not its own.
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == 0:
+            os.chown(made.path, owner.st_uid, owner.st_gid, follow_symlinks=False)
