@@ -8,6 +8,7 @@ import pytest
 
 from kohort.cli import main
 from tests.support.brokers.broker_thread import BrokerThread
+from tests.support.processes.commands import users_here
 
 OPEN = {"authorizer.class.name": "kohort", "allow.everyone.if.no.acl.found": "true"}
 
@@ -108,6 +109,22 @@ def test_a_broker_without_an_authorizer_is_told_how_to_have_one(
     told = capsys.readouterr().err
     assert "SECURITY_DISABLED" in told
     assert "authorizer.class.name=kohort, with super.users, gives the broker one" in told
+
+
+def test_a_rule_for_a_user_that_there_is_not_is_told(
+    broker: BrokerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "Beware: no user is called"
+    assert run(broker, "add", "alcie", "read", "topic:t") == 0
+    assert told not in capsys.readouterr().out, "there are no users with passwords at all"
+    where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
+    assert users_here("add", "alice", *where, password="secret") == 0
+    capsys.readouterr()
+    assert run(broker, "add", "alcie", "read", "topic:t") == 0
+    assert f"{told} alcie;" in capsys.readouterr().out
+    for known in ("alice", "*", "ANONYMOUS", "User:CN=alice,OU=shop"):
+        assert run(broker, "add", known, "read", "topic:t") == 0
+        assert told not in capsys.readouterr().out
 
 
 def test_what_nothing_asks_for_is_told(

@@ -2,9 +2,15 @@
 
 import argparse
 
+from kohort.broker.core.history.wording import shown
+from kohort.broker.core.security.acls import WILDCARD
+from kohort.broker.core.security.session import ANONYMOUS, USER
 from kohort.cli.acl.options import add_rule, host, idle, rules_of
 from kohort.cli.options import add_kafka, cluster_of
+from kohort.client.net.versions import UnsupportedVersionError
 from kohort.wire.access import add_rules
+from kohort.wire.cluster import Cluster, RefusedError
+from kohort.wire.users import list_users
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +29,27 @@ def ask(options: argparse.Namespace) -> None:
     rules = rules_of(options)
     with cluster_of(options) as cluster:
         add_rules(cluster, rules)
+        unknown = _is_unknown(cluster, options.principal)
     for rule in rules:
         print(f"added: {rule}")
     for sentence in idle(options):
         print(sentence)
+    if unknown:
+        name = shown(options.principal.partition(":")[2])
+        print(
+            f"Beware: no user is called {name}; the rule is for one of a certificate or of tokens,"
+            " or for one who comes later"
+        )
+
+
+def _is_unknown(cluster: Cluster, principal: str) -> bool:
+    """Whether there are users with passwords, and this is none of them."""
+    kind, _, name = principal.partition(":")
+    if kind != USER or name in {WILDCARD, ANONYMOUS.name} or "=" in name:
+        # Of all clients, of those without a name, or of a certificate.
+        return False
+    try:
+        return not list_users(cluster, [name]) and bool(list_users(cluster))
+    except (RefusedError, UnsupportedVersionError):
+        # One who makes rules may be denied the list of users, or the broker has none.
+        return False
