@@ -53,12 +53,11 @@ from kohort.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kohort.protocol.records.batch import TRANSACTIONAL_BIT, looks_transactional
+from kohort.protocol.records.batch import LOW_ATTRIBUTES_AT, TRANSACTIONAL_BIT
 
 TOPIC_IDS_SINCE: Final = 13
 ACKS_NONE: Final = 0
-_WRITE: Final = Operation.WRITE
-_TOPIC: Final = ResourceType.TOPIC
+_WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
 ACKS_ALL: Final = -1
 
 APPENDS_MS: Final = 5
@@ -185,7 +184,13 @@ def _serve_partitions(ctx: RequestContext, request: ProduceRequest) -> _Serving:
         ):
             # An unknown id reveals nothing.
             name = topic_data.name if topic is None else topic.name
-            is_denied = not ctx.may(_WRITE, _TOPIC, name)
+            # What is kept is looked at here, or `may` would be called for every topic.
+            connection = ctx.connection
+            is_kept = (
+                connection.granted_to is connection.session
+                and name in connection.granted.get(_WRITE_TOPIC, ())
+            )
+            is_denied = not is_kept and not ctx.may(*_WRITE_TOPIC, name)
         topic_response = TopicProduceResponse(
             name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=[]
         )
@@ -214,11 +219,16 @@ def _serve_partitions(ctx: RequestContext, request: ProduceRequest) -> _Serving:
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
-    """Whether any of its batches is transactional; unreadable ones are not."""
+    """Whether any of its batches looks transactional. Nothing else of them is looked at."""
     for topic in request.topic_data:
         for data in topic.partition_data:
-            # With loops: where there is an authorizer, every request pays for this.
-            if data.records is not None and looks_transactional(data.records):
+            records = data.records
+            # Without a call: where there is an authorizer, every request pays for this.
+            if (
+                records is not None
+                and len(records) > LOW_ATTRIBUTES_AT
+                and records[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+            ):
                 return True
     return False
 

@@ -42,7 +42,7 @@ _PLACEMENT = Struct(">qii")
 _CRC_AT = 17
 CRC_START = 21
 """The end of the CRC field, which covers everything from here on."""
-_LOW_ATTRIBUTES_AT = 22
+LOW_ATTRIBUTES_AT = 22
 """The byte of the attributes that has all bits in use."""
 
 # Bits of a header's attributes, for callers that read several of them.
@@ -169,11 +169,6 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.length < LENGTH_MIN:
         raise DecodeError(f"batch at {position} has length {header.length}, below {LENGTH_MIN}")
     return header
-
-
-def looks_transactional(buffer: Buffer) -> bool:
-    """Whether this, if it is a batch, is a transactional one. Nothing else of it is looked at."""
-    return len(buffer) > _LOW_ATTRIBUTES_AT and bool(buffer[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
 
 
 def encode_header(header: BatchHeader) -> bytes:

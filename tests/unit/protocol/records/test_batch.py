@@ -12,7 +12,6 @@ from kohort.protocol.records.batch import (
     crc_of,
     encode_header,
     iter_headers,
-    looks_transactional,
     payload_of,
     placement_prefix,
     read_header,
@@ -42,17 +41,6 @@ def test_attributes_are_read_bit_by_bit_as_declared(bit: int) -> None:
     for name in ("codec_id", "is_transactional", "is_control", "has_delete_horizon"):
         assert getattr(header, name) == declared[name]
     assert header.timestamp_type == declared.timestamp_type
-
-
-@pytest.mark.parametrize("bit", range(16))
-def test_a_batch_looks_transactional_by_the_bit_that_its_header_has_for_it(bit: int) -> None:
-    batch = with_header(BATCH, attributes=(1 << bit) - (1 << 16 if bit == 15 else 0))
-    assert looks_transactional(batch) == read_header(batch).is_transactional
-
-
-@pytest.mark.parametrize("size", [0, 22, 23])
-def test_less_than_a_header_is_looked_at_as_far_as_it_goes(size: int) -> None:
-    assert looks_transactional(with_header(BATCH, attributes=-1)[:size]) == (size > 22)
 
 
 def test_bits_that_have_no_meaning_yet_are_ignored() -> None:
