@@ -235,6 +235,27 @@ def test_a_consumer_over_its_limit_gets_nothing_and_may_come_again(broker: Broke
         assert (time.monotonic() - began) * 1_000 >= denied.throttle_time_ms
 
 
+def test_a_consumer_is_given_no_more_at_once_than_its_limit_allows(broker: BrokerThread) -> None:
+    def batch_count(client: RawClient) -> int:
+        answer = fetch(client)
+        assert answer.throttle_time_ms == 0
+        records = answer.responses[0].partitions[0].records
+        assert records is not None
+        return len(records) // 40_000
+
+    with RawClient(broker.port) as client:
+        for _ in range(3):
+            assert produce(client, 40_000) == 0
+        # 100,000 bytes before there is anything to wait for.
+        assert alter(client, ANONYMOUS, ("consumer_byte_rate", LIMIT)) == 0
+    with RawClient(broker.port) as client:
+        assert batch_count(client) == 2
+        assert alter(client, ANONYMOUS, ("consumer_byte_rate", 100 * LIMIT)) == 0
+        assert batch_count(client) == 3
+        assert alter(client, ANONYMOUS, ("consumer_byte_rate", None)) == 0
+        assert batch_count(client) == 3
+
+
 def test_a_consumer_over_its_time_gets_nothing_and_is_not_charged_for_it(
     broker: BrokerThread,
 ) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, cast
 
+from kohort.broker.core.security.account import NOT_THEIRS
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
@@ -79,7 +80,12 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
     if quotas is not None and quotas.is_limiting:
-        at_once = quotas.at_once(ctx.connection, ctx.header.client_id)
+        connection, at_once = ctx.connection, NOT_THEIRS
+        if connection.accounts_of is connection.session:
+            # Nearly every request ends here, so without another call.
+            at_once = connection.accounts.at_once(ctx.header.client_id)
+        if at_once == NOT_THEIRS:
+            at_once = quotas.at_once(connection, ctx.header.client_id)
         if request.max_bytes > at_once or request.min_bytes > at_once:
             _limit_to_quota(request, at_once)
     denied = () if ctx.broker.access is None else _denied(ctx, request)

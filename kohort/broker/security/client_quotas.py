@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kohort.broker.core.security.account import NO_ACCOUNTS, NOT_THEIRS, Accounts
+from kohort.broker.core.security.account import Accounts
 from kohort.broker.core.security.quotas import (
     Entity,
     Quotas,
@@ -63,12 +63,8 @@ class ClientQuotas:
 
     def at_once(self, connection: ConnectionInfo, client_id: str | None) -> int:
         """The most bytes for one answer to a Fetch of the client."""
-        kept = connection.accounts if connection.accounts_of is connection.session else NO_ACCOUNTS
-        at_once = kept.at_once(client_id)
-        if at_once == NOT_THEIRS:
-            accounts = self.accounts(connection, client_id)
-            at_once = accounts.at_once(accounts.client_id)
-        return at_once
+        accounts = self.accounts(connection, client_id)
+        return accounts.at_once(accounts.client_id)
 
     async def alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool
