@@ -385,3 +385,22 @@ def test_a_key_may_be_in_the_settings_themselves(
         return
     with broker, connected(broker.port, trusting(authority)) as connection:
         assert len(ask(connection).brokers) == 1
+
+
+@pytest.mark.parametrize("own", [None, "none", "required"])
+def test_a_listener_with_sasl_has_its_own_setting_of_client_auth(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture, own: str | None
+) -> None:
+    overrides = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1")),
+        "ssl.truststore.location": str(authority.certificate),
+        "ssl.client.auth": "required",
+    }
+    if own is not None:
+        overrides["listener.name.sasl_ssl.ssl.client.auth"] = own
+    with BrokerThread(tmp_path, overrides=overrides) as broker:
+        wanted = broker.call(lambda: broker.broker.listeners.tls["SASL_SSL"].context.verify_mode)
+    assert (wanted == ssl.CERT_REQUIRED) == (own == "required")
+    assert ("ssl.client.auth is for listeners with SSL alone" in caplog.text) == (own is None)

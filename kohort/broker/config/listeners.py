@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig
+from kohort.broker.config.endpoints import parse_protocol_map
 from kohort.broker.config.security import STORE_TYPES, SUPPORTED_MECHANISMS, jaas_problem
 from kohort.broker.config.settings import InvalidValueError, Setting, Value, settings_of
 from kohort.broker.config.unused import unused_settings
@@ -121,7 +122,21 @@ def of_listener(
             continue
         if found.setting.name in known:
             values[found.setting.attribute] = found.setting.parse(text)
+    if not takes_client_auth(config, own, listener):
+        values["ssl_client_auth"] = "none"
     return dataclasses.replace(config, **values) if values else config  # type: ignore[arg-type]
+
+
+def takes_client_auth(config: BrokerConfig, own: Mapping[str, str], listener: str) -> bool:
+    """Whether the bare ``ssl.client.auth`` is for a listener: not for one with SASL, as in Kafka,
+    whose own setting has it ask for certificates besides (KIP-684).
+    """
+    protocol = parse_protocol_map(config.listener_security_protocol_map).get(listener)
+    return (
+        protocol != "SASL_SSL"
+        or config.ssl_client_auth == "none"
+        or f"{PREFIX}{listener.lower()}.ssl.client.auth" in own
+    )
 
 
 def _mechanism_of(name: str) -> str:

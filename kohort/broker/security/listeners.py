@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.config import BrokerConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.endpoints import EVERY_INTERFACE
-from kohort.broker.config.listeners import HTTP, of_listener, own_setting
+from kohort.broker.config.listeners import HTTP, of_listener, own_setting, takes_client_auth
 from kohort.broker.config.security import LOGIN_MODULES
 from kohort.broker.core.security.addresses import is_loopback, owner_of
 from kohort.broker.core.security.failure_delays import FailureDelays
@@ -144,6 +144,13 @@ class SecureListeners:
             )
             if not asks and not is_loopback(one.host):
                 logger.warning("Listener %s lets everybody in who can reach it", one)
+            if not takes_client_auth(config, self._settings.own, one.listener):
+                logger.warning(
+                    "ssl.client.auth is for listeners with SSL alone, as in Kafka;"
+                    " listener.name.%s.ssl.client.auth has listener %s ask for certificates, too",
+                    one.listener.lower(),
+                    one.listener,
+                )
             trust = own.ssl_truststore_location, own.ssl_truststore_certificates
             if (
                 protocol.endswith("SSL")
