@@ -63,12 +63,14 @@ class Desk:
         self.directory = directory
         self.shown = ""
         """What the terminal has shown."""
-        self._changes = {
+        self.changes = {
             "9092": str(free_port()),
             "9093": str(free_port()),
             "/var/lib/kohort": str(directory / "var-lib-kohort"),
             'password="..."': f'password="{PASSWORD}"',
         }
+        """What is written here in the place of what the page has."""
+        self.shell = ["bash"]
         own = directory / "own"
         (own / "bin").mkdir(parents=True)
         (own / "sitecustomize.py").write_text(RESOLVER)
@@ -84,7 +86,7 @@ class Desk:
 
     def here(self, text: str) -> str:
         """The text with what is another in this place."""
-        for written, meant in self._changes.items():
+        for written, meant in self.changes.items():
             text = text.replace(written, meant)
         return text
 
@@ -105,7 +107,7 @@ class Desk:
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.directory)
-            os.execvpe("bash", ["bash", "-euc", script], self.environment)
+            os.execvpe(self.shell[0], [*self.shell, "-euc", script], self.environment)
         try:
             self._attend(terminal, done)
             yield
