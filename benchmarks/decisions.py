@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.in_process import broker_here, run_apart
+from benchmarks.rule_changes import measure_over_the_wire
 from kohort.broker.core.security.acls import (
     EVERYBODY,
     WILDCARD,
@@ -45,8 +46,12 @@ _QUESTIONS: Final = 10_000
 _ROUNDS: Final = 5
 _CHANGES_PER_S: Final = 100
 _CHANGING_S: Final = 5.0
-_TURN: Final = 50
+_TURN: Final = 200
 """Decisions between two looks at what else the loop has to do."""
+_PAUSE_S: Final = 0.001
+"""What the loop waits then, as a broker's waits for its sockets. One that never waits takes the
+interpreter back before the thread that stores a change has noticed that it is free: a change took
+seconds so, and there were none to decide beside. `rule_changes` has a broker without a pause."""
 
 _TOPIC: Final = ResourceType.TOPIC
 _READ: Final = Operation.READ
@@ -87,6 +92,10 @@ def measure(bench: Bench) -> Iterable[Row]:
     yield Row(f"{text}: p50", "us", figures["p50"])
     yield Row(f"{text}: p99", "us", figures["p99"], limit=LIMIT_US)
     yield Row(f"{text}: changes that were acknowledged", "per s", figures["changes"], "more")
+    count, users = _sizes(scale)
+    sessions = [_session(f"u{number}") for number in range(users)]
+    # Two less than there may be: one that comes and goes, and the administrator's.
+    yield from measure_over_the_wire(bench, _prefixed(sessions, count - 2).rules)
 
 
 def _scenes(scale: float) -> dict[str, Callable[[], Scene]]:
@@ -279,7 +288,7 @@ async def _measure_changing(directory: Path, *, scale: float) -> Measured:
             while len(times_ns) < _QUESTIONS and not work.done():
                 times_ns += [_decide(authorizer, ask(chance)) for _ in range(_TURN)]
                 changing.check()
-                await asyncio.sleep(0)
+                await asyncio.sleep(_PAUSE_S)
             rounds.append(_shares(times_ns))
         changed_per_s = await work
     # The last one ends when the changes do.

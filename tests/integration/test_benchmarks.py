@@ -47,7 +47,7 @@ from benchmarks.table import render
         (connections, 3),
         (partitions, 6),
         (console, 5),
-        (decisions, 17),
+        (decisions, 21),
         pytest.param(security, 32, marks=pytest.mark.long),
         pytest.param(compaction, 7, marks=pytest.mark.long),
         pytest.param(testing, 6, marks=pytest.mark.long),

@@ -25,9 +25,9 @@ from kohort.broker.storage.metadata.database import (
     Read,
     TopicRecord,
     UnreadableError,
-    put_property,
     salvage,
 )
+from kohort.broker.storage.metadata.statements import put_property
 
 
 class Rebuild(Protocol):

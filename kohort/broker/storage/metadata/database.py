@@ -15,7 +15,6 @@ import errno
 import json
 import os
 import sqlite3
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,9 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kohort.broker.storage.errors import StorageError
-
-Statement = tuple[str, tuple[bytes | str | int, ...]]
-"""SQL and its parameters."""
+from kohort.broker.storage.metadata.statements import FORGETTING, Statement, at_once, checksum_of
 
 CHANGES: Final = "changes"
 """The property that counts the changes of a database."""
@@ -113,28 +110,12 @@ class TopicRecord:
     def put(self) -> Statement:
         """Return the statement that stores the topic, replacing any row with its id."""
         columns = self._columns()
-        return (_PUT_TOPIC, (*columns, _checksum(columns)))
+        return (_PUT_TOPIC, (*columns, checksum_of(columns)))
 
     def _columns(self) -> tuple[bytes, str, int, int, str, int]:
         configs = json.dumps(dict(self.configs), sort_keys=True)
         counts = self.partition_count, self.created_ms
         return (self.topic_id, self.name, *counts, configs, int(self.deleted))
-
-
-def put_property(name: str, value: str) -> Statement:
-    """Return the statement that stores a property."""
-    columns = name, value
-    return ("INSERT OR REPLACE INTO properties VALUES (?, ?, ?)", (*columns, _checksum(columns)))
-
-
-def forget_property(name: str) -> Statement:
-    """Return the statement that removes a property."""
-    return ("DELETE FROM properties WHERE name = ?", (name,))
-
-
-def forget_topic(topic_id: bytes) -> Statement:
-    """Return the statement that removes a topic's row."""
-    return ("DELETE FROM topics WHERE topic_id = ?", (topic_id,))
 
 
 class Content(NamedTuple):
@@ -205,6 +186,7 @@ class MetadataDatabase:
         try:
             self._connection.execute(f"PRAGMA locking_mode = {locking_mode}")
             self._prepare()
+            self._connection.execute(FORGETTING)
         except _ERRORS as error:
             self._connection.close()
             raise explained(self.path, "cannot be opened", error) from error
@@ -241,6 +223,10 @@ class MetadataDatabase:
         """Execute one transaction. Raises StorageError, having changed nothing."""
         connection = self._connection
         try:
+            whole = at_once(statements)
+            if whole is not None:
+                connection.execute(*whole)
+                return
             connection.execute("BEGIN IMMEDIATE")
             try:
                 for sql, parameters in statements:
@@ -284,7 +270,7 @@ class MetadataDatabase:
             if (
                 type(name) is not str
                 or type(value) is not str
-                or _checksum((name, value)) != checksum
+                or checksum_of((name, value)) != checksum
             ):
                 raise DamagedError(f"{self.path} is damaged: a row does not have its checksum")
         return rows
@@ -434,7 +420,7 @@ def _decoded(row: Sequence[Any]) -> tuple[Any, ...] | None:
         decoded = tuple(one.decode() if isinstance(one, _Text) else one for one in columns)
     except UnicodeDecodeError:
         return None
-    return (*decoded, checksum) if _checksum(decoded) == checksum else None
+    return (*decoded, checksum) if checksum_of(decoded) == checksum else None
 
 
 def _topic_of(row: Sequence[Any]) -> TopicRecord:
@@ -468,7 +454,3 @@ def explained(path: str, doing: str, error: Exception) -> MetadataError | Storag
             is_disk = problem.errno == errno.EIO
             return (UnreadableError if is_disk else StorageError)(f"{text} ({problem.strerror})")
     return DamagedError(f"{path} is damaged: {error}")
-
-
-def _checksum(columns: Sequence[bytes | str | int]) -> int:
-    return zlib.crc32(repr(tuple(columns)).encode())

@@ -28,8 +28,10 @@ from kohort.broker.storage.metadata.database import (
     CHANGES,
     MetadataDatabase,
     MetadataError,
-    Statement,
     TopicRecord,
+)
+from kohort.broker.storage.metadata.statements import (
+    Statement,
     forget_property,
     forget_topic,
     put_property,
