@@ -41,7 +41,7 @@ from tests.support.network.wire import RawClient
 
 CHANGES_PER_S: Final = 100
 _ACKNOWLEDGED_PER_S: Final = 95
-"""Of those asked for: the last one of a second may be late by what the machine is busy with."""
+"""The least of them that counts: some of a second may be late by what the machine is busy with."""
 _SECONDS: Final = 5.0
 _CONNECTIONS: Final = 8
 _USER: Final = "User:ANONYMOUS"

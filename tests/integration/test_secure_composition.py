@@ -3,7 +3,7 @@ environment and its volumes, in a place that has what a container has and no mor
 
 The place is made of the same parts as a container: file systems and a network of its own, whose
 only address is 127.0.0.1 although its /etc/hosts has ::1, too. Its users and its files are those of
-the machine, so nothing is built, and the broker is whoever runs the test.
+the machine: nothing is built, and the broker does not get a user of its own.
 """
 
 import json
@@ -29,7 +29,7 @@ HOSTS: Final = f"""\
 ::1 localhost ip6-localhost ip6-loopback
 127.0.0.1 {HOST}
 """
-"""As a container engine writes it, and the name that the page uses for the machine."""
+"""The file that a container engine writes, with the name that the page uses for the machine."""
 
 NETWORK: Final = """
 import fcntl, socket, struct
@@ -46,7 +46,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
 
 
 def own_place() -> list[str]:
-    """What a command is begun with that has file systems and a network of its own."""
+    """The beginning of a command that has file systems and a network of its own."""
     wanted = ["unshare", "--mount", "--net"]
     return wanted if os.geteuid() == 0 else [*wanted, "--user", "--map-root-user"]
 
@@ -90,7 +90,7 @@ class Container(Desk):
 
 
 def image_environment() -> dict[str, str]:
-    """What the image sets, but for the path of its programs."""
+    """Variables that the image sets, but for the path of its programs."""
     block = re.search(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
     assert block
     found = dict(re.findall(r"(\w+)=(\S+)", block[1]))

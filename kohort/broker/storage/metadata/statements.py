@@ -1,4 +1,4 @@
-"""What the metadata's databases are told to change.
+"""Statements by which the metadata's databases are changed.
 
 SQLite's module gives the interpreter up several times in each statement, and while the event loop
 is busy, each time costs it a turn of the loop to get the interpreter back. So a change of
@@ -21,7 +21,7 @@ FORGETTING: Final = (
     "CREATE TEMP TRIGGER forgetting AFTER INSERT ON main.properties WHEN NEW.checksum = -1"
     " BEGIN DELETE FROM properties WHERE name = NEW.name; END"
 )
-"""Of the connection, not of the file."""
+"""A trigger of the connection, not of the file."""
 _ROWS_MAX: Final = 1_000
 """Rows of one statement, which may have 32,766 parameters."""
 
