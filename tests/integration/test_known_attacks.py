@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
+from kohort.broker.core.security.session import USER, Principal, Session
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_acls import (
@@ -271,16 +272,44 @@ def test_cve_2018_17196_records_of_a_transaction_need_the_right_to_its_id(
     assert produce("somebody's") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_cve_2024_27309_a_denial_stays_when_another_rule_of_its_name_goes(
-    tmp_path: Path,
+@pytest.mark.parametrize("removed", ["allows", "denies some", "denies all"])
+def test_cve_2024_27309_the_rules_of_a_name_stay_when_another_of_them_goes(
+    tmp_path: Path, removed: str
 ) -> None:
     own = {
         "authorizer.class.name": "kohort",
         "super.users": "User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "true",
     }
-    kept = rule("*", Operation.WRITE, "x", denies=True)
-    gone = rule("*", Operation.READ, "x")
+    rules = {
+        "allows": rule("*", Operation.READ, "x"),
+        "denies some": rule("10.0.0.1", Operation.READ, "x", denies=True),
+        "denies all": rule("*", Operation.WRITE, "x", denies=True),
+    }
+    gone = rules[removed]
+    kept = [one for one in rules.values() if one is not gone]
+    expected = {
+        # As long as there are rules of the name, what none of them allows is denied.
+        ("10.0.0.2", Operation.READ): removed != "allows",
+        ("10.0.0.1", Operation.READ): removed == "denies some",
+        ("10.0.0.2", Operation.WRITE): False,
+        ("10.0.0.2", Operation.DELETE): False,
+    }
+
+    def decisions(broker: BrokerThread) -> dict[tuple[str, Operation], bool]:
+        def ask() -> dict[tuple[str, Operation], bool]:
+            return {
+                (host, operation): authorizer(broker).allows(
+                    Session(Principal(USER, "carol"), host, "PLAINTEXT"),
+                    operation,
+                    ResourceType.TOPIC,
+                    "x",
+                )
+                for host, operation in expected
+            }
+
+        return broker.call(ask)
+
     with BrokerThread(tmp_path, overrides=own) as broker:
         made = [
             AclCreation(
@@ -292,15 +321,18 @@ def test_cve_2024_27309_a_denial_stays_when_another_rule_of_its_name_goes(
                 operation=one.operation,
                 permission_type=one.permission,
             )
-            for one in (kept, gone)
+            for one in rules.values()
         ]
         found = DeleteAclsFilter(
-            resource_type_filter=2, resource_name_filter="x", pattern_type_filter=3,
-            principal_filter=None, host_filter=None, operation=3, permission_type=1,
+            resource_type_filter=gone.resource_type, resource_name_filter=gone.resource_name,
+            pattern_type_filter=gone.pattern, principal_filter=gone.principal,
+            host_filter=gone.host, operation=gone.operation, permission_type=gone.permission,
         )  # fmt: skip
         with RawClient(broker.port) as admin:
             admin.call(CreateAclsRequest(creations=made), 3, CreateAclsResponse)
             told = admin.call(DeleteAclsRequest(filters=[found]), 3, DeleteAclsResponse)
         assert len(told.filter_results[0].matching_acls) == 1
+        assert decisions(broker) == expected
     with BrokerThread(tmp_path, overrides=own) as broker:
-        assert authorizer(broker).rules() == [kept]
+        assert sorted(authorizer(broker).rules()) == sorted(kept)
+        assert decisions(broker) == expected
