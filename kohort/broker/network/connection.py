@@ -308,6 +308,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.memory.owner
 
     @property
+    def client(self) -> tuple[str, str]:
+        """The client, whichever of its connections this is: its name, and who owns its address."""
+        return self.info.session.principal.name, self.memory.owner
+
+    @property
     def is_refused(self) -> bool:
         """Whether it was not admitted."""
         return self._end.state is ConnectionState.REFUSED
@@ -337,10 +342,10 @@ class Connection(asyncio.BufferedProtocol):
             and not self._throttle.is_holding
         )
 
-    def _work(self) -> None:
+    def _work(self, *, at_once: bool = True) -> None:
         """Execute the requests that are here until one must wait or the turn is over."""
         try:
-            if self._may_execute():
+            if at_once and self._may_execute():
                 self._execute()
             self._reader.keep_rest()
         except Exception as error:  # noqa: BLE001 - every one of them is dealt with.
@@ -447,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
     def _work_now(self) -> None:
         """Work in the middle of a turn."""
         self._turns.catch_up()
-        self._work()
+        self._work(at_once=self._turns.has_time())
 
     def _on_memory_granted(self) -> None:
         if self._end.state.is_closing:

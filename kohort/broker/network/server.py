@@ -93,7 +93,7 @@ class NetworkServer:
         self.activity = activity or Activity(clock)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self.turns = Turns(self._loop)
+        self.turns = Turns(self._loop, clock)
         self.arrival_reads = ArrivalReads(self._loop, self.turns)
         self.departures = Departures(clock)
         self.reads = Reads(self._loop, senders_max)

@@ -11,6 +11,10 @@ For clients that are not authenticated yet little is done in a turn, reads of th
 included, and their addresses take turns: a thousand that come together delay neither the others nor
 one that comes from elsewhere.
 
+A turn also ends by time. What it leaves is executed client by client, for as long as more is there
+than a turn has time for: the largest requests of a hundred connections are ten seconds of work, of
+which another client waits for one request.
+
 Promises: a turn executes a bounded number of connections' requests; answers that wait to be written
 are bounded in bytes; each connection's are written in their order; what was left for after an
 answer is done before any request is executed that came after it.
@@ -22,6 +26,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
 from kohort.broker.core.security.fair_queue import FairQueue
+from kohort.broker.runtime.slices import Monotonic
 
 CONNECTIONS_PER_TURN: Final = 128
 """Connections whose requests are executed before control returns to the loop."""
@@ -29,6 +34,9 @@ CONNECTIONS_PER_TURN: Final = 128
 ARRIVALS_PER_TURN: Final = 1
 """Reads and requests of connections that are not authenticated yet; a step of SCRAM costs as much
 as several small requests."""
+
+TURN_MS: Final = 10
+"""Time after which a turn begins no more requests. Nearly all take a hundredth of it."""
 
 UNWRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of responses of all connections that may wait for the end of an iteration."""
@@ -47,6 +55,15 @@ class Worker(Hashable, Protocol):
         ...
 
 
+class ServedWorker(Worker, Protocol):
+    """A connection whose client is authenticated, or need not be."""
+
+    @property
+    def client(self) -> Hashable:
+        """The client, whichever of its connections this is."""
+        ...
+
+
 class Writer(Protocol):
     """The output of a connection."""
 
@@ -60,7 +77,10 @@ class Turns:
 
     __slots__ = (
         "_arrivals",
+        "_clock",
         "_due",
+        "_ends_ms",
+        "_held_up",
         "_is_planned",
         "_left",
         "_loop",
@@ -68,9 +88,15 @@ class Turns:
         "_unwritten_bytes",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Monotonic) -> None:
         self._loop = loop
-        self._due: list[Worker] = []
+        self._clock = clock
+        self._ends_ms: int | None = None
+        """When the turn begins no more requests; None before its first."""
+        self._due: list[ServedWorker] = []
+        self._held_up: FairQueue[Hashable, ServedWorker] = FairQueue(sys.maxsize)
+        """Due workers that a turn had no time for, and all that come while there are any, by
+        client; a connection is there once, so their number is the bound."""
         self._arrivals: FairQueue[str, Worker] = FairQueue(sys.maxsize)
         """Arrived workers by owner of the address; a connection is there once, so their number is
         the bound."""
@@ -80,11 +106,25 @@ class Turns:
         """Work for after the answers of this turn."""
         self._is_planned = False
 
-    def execute_soon(self, worker: Worker) -> None:
+    def execute_soon(self, worker: ServedWorker) -> None:
         """Have `execute_due` called; call this only once before that."""
         self._due.append(worker)
         if not self._is_planned:
             self._plan()
+
+    def has_time(self) -> bool:
+        """Whether a request may be executed at once, in the middle of the turn: if not, give it to
+        `execute_soon`.
+        """
+        if self._held_up.count:
+            return False
+        if self._ends_ms is None:
+            self._begin()
+            if not self._is_planned:
+                # It is the end of the turn.
+                self._plan()
+            return True
+        return self._clock.monotonic_ms() < self._ends_ms
 
     def authenticate_soon(self, worker: Worker) -> None:
         """`execute_soon` for one that is not authenticated yet."""
@@ -126,22 +166,57 @@ class Turns:
         self._is_planned = True
         self._loop.call_soon(self._run)
 
-    def _run(self) -> None:
+    def _begin(self) -> int:
+        ends_ms = self._ends_ms = self._clock.monotonic_ms() + TURN_MS
+        return ends_ms
+
+    def _execute_due(self) -> None:
         due = self._due
         self._due = due[CONNECTIONS_PER_TURN:]
+        if len(due) == 1:
+            # Most turns: there is nothing that it could keep waiting.
+            due[0].execute_due()
+            return
+        now_ms, ends_ms = self._clock.monotonic_ms, self._ends_ms or self._begin()
+        for position, worker in enumerate(due[:CONNECTIONS_PER_TURN], 1):
+            worker.execute_due()
+            if now_ms() >= ends_ms:
+                # What became due meanwhile is behind it.
+                self._due = [*due[position:], *self._due[max(len(due) - CONNECTIONS_PER_TURN, 0) :]]
+                self._hold_up_due()
+                return
+
+    def _hold_up_due(self) -> None:
+        due, self._due = self._due, []
+        for worker in due:
+            self._held_up.add(worker.client, worker)
+
+    def _execute_held_up(self) -> None:
+        """Execute what there is time for, one request at least, client by client."""
+        self._hold_up_due()
+        now_ms, ends_ms = self._clock.monotonic_ms, self._ends_ms or self._begin()
+        for _ in range(CONNECTIONS_PER_TURN):
+            self._held_up.take().execute_due()
+            if not self._held_up.count or now_ms() >= ends_ms:
+                return
+
+    def _run(self) -> None:
         try:
-            for worker in due[:CONNECTIONS_PER_TURN]:
-                worker.execute_due()
+            if self._held_up.count:
+                self._execute_held_up()
+            elif self._due:
+                self._execute_due()
             if self._arrivals.count:
                 self._let_some_in()
             self._write()
         finally:
             self._is_planned = False
+            self._ends_ms = None
             if self._left:
                 # The loop's transports send at the end of their turn. Requests that it finds then
                 # are planned for behind this.
                 self._loop.call_soon(self.catch_up)
-            if self._due or self._arrivals.count or self._unwritten:
+            if self._due or self._held_up.count or self._arrivals.count or self._unwritten:
                 self._plan()
 
     def _let_some_in(self) -> None:

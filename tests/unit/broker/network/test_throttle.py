@@ -8,7 +8,7 @@ from kohort.testing.virtual_loop import VirtualClockLoop
 
 def test_a_client_is_held_back_for_its_time_and_no_longer() -> None:
     async def run() -> None:
-        turns, throttle = Turns(asyncio.get_running_loop()), Throttle()
+        turns, throttle = Turns(asyncio.get_running_loop(), VirtualClock()), Throttle()
         ended: list[bool] = []
         throttle.hold(turns, 100, lambda: ended.append(throttle.is_holding))
         await asyncio.sleep(0.09)
@@ -26,7 +26,7 @@ def test_a_client_is_held_back_for_its_time_and_no_longer() -> None:
 
 def test_of_two_times_the_later_one_counts() -> None:
     async def run() -> None:
-        turns, throttle = Turns(asyncio.get_running_loop()), Throttle()
+        turns, throttle = Turns(asyncio.get_running_loop(), VirtualClock()), Throttle()
         ended: list[str] = []
         throttle.hold(turns, 100, lambda: ended.append("first"))
         throttle.hold(turns, 200, lambda: ended.append("second"))
