@@ -242,12 +242,16 @@ def test_accounts_charge_nobody_else_and_nothing_once_they_are_not_current(
         return accounts.charge(client_id, PRODUCE_KEY, size, 0.0, 0.0, [])
 
     for client_id in (None, "", "d"):
-        assert charge(client_id, 1_000) == accounts.at_once(client_id) == NOT_THEIRS
+        assert charge(client_id, 1_000) == NOT_THEIRS
+        assert not accounts.allow_at_once(client_id, 0, 0)
     assert charge("".join("c"), 10) == 0
     assert charge("c", 1) == 1_000
-    assert accounts.at_once("c") == 30
+    assert accounts.allow_at_once("c", 30, 30)
+    assert not accounts.allow_at_once("c", 31, 1)
+    assert not accounts.allow_at_once("c", 1, 31)
     book.set(Entity("u"), {PRODUCER: 1.0})
-    assert charge("c", 1) == accounts.at_once("c") == NOT_THEIRS
+    assert charge("c", 1) == NOT_THEIRS
+    assert not accounts.allow_at_once("c", 0, 0)
 
 
 def test_a_client_without_an_id_has_accounts() -> None:
@@ -255,7 +259,7 @@ def test_a_client_without_an_id_has_accounts() -> None:
     book.set(Entity("u"), {REQUEST: 1.0})
     accounts = book.accounts("u", "")
     assert accounts.charge(None, HEARTBEAT_KEY, 9, 0.3, 5.0, [b""]) == 1_000
-    assert accounts.at_once(None) == 2**31 - 1
+    assert accounts.allow_at_once(None, 2**31 - 1, 2**31 - 1)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +270,7 @@ def test_no_limit_is_too_large_or_too_small(key: str, limit: float, at_once: int
     book = Quotas()
     book.set(Entity("u"), {key: limit})
     accounts = book.accounts("u", "c")
-    assert accounts.at_once("c") == at_once
+    assert accounts.at_once == at_once
     told = accounts.charge("c", FETCH_KEY, 0, 0.001, 0.0, [bytes(100), bytes(20)])
     assert told == {2.0**63: 0, 1.0: 110_000, 5e-324: WINDOW_MS}[limit]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, cast
 
-from kohort.broker.core.security.account import NOT_THEIRS
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
@@ -80,14 +79,15 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
     if quotas is not None and quotas.is_limiting:
-        connection, at_once = ctx.connection, NOT_THEIRS
-        if connection.accounts_of is connection.session:
-            # Nearly every request ends here, so without another call.
-            at_once = connection.accounts.at_once(ctx.header.client_id)
-        if at_once == NOT_THEIRS:
-            at_once = quotas.at_once(connection, ctx.header.client_id)
-        if request.max_bytes > at_once or request.min_bytes > at_once:
-            _limit_to_quota(request, at_once)
+        # What is kept is looked at here: for nearly every request nothing more is called.
+        connection = ctx.connection
+        if (
+            connection.accounts_of is not connection.session
+            or not connection.accounts.allow_at_once(
+                ctx.header.client_id, request.max_bytes, request.min_bytes
+            )
+        ):
+            _limit_to_quota(request, quotas.at_once(connection, ctx.header.client_id))
     denied = () if ctx.broker.access is None else _denied(ctx, request)
     reads = [
         (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])

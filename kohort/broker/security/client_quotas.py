@@ -63,8 +63,7 @@ class ClientQuotas:
 
     def at_once(self, connection: ConnectionInfo, client_id: str | None) -> int:
         """The most bytes for one answer to a Fetch of the client."""
-        accounts = self.accounts(connection, client_id)
-        return accounts.at_once(accounts.client_id)
+        return self.accounts(connection, client_id).at_once
 
     async def alter(
         self, changes: Mapping[Entity, Sequence[LimitChange]], *, validate_only: bool

@@ -27,9 +27,9 @@ cdef class Accounts:
     cdef readonly Account producer
     cdef readonly Account consumer
     cdef public bint is_current
-    cdef long long _at_once
+    cdef readonly long long at_once
 
-    cpdef long long at_once(self, str client_id) except *
+    cpdef bint allow_at_once(self, str client_id, long long max_bytes, long long min_bytes) except *
     @cython.locals(
         now_ms="long long", throttle_ms="long long", amount="long long", account=Account,
     )

@@ -110,7 +110,7 @@ class Account:
 class Accounts:
     """What a client is charged on; None where it has no limit."""
 
-    __slots__ = ("_at_once", "client_id", "consumer", "is_current", "producer", "request")
+    __slots__ = ("at_once", "client_id", "consumer", "is_current", "producer", "request")
 
     def __init__(
         self,
@@ -123,15 +123,19 @@ class Accounts:
         self.request = request
         self.producer = producer
         self.consumer = consumer
-        self._at_once = _AT_ONCE_MAX if consumer is None else min(consumer.at_once, _AT_ONCE_MAX)
+        self.at_once = _AT_ONCE_MAX if consumer is None else min(consumer.at_once, _AT_ONCE_MAX)
+        """The most bytes for one answer to a Fetch."""
         self.is_current = True
         """False once limits have changed, or for another reason they are to be looked up again."""
 
-    def at_once(self, client_id: str | None) -> int:
-        """The most bytes for one answer to a Fetch of the client, or `NOT_THEIRS`."""
-        if not self.is_current or self.client_id != (client_id or ""):
-            return NOT_THEIRS
-        return self._at_once
+    def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
+        """Whether a client may get so much in one answer; False also for one that is another."""
+        return (
+            self.is_current
+            and self.client_id == (client_id or "")
+            and max_bytes <= self.at_once
+            and min_bytes <= self.at_once
+        )
 
     def charge(
         self,

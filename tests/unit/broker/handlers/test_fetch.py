@@ -5,13 +5,17 @@ import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import pytest
 
+from kohort.broker.core.security.quotas import CONSUMER, Entity, Quotas
+from kohort.broker.core.security.session import Principal
 from kohort.broker.handlers.fetch import fetch
 from kohort.broker.handlers.list_offsets import list_offsets
 from kohort.broker.runtime.later import Later
+from kohort.broker.security.client_quotas import ClientQuotas
+from kohort.broker.security.rules import Disk
 from kohort.broker.storage import page_cache
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
@@ -282,3 +286,39 @@ async def test_a_fetch_that_waits_holds_no_records(tmp_path: Path) -> None:
             tracemalloc.stop()
         assert not answer.is_done
         assert held_bytes < 100_000
+
+
+async def test_what_one_gets_at_once_is_by_its_own_limit_as_it_is_now(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        topic = await topics.changes.create_topic("t", partition_count=1)
+        for _ in range(3):
+            append(topic.partitions[0], bytes(40_000))
+        ctx = context(topics, asked(0), 11)
+        quotas = ctx.broker.quotas = ClientQuotas(
+            Quotas(), topics.disk.data.store, cast("Disk", None)
+        )
+
+        def limit(user: str, bytes_a_second: float) -> None:
+            quotas.quotas.set(Entity(user), {CONSUMER: bytes_a_second})
+            quotas.is_limiting = True
+
+        def batch_count(user: str, *, min_bytes: int = 1) -> int:
+            session = ctx.connection.session
+            if session.principal.name != user:
+                ctx.connection.session = session._replace(principal=Principal("User", user))
+            answer = fetch(ctx, asked(0, min_bytes=min_bytes, max_wait_ms=1_000))
+            assert isinstance(answer, FetchResponse)
+            return len(only(answer).records or b"") // 40_000
+
+        assert batch_count("u") == 3
+        limit("u", 5_000)
+        limit("v", 10_000)
+        for _ in range(2):
+            assert [batch_count("u"), batch_count("u")] == [1, 1]
+            assert [batch_count("v"), batch_count("v")] == [2, 2]
+            assert batch_count("w") == 3
+        # It does not wait for what it could not get.
+        limit("x", 1_000)
+        assert batch_count("x", min_bytes=50_000) == 1
+        limit("v", 1e9)
+        assert [batch_count("v"), batch_count("u")] == [3, 1]
