@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.broker.config.current import ConfigEntry, ConfigSource
 from kohort.broker.core.security.acls import Operation
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -21,7 +22,8 @@ from kohort.broker.handlers.shared.config_resources import (
     check_broker_id,
 )
 from kohort.broker.handlers.shared.repeats import check_repeats
-from kohort.broker.runtime.slices import Slice
+from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
@@ -35,6 +37,8 @@ from kohort.protocol.messages.describe_configs import (
 
 _TYPES: Final = frozenset(ResourceType)
 
+AT_ONCE_MAX: Final = 50
+"""Topics with configs of their own that are described at once: half a millisecond each."""
 NO_MESSAGE: Final = ""
 """Used by Kafka where the other APIs have null."""
 
@@ -48,26 +52,56 @@ NO_MESSAGE: Final = ""
         )
     ),
 )
-async def describe_configs(
+def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
-    """Describe each resource; none if one has a type that does not exist, as in Kafka. In slices:
-    tools ask for all topics at once, and each has dozens of configs.
+) -> DescribeConfigsResponse | Later[DescribeConfigsResponse]:
+    """Describe each resource; none if one has a type that does not exist, as in Kafka. Tools ask
+    for all topics at once: what does not end soon is continued in slices.
     """
     for resource in request.resources:
         if resource.resource_type not in _TYPES:
             message = f"Unknown resource type {resource.resource_type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     check_repeats((one.resource_type, one.resource_name) for one in request.resources)
-    results, piece = [], Slice(ctx.broker.clock)
+    describing = _describe_each(ctx, request)
+    for _ in range(AT_ONCE_MAX):
+        try:
+            next(describing)
+        except StopIteration as done:
+            results: list[DescribeConfigsResult] = done.value
+            return DescribeConfigsResponse(results=results)
+    return ctx.run(_describe_rest(ctx, describing), name="describe_configs")
+
+
+async def _describe_rest(
+    ctx: RequestContext, describing: Steps[list[DescribeConfigsResult]]
+) -> DescribeConfigsResponse:
+    async with ctx.broker.long_description:
+        return DescribeConfigsResponse(results=await run(describing, Slice(ctx.broker.clock)))
+
+
+_Described: TypeAlias = dict[object, list[DescribeConfigsResourceResult]]
+"""What was described for a request already: nearly all topics have the same configs."""
+
+
+def _describe_each(
+    ctx: RequestContext, request: DescribeConfigsRequest
+) -> Steps[list[DescribeConfigsResult]]:
+    """Describe each resource; a step is one that differs from those before it."""
+    results, known = [], _Described()
     for resource in request.resources:
-        results.append(_describe(ctx, request, resource))
-        await piece.pause()
-    return DescribeConfigsResponse(results=results)
+        before = len(known)
+        results.append(_describe(ctx, request, resource, known))
+        if len(known) > before:
+            yield
+    return results
 
 
 def _describe(
-    ctx: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    ctx: RequestContext,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    known: _Described,
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=ErrorCode.NONE,
@@ -88,14 +122,28 @@ def _describe(
             loggers = _loggers(ctx, resource.resource_name)
             result.configs = [one for one in loggers if not wanted or one.name in wanted]
         else:
-            result.configs = [
-                _shown(entry, request)
-                for entry in _entries(ctx, resource)
-                if not wanted or entry.name in wanted
-            ]
+            alike = _alike(ctx, resource)
+            entries = _entries(ctx, resource)
+            if alike not in known:
+                known[alike] = [
+                    _shown(entry, request)
+                    for entry in entries
+                    if not wanted or entry.name in wanted
+                ]
+            result.configs = known[alike]
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or NO_MESSAGE
     return result
+
+
+def _alike(ctx: RequestContext, resource: DescribeConfigsResource) -> object:
+    """What the configs of a resource are the same for, within one request."""
+    topic = None
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = ctx.broker.topics.get(resource.resource_name)
+    name = resource.resource_name if topic is None else tuple(sorted(topic.overrides.items()))
+    keys = resource.configuration_keys
+    return resource.resource_type, name, None if keys is None else tuple(keys)
 
 
 def _entries(ctx: RequestContext, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:

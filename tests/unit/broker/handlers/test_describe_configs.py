@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.runtime.slices import LOOKS_MAX
+from kohort.broker.handlers.describe_configs import AT_ONCE_MAX
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -12,6 +12,7 @@ from kohort.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from tests.support.brokers.running_topics import ask, running_topics
+from tests.support.measures.bytecodes import metered
 from tests.support.waiting import counted_turns
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -130,15 +131,54 @@ async def test_loggers_are_described_and_of_other_kinds_there_is_nothing(tmp_pat
             assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
 
 
+def of_topics(count: int) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=TOPIC, resource_name=f"t{number}", configuration_keys=None
+            )
+            for number in range(count)
+        ]
+    )
+
+
 async def test_others_have_the_loop_while_many_topics_are_described(tmp_path: Path) -> None:
     async with running_topics(tmp_path) as topics:
-        asked = [
-            DescribeConfigsResource(
-                resource_type=TOPIC, resource_name=str(number), configuration_keys=None
+        for number in range(2 * AT_ONCE_MAX):
+            await topics.changes.create_topic(
+                f"t{number}", partition_count=1, configs={"retention.ms": str(number)}
             )
-            for number in range(3 * LOOKS_MAX)
-        ]
         async with counted_turns() as turns:
-            answer = await ask(topics, DescribeConfigsRequest(resources=asked))
-        assert len(answer.results) == len(asked)
-        assert turns.count >= 3
+            few = await ask(topics, of_topics(AT_ONCE_MAX - 1))
+            assert turns.count == 0
+            many = await ask(topics, of_topics(2 * AT_ONCE_MAX))
+            assert turns.count > 0
+        told = [values(result)["retention.ms"] for result in many.results]
+        assert told == [str(number) for number in range(2 * AT_ONCE_MAX)]
+        assert many.results[: len(few.results)] == few.results
+
+
+async def test_topics_with_the_same_configs_are_described_once(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        for number in range(100):
+            await topics.changes.create_topic(f"t{number}", partition_count=1)
+        await ask(topics, of_topics(1))
+        with metered() as one:
+            await ask(topics, of_topics(1))
+        with metered() as many:
+            answer = await ask(topics, of_topics(100))
+        assert many.count < 10 * one.count
+        assert {len(result.configs) for result in answer.results} == {37}
+        assert [result.resource_name for result in answer.results][:2] == ["t0", "t1"]
+
+
+async def test_what_is_asked_of_each_topic_is_told_of_it(tmp_path: Path) -> None:
+    async with running_topics(tmp_path) as topics:
+        await topics.changes.create_topic("a", partition_count=1)
+        await topics.changes.create_topic("b", partition_count=1)
+        request = asking(TOPIC, "a", ["flush.ms"])
+        request.resources += asking(TOPIC, "b", ["retention.ms"]).resources
+        request.resources += asking(TOPIC, "a").resources
+        answer = await ask(topics, request)
+        assert [len(values(result)) for result in answer.results] == [1, 1, 37]
+        assert set(values(answer.results[1])) == {"retention.ms"}
