@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import re
 import time
 import weakref
 from collections.abc import Iterator
@@ -483,6 +484,33 @@ def test_users_are_for_administrators(tmp_path: Path) -> None:
                 told = client.call(describe, 0, DescribeUserScramCredentialsResponse)
                 assert told.error_code == code
                 assert [one.user for one in told.results] == ["" if code else "bob"]
+
+
+def test_a_user_of_another_mechanism_is_told_of_as_that_and_to_the_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with stopped_broker(str(tmp_path)) as place:
+        place.set_password("alice", hashed(PASSWORD, ["SCRAM-SHA-256"], 4_096))
+    overrides = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    }
+    told = []
+    with BrokerThread(tmp_path, overrides=overrides) as broker:
+        for user in ("alice", "nobody"):
+            with RawClient(broker.port) as client:
+                assert choose(client, "SCRAM-SHA-512") == 0
+                scram = Scram("sha512", user, PASSWORD, "n0nce")
+                answer = say(client, scram.first())
+                final = scram.answer(answer.auth_bytes)
+                assert final is not None
+                told.append(say(client, final).error_message)
+    assert told[0] == told[1]
+    refused = re.findall("Refused '([a-z]+)' of .*: (.*)$", caplog.text, re.MULTILINE)
+    assert refused == [
+        ("alice", "the user has a password for SCRAM-SHA-256 alone"),
+        ("nobody", "unknown user"),
+    ]
 
 
 def test_a_client_without_sasl_is_told_of_as_that(

@@ -32,7 +32,7 @@ from kohort.broker.security.http_guard import HttpGuard
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
-from kohort.broker.security.users import Users
+from kohort.broker.security.users import MECHANISMS, Users
 from kohort.broker.security.users_file import UsersFile
 from kohort.jaas import JaasError, parse_login_module
 from kohort.protocol.scram import HASHES
@@ -325,7 +325,16 @@ class SecureListeners:
 
             return lambda _: OAuthExchange(tokens)
         find = partial(self._users.find, mechanism)
-        return lambda _: ScramExchange(mechanism, find, _new_nonce())
+        why = self._why_unknown
+        return lambda _: ScramExchange(mechanism, find, _new_nonce(), why)
+
+    def _why_unknown(self, user: str) -> str:
+        """Why a user has no credential for a mechanism, for the log alone; for every user the same
+        work.
+        """
+        others = [MECHANISMS[number] for number, _ in self._users.credentials_of(user)]
+        found = f"the user has a password for {', '.join(others)} alone"
+        return found if others else "unknown user"
 
     def _check(self, config: BrokerConfig, own: Mapping[str, str]) -> None:
         """Raise ValueError if these settings name stores that cannot be used. Reads files."""

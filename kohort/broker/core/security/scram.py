@@ -67,15 +67,23 @@ class Credential(NamedTuple):
 class ScramExchange:
     """One attempt of a client to log in."""
 
-    def __init__(self, mechanism: str, find: Callable[[str], Credential], nonce: str) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str], Credential],
+        nonce: str,
+        why_unknown: Callable[[str], str] = lambda _: "unknown user",
+    ) -> None:
         """`find` returns the credential of a name, made up if there is none; `nonce` is printable
-        ASCII without commas, and was never used before.
+        ASCII without commas, and was never used before; `why_unknown` says for the log why the
+        credential of a name is made up.
         """
         self.user = ""
         """The name that the client claims; empty until it has sent one."""
         self._mechanism = mechanism
         self._hash_name = HASHES[mechanism]
         self._find = find
+        self._why_unknown = why_unknown
         self._nonce = nonce
         self._credential: Credential | None = None
         self._said = ""
@@ -130,7 +138,9 @@ class ScramExchange:
         if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
             raise SaslFailure("the nonce is another one (librdkafka before 2.6.1 repeats its own)")
         if not is_proved or not is_of_length or credential.is_made_up:
-            raise SaslFailure("unknown user" if credential.is_made_up else "wrong password")
+            # For every user, so that the time taken does not reveal which users exist.
+            why_unknown = self._why_unknown(self.user)
+            raise SaslFailure(why_unknown if credential.is_made_up else "wrong password")
         verifier = base64.b64encode(signature(self._hash_name, server_key, said)).decode()
         return Done(f"v={verifier}".encode(), self.user)
 
