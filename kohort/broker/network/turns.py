@@ -26,7 +26,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
 from kohort.broker.core.security.fair_queue import FairQueue
-from kohort.broker.runtime.slices import Monotonic
+from kohort.broker.runtime.clock import Clock
 
 CONNECTIONS_PER_TURN: Final = 128
 """Connections whose requests are executed before control returns to the loop."""
@@ -88,7 +88,7 @@ class Turns:
         "_unwritten_bytes",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Monotonic) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
         self._ends_ms: int | None = None
@@ -177,10 +177,11 @@ class Turns:
             # Most turns: there is nothing that it could keep waiting.
             due[0].execute_due()
             return
-        now_ms, ends_ms = self._clock.monotonic_ms, self._ends_ms or self._begin()
+        # Asked after every request: the system's is no function of Python.
+        now_s, ends_s = self._clock.monotonic_s, (self._ends_ms or self._begin()) / 1_000
         for position, worker in enumerate(due[:CONNECTIONS_PER_TURN], 1):
             worker.execute_due()
-            if now_ms() >= ends_ms:
+            if now_s() >= ends_s:
                 # What became due meanwhile is behind it.
                 self._due = [*due[position:], *self._due[max(len(due) - CONNECTIONS_PER_TURN, 0) :]]
                 self._hold_up_due()
