@@ -31,6 +31,7 @@ from kohort.broker.config.settings import ConfigType, InvalidValueError, Value, 
 from kohort.properties import parse_properties
 
 _OVERRIDE: Final = "--override"
+_READ_BY_OTHERS: Final = 0o004
 _MISSPELT = 0.8
 """Likeness, as difflib counts it, from which a name is taken for another one misspelt."""
 
@@ -142,6 +143,13 @@ def load(
         for name, one in (given | given_own).items()
         if one.origin == _OVERRIDE and _is_password(name)
     )
+    if file is not None and _is_open_to_all(file):
+        warnings += (
+            f"{one.origin}: {name} can be read by every user of this machine, as all of the file:"
+            " chmod 600"
+            for name, one in (given | given_own).items()
+            if one.origin.startswith(f"{file}:") and _is_password(name)
+        )
     own = {name: one.text for name, one in given_own.items()}
     config = _build(given, wrong)
     if config is not None and not wrong:
@@ -201,6 +209,13 @@ def _from_overrides(overrides: Sequence[str], wrong: list[str]) -> Iterator[Give
             wrong.append(f"--override {override}: not of the form name=value")
         else:
             yield GivenValue(name.strip(), text, _OVERRIDE)
+
+
+def _is_open_to_all(file: Path) -> bool:
+    try:
+        return bool(file.stat().st_mode & _READ_BY_OTHERS)
+    except OSError:
+        return False
 
 
 def _is_password(name: str) -> bool:

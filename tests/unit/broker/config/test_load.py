@@ -255,6 +255,7 @@ def test_a_password_on_the_command_line_is_warned_of(file: Path) -> None:
     secrets = ["ssl.key.password=horse", f"{name}={login}"]
     listeners = ["listeners=SASL_PLAINTEXT://localhost:1", "sasl.enabled.mechanisms=PLAIN"]
     file.write_text("\n".join([*listeners, *secrets]))
+    file.chmod(0o640)
     assert not load(file=file, overrides=["super.users=User:a"]).warnings
     warnings = load(overrides=[*listeners, *secrets]).warnings
     assert [one.partition(":")[0] for one in warnings] == [
@@ -262,3 +263,13 @@ def test_a_password_on_the_command_line_is_warned_of(file: Path) -> None:
         f"--override {name}",
     ]
     assert "horse" not in "".join(warnings)
+
+
+def test_a_password_in_a_file_that_everybody_may_read_is_warned_of(file: Path) -> None:
+    file.write_text("super.users=User:a\nlog.dirs=/data\nssl.key.password=horse\n")
+    file.chmod(0o644)
+    (warning,) = load(file=file).warnings
+    assert warning.startswith(f"{file}:3: ssl.key.password can be read by every user")
+    assert "horse" not in warning
+    file.chmod(0o600)
+    assert not load(file=file).warnings
