@@ -18,6 +18,7 @@ from kohort.protocol.messages.alter_client_quotas import (
 )
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -293,7 +294,7 @@ def test_work_in_many_turns_is_charged_and_waiting_is_not(broker: BrokerThread) 
             num_partitions=1,
             replication_factor=1,
             assignments=[],
-            configs=[],
+            configs=[CreatableTopicConfig(name="retention.ms", value=str(number))],
         )
         for number in range(2_000)
     ]

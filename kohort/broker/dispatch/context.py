@@ -69,8 +69,8 @@ class BrokerServices:
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request that validates a large batch over several loop iterations."""
     long_description: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one DescribeConfigs that describes very many topics over several loop iterations:
-    what it has described so far is kept for it."""
+    """Held by the one request that describes very many topics over several loop iterations: what it
+    has described so far is kept for it."""
     reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
     """Held by requests that read logs in other threads, so that fsyncs find a thread as well."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)

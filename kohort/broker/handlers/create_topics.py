@@ -10,7 +10,7 @@ group's commit.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
@@ -69,13 +69,15 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     planned = await ctx.broker.topics.changes.create_topics(
         wanted, validate_only=request.validate_only, charge=mutations.take
     )
-    piece = Slice(ctx.broker.clock)
-    for new, outcome in zip(wanted, planned, strict=True):
-        if isinstance(outcome, KafkaError):
-            outcomes[new.name] = _failed(new.name, outcome)
-        else:
-            outcomes[new.name] = _created(ctx, outcome)
-        await piece.pause()
+    # One at a time, since what was put together so far is kept for each.
+    async with ctx.broker.long_description:
+        piece, known = Slice(ctx.broker.clock), _Described()
+        for new, outcome in zip(wanted, planned, strict=True):
+            if isinstance(outcome, KafkaError):
+                outcomes[new.name] = _failed(new.name, outcome)
+            else:
+                outcomes[new.name] = _created(ctx, outcome, known)
+            await piece.pause()
     return CreateTopicsResponse(
         throttle_time_ms=mutations.throttle_ms, topics=[outcomes[name] for name in times]
     )
@@ -114,7 +116,11 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
-def _created(ctx: RequestContext, topic: PlannedTopic) -> CreatableTopicResult:
+_Described: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+"""The configs of topics by what they override: most topics of a request have the same."""
+
+
+def _created(ctx: RequestContext, topic: PlannedTopic, known: _Described) -> CreatableTopicResult:
     if not ctx.sees(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
         return CreatableTopicResult(
             name=topic.name,
@@ -126,7 +132,9 @@ def _created(ctx: RequestContext, topic: PlannedTopic) -> CreatableTopicResult:
             replication_factor=-1,
             configs=[],
         )
-    entries = ctx.broker.topics.settings.describe_topic(topic.overrides)
+    overrides = tuple(sorted(topic.overrides.items()))
+    if overrides not in known:
+        known[overrides] = _configs(ctx, topic)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -134,14 +142,18 @@ def _created(ctx: RequestContext, topic: PlannedTopic) -> CreatableTopicResult:
         error_message=None,
         num_partitions=topic.partition_count,
         replication_factor=REPLICATION_FACTOR,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in entries
-        ],
+        configs=known[overrides],
     )
+
+
+def _configs(ctx: RequestContext, topic: PlannedTopic) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in ctx.broker.topics.settings.describe_topic(topic.overrides)
+    ]
