@@ -173,10 +173,6 @@ class Turns:
     def _execute_due(self) -> None:
         due = self._due
         self._due = due[CONNECTIONS_PER_TURN:]
-        if len(due) == 1:
-            # Most turns: there is nothing that it could keep waiting.
-            due[0].execute_due()
-            return
         # Asked after every request: the system's is no function of Python.
         now_s, ends_s = self._clock.monotonic_s, (self._ends_ms or self._begin()) / 1_000
         for position, worker in enumerate(due[:CONNECTIONS_PER_TURN], 1):
@@ -205,6 +201,9 @@ class Turns:
         try:
             if self._held_up.count:
                 self._execute_held_up()
+            elif len(self._due) == 1:
+                # Most turns: there is nothing that it could keep waiting.
+                self._due.pop().execute_due()
             elif self._due:
                 self._execute_due()
             if self._arrivals.count:
