@@ -1,9 +1,10 @@
 """What the kernel tells about a process: processor time and memory."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from tests.support.measures.weights import weigh
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _NICER: Final = 10
@@ -24,10 +25,7 @@ def resident_mib(pid: int) -> float:
     raise RuntimeError(f"process {pid} is gone")
 
 
-def stand_for_other_machines() -> None:
+def stand_for_other_machines(niceness: int = _NICER) -> None:
     """Leave the processor to all other processes: this one's clients would have their own."""
     os.setsid()
-    os.nice(_NICER)
-    # Between sessions only their own weight counts, where the kernel groups tasks by session.
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(_NICER), encoding="ascii")
+    weigh(os.getpid(), niceness)

@@ -4,7 +4,6 @@ The generator gets what is left of the machine: what is measured beside it is th
 to have as much to do as it can.
 """
 
-import os
 import selectors
 import socket
 import time
@@ -12,13 +11,14 @@ from typing import Final
 
 from benchmarks.generator.frames import RECEIVE_BYTES, read_answer, request_frame
 from benchmarks.harness import Measured
+from benchmarks.processes import stand_for_other_machines
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.support.measures.weights import LOWEST, weigh
+from tests.support.measures.weights import LOWEST
 
 SOURCE: Final = "127.0.0.2"
 _VERSION: Final = 12
@@ -71,8 +71,7 @@ class _Asker:
 
 def run(port: int, connections: int, seconds: float) -> Measured:
     """Requests a second."""
-    os.setsid()
-    weigh(os.getpid(), LOWEST)
+    stand_for_other_machines(LOWEST)
     ends_s = time.perf_counter() + seconds
     askers = [
         _Asker(port, [f"tenant-{number}.{asked}" for asked in range(_AT_ONCE)])
