@@ -4,7 +4,7 @@ Records of the history already are JSON texts (docs/rebalance-history.md) and ar
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -85,9 +85,11 @@ def _who(member: Member) -> Json:
     }
 
 
-def member_json(group: ClassicGroup, member: Member) -> Json:
-    """Return one member. `assignment` is partitions by topic, null if it is not known to be a
-    consumer's.
+def member_json(
+    group: ClassicGroup, member: Member, is_seen: Callable[[str], bool] = lambda _: True
+) -> Json:
+    """Return one member. `assignment` is partitions by topic, of those that are seen, null if it is
+    not known to be a consumer's.
     """
     is_leader = group.roster.leader_id == member.member_id
     return {
@@ -96,12 +98,14 @@ def member_json(group: ClassicGroup, member: Member) -> Json:
         "session_timeout_ms": member.session_timeout_ms,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "protocols": [name for name, _ in member.protocols],
-        "assignment": _assignment(group, member.assignment),
+        "assignment": _assignment(group, member.assignment, is_seen),
         "assignment_bytes": len(member.assignment),
     }
 
 
-def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] | None:
+def _assignment(
+    group: ClassicGroup, assignment: bytes, is_seen: Callable[[str], bool]
+) -> dict[str, list[int]] | None:
     if group.protocol_type != CONSUMER or len(assignment) > _PARSED_BYTES_MAX:
         return None
     share = parse_share(assignment)
@@ -109,7 +113,8 @@ def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] 
         return None
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(share):
-        by_topic.setdefault(topic, []).append(partition)
+        if is_seen(topic):
+            by_topic.setdefault(topic, []).append(partition)
     return by_topic
 
 

@@ -28,6 +28,7 @@ from kohort.broker.http.group_json import (
 from kohort.broker.http.json_parts import ANSWER_BYTES, SLICE_MS, Items, answer, dump
 from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpResponse
 from kohort.broker.http.queries import Query
+from kohort.broker.http.topic_rights import SeenTopics
 from kohort.broker.http.visitors import sees_cluster, visitor_of
 from kohort.broker.runtime.slices import Slice, run
 from kohort.protocol.errors import ErrorCode
@@ -125,11 +126,7 @@ class GroupPages:
     async def _describe(self, request: HttpRequest) -> HttpResponse:
         (group_id,) = request.path_values
         limit = Query(request.query, "limit").number("limit", MEMBERS_DEFAULT, at_most=MEMBERS_MAX)
-        is_seen_whole = sees_cluster(request)
-        if not is_seen_whole:
-            # Assignments of members and records of the history contain topics that the visitor may
-            # not see.
-            limit = 0
+        topics = SeenTopics(request)
         group = living_group(self._groups.host, group_id)
         if group is None:
             return self._without_group(group_id)
@@ -145,24 +142,23 @@ class GroupPages:
         for member in list(group.roster)[:limit]:
             if items.is_full:
                 break
-            await items.add(dump(member_json(group, member)))
+            await items.add(dump(member_json(group, member, topics.includes)))
         told["member_count"] = count
         told["members_dropped"] = max(count - items.count, 0)
-        last = await self._last_rebalance(group_id, piece) if is_seen_whole else b"null"
+        last = await self._last_rebalance(group_id, topics, piece)
         head = dump(told)[:-1]
         return answer(
             [head, b',"last_rebalance":', last, b',"members":[', *items.parts, b"]}"],
         )
 
-    async def _last_rebalance(self, group_id: str, piece: Slice) -> bytes:
+    async def _last_rebalance(self, group_id: str, topics: SeenTopics, piece: Slice) -> bytes:
         """Return the last rebalance without its members, which the record's own page lists."""
         steps = self._history.open_text_steps(group_id)
-        if steps is not None:
-            return with_sentence(without_members(await run(steps, piece)))
-        for packed in reversed(self._history.kept(group_id)):
-            if not _is_avoided(packed):
-                return with_sentence(without_members(packed.text))
-        return b"null"
+        text = None if steps is None else await run(steps, piece)
+        if text is None:
+            kept = reversed(self._history.kept(group_id))
+            text = next((packed.text for packed in kept if not _is_avoided(packed)), None)
+        return b"null" if text is None else with_sentence(topics.of_record(without_members(text)))
 
     # Its history.
 
@@ -179,6 +175,7 @@ class GroupPages:
         if kind not in {None, REBALANCE, AVOIDED}:
             raise BadRequestError(f"kind is {REBALANCE} or {AVOIDED}")
         piece = Slice(self._groups.host, SLICE_MS)
+        topics = SeenTopics(request)
         group = living_group(self._groups.host, group_id)
         steps = self._history.open_text_steps(group_id)
         kept = self._history.kept(group_id)
@@ -199,13 +196,13 @@ class GroupPages:
             told["waiting"]["members"] = waiting_members(group, told["waiting"])
         texts: list[bytes] = []
         if steps is not None and kind != AVOIDED:
-            texts.append(with_sentence(await run(steps, piece)))
+            texts.append(with_sentence(topics.of_record(await run(steps, piece))))
         size = sum(map(len, texts))
         for packed in reversed(kept):
             if len(texts) >= last or size >= ANSWER_BYTES:
                 break
             if kind is None or (kind == AVOIDED) == _is_avoided(packed):
-                texts.append(with_sentence(packed.text))
+                texts.append(with_sentence(topics.of_record(packed.text)))
                 size += len(texts[-1])
                 await piece.pause()
         parts = [part for text in reversed(texts) for part in (text, b",")][:-1]

@@ -11,7 +11,7 @@ from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.lazy import lazy_pages
 from kohort.broker.http.messages import AnyPage, HttpRequest, HttpResponse, Page
-from kohort.broker.http.visitors import for_operators, for_those_of_the_group
+from kohort.broker.http.visitors import for_those_of_the_group
 
 if TYPE_CHECKING:
     from kohort.broker.http.group_pages import GroupPages
@@ -32,10 +32,8 @@ PAGES: Final = {
     "/groups/{group}": _Page(
         for_those_of_the_group, lambda pages, request: pages.describe(request)
     ),
-    # Records contain the topics and the hosts of all members.
     "/groups/{group}/rebalances": _Page(
-        lambda page: for_operators(for_those_of_the_group(page)),
-        lambda pages, request: pages.rebalances(request),
+        for_those_of_the_group, lambda pages, request: pages.rebalances(request)
     ),
 }
 

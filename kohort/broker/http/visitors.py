@@ -2,8 +2,9 @@
 
 Without authentication, the port is for operators and shows everything. Otherwise visitors have the
 rights of clients: pages that describe the cluster, and with it all groups and topics, need DESCRIBE
-on the cluster; a group's page needs DESCRIBE on the group. Rights are checked first, so that the
-answer for a hidden resource does not depend on whether it exists.
+on the cluster; a group's pages need DESCRIBE on the group, and tell the topics that the visitor may
+describe. Rights are checked first, so that the answer for a hidden resource does not depend on
+whether it exists.
 """
 
 from collections.abc import Awaitable, Callable
