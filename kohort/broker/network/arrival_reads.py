@@ -47,7 +47,12 @@ class ArrivalReads:
         self._readings: dict[Hashable, ArrivalReading] = {}
         self._by_descriptor: dict[int, ArrivalReading] = {}
         self._epoll: select.epoll | None = None
-        """Created for the first socket."""
+
+    def open(self) -> None:
+        """Read sockets from now on; may be called again. Without it transports do."""
+        if self._epoll is None and sys.platform == "linux":
+            self._epoll = select.epoll()
+            self._loop.add_reader(self._epoll.fileno(), self._note_some)
 
     def close(self) -> None:
         """Read nothing more; connections that are left are not to be used."""
@@ -70,11 +75,8 @@ class ArrivalReads:
             protocol: the protocol of the transport, which gets what is read.
         """
         socket = transport.get_extra_info("socket")
-        if sys.platform != "linux" or socket is None:
+        if self._epoll is None or socket is None:
             return transport
-        if self._epoll is None:
-            self._epoll = select.epoll()
-            self._loop.add_reader(self._epoll.fileno(), self._note_some)
         reading = ArrivalReading(self, owner, transport, protocol, socket.fileno())
         self._readings[connection] = reading
         # The loop begins to read once the connection is made.

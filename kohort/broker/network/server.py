@@ -133,6 +133,8 @@ class NetworkServer:
     async def listen(self, sockets: Iterable[socket.socket], listener: Listener) -> None:
         """Accept connections from bound sockets, which the server then owns."""
         self.sends_files = sys.platform == "linux"
+        if listener.lets_in_later:
+            self.arrival_reads.open()
         if listener.tls is not None and not self.ciphertext_buffer:
             self.ciphertext_buffer = memoryview(bytearray(CIPHERTEXT_BUFFER_BYTES))
         for one in sockets:
