@@ -15,6 +15,7 @@ from kohort.broker.network.listening import (
     close_all,
     connections_within,
     raise_descriptor_limit,
+    reserve_descriptors,
     senders_within,
 )
 from kohort.broker.storage.filesystem import OPEN_FILES_MAX
@@ -89,6 +90,7 @@ class DescriptorShares(NamedTuple):
 def descriptor_shares(config: BrokerConfig) -> DescriptorShares:
     """Raise the limit on open files as far as it goes, and share them out."""
     descriptors = raise_descriptor_limit()
+    reserve_descriptors(descriptors)
     possible = connections_within(descriptors, OPEN_FILES_MAX)
     if possible < min(config.max_connections, FEW_CONNECTIONS):
         logger.warning(

@@ -10,8 +10,9 @@ from typing import Final
 
 from kohort.broker.runtime.slices import Monotonic, RoundRobin, Slice
 
-DEPARTURES_PER_SLICE: Final = 10
-"""Few, as a clock shows little of the cost: the loop closes in its next turns."""
+DEPARTURES_PER_SLICE: Final = 3
+"""Few, as a clock shows little of the cost: the loop closes in its next turns. Of ten, who asked
+beside a thousand that left waited 0.23 ms in one of ten cases; of three 0.15."""
 
 
 class Departures:

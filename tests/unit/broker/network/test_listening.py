@@ -1,15 +1,21 @@
 import errno
+import multiprocessing
+import re
 import resource
 import socket
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from kohort.broker.network.listening import (
     KEEPALIVE_IDLE_S,
+    TABLE_MAX,
     close_all,
     connections_within,
     listening_sockets,
     raise_descriptor_limit,
+    reserve_descriptors,
 )
 
 
@@ -75,3 +81,35 @@ def test_connections_leave_descriptors_to_the_logs() -> None:
     assert connections_within(100_000, 8_192) == 100_000 - 8_192 - 64 - 12_500
     assert connections_within(64, 8_192) == 64 - 32 - 16 - 8
     assert connections_within(resource.RLIM_INFINITY, 8_192) > 1_000_000
+
+
+def table_after(descriptors: int) -> tuple[int, int, int]:
+    """Size of the kernel's table before and after the reservation, and what more is open then."""
+    before, files = table_size(), open_files()
+    reserve_descriptors(descriptors)
+    return before, table_size(), open_files() - files
+
+
+def table_size() -> int:
+    found = re.search(r"FDSize:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1])
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="told by Linux alone")
+@pytest.mark.parametrize(
+    ("descriptors", "size"), [(1_000, 1_000), (10**6, 0), (resource.RLIM_INFINITY, 0)]
+)
+def test_the_table_of_descriptors_is_large_from_the_start(descriptors: int, size: int) -> None:
+    # In a process of its own: it never becomes smaller. More than it may open changes nothing.
+    allowed = raise_descriptor_limit()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        before, after, more = pool.submit(table_after, descriptors).result(60)
+    assert more == 0
+    if size or allowed >= TABLE_MAX:
+        assert before < (size or TABLE_MAX) <= after
