@@ -23,7 +23,11 @@ from confluent_kafka.admin import (
 
 from kohort.broker.app import StartError
 from kohort.broker.core.security.session import ANONYMOUS, Principal
-from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
@@ -50,10 +54,13 @@ def broker(
     tmp_path_factory: pytest.TempPathFactory, authority: Authority, ports: dict[str, int]
 ) -> Iterator[BrokerThread]:
     listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    # A copy: other tests have certificates of the same name issued.
+    store = tmp_path_factory.mktemp("store") / "broker.pem"
+    shutil.copy(authority.issue("broker", "IP:127.0.0.1,DNS:localhost"), store)
     overrides = {
         "listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL,MAPPED:SSL",
-        "ssl.keystore.location": str(authority.issue("broker", "IP:127.0.0.1,DNS:localhost")),
+        "ssl.keystore.location": str(store),
         "ssl.truststore.location": str(authority.certificate),
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.mapped.ssl.client.auth": "requested",
@@ -75,8 +82,9 @@ def connected(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def ask(connection: socket.socket) -> MetadataResponse:
-    body = request_body(MetadataRequest(topics=[]), 9)
+def ask(connection: socket.socket, *topics: str) -> MetadataResponse:
+    named = [MetadataRequestTopic(name=topic) for topic in topics]
+    body = request_body(MetadataRequest(topics=named), 9)
     connection.sendall(len(body).to_bytes(4, "big") + body)
     size = int.from_bytes(exactly(connection, 4), "big")
     return response_in(exactly(connection, size), MetadataResponse, 9)
@@ -90,6 +98,19 @@ def exactly(connection: socket.socket, size: int) -> bytes:
             raise ConnectionResetError("closed")
         found += part
     return found
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_first_request_may_be_large(
+    authority: Authority, ports: dict[str, int], version: ssl.TLSVersion
+) -> None:
+    context = trusting(authority)
+    context.minimum_version = context.maximum_version = version
+    # Right behind the handshake's last message, and more than a handshake may be.
+    names = [f"{number}".rjust(30_000, "x") for number in range(20)]
+    for _ in range(20):
+        with connected(ports["SSL"], context) as connection:
+            assert len(ask(connection, *names).topics) == len(names)
 
 
 def principals(broker: BrokerThread) -> set[Principal]:

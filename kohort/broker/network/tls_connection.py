@@ -118,6 +118,9 @@ class TlsConnection(asyncio.BufferedProtocol):
             )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature.
+        if self._state is _HANDSHAKING:
+            # A client may send its requests right behind its last message.
+            return self._host.ciphertext_buffer[:RECORD_BYTES]
         return self._host.ciphertext_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -179,7 +182,8 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._is_reading = True
-        self._reading.resume_reading()
+        if not self._is_handshake_due and not self._is_at_work:
+            self._reading.resume_reading()
         if not self._is_pumping:
             # Not immediately: the connection is in the middle of something. Not after other
             # clients' handshakes either, of which there may be very many.
@@ -292,8 +296,10 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _shake_hands_soon(self) -> None:
+        """Have a step done, and read no more until it is."""
         if not self._is_handshake_due and not self._is_at_work:
             self._is_handshake_due = True
+            self._reading.pause_reading()
             self._host.handshakes.soon(self)
 
     def _go_on_after_work(self, outcome: Outcome) -> None:
@@ -307,13 +313,22 @@ class TlsConnection(asyncio.BufferedProtocol):
         if not self._pump.is_established:
             self._send_output()
             if self._held:
+                # The transport read once more when it was told to pause.
                 self._shake_hands_soon()
+            else:
+                self._read_on()
             return
         self._become(_OPEN)
         self._on_established(self._connection, self._pump)
         self._send_output()
         # Data after the handshake may be in the pump already.
         self._decrypt_held()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again after a step of the handshake."""
+        if self._is_reading and not self._state.is_closing:
+            self._reading.resume_reading()
 
     def _decrypt_held(self) -> None:
         if self._state.is_closing or not self._is_reading:

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from kohort.broker.network.limits import NetworkLimits
+from kohort.broker.network.tls import RECORD_BYTES
 from kohort.broker.network.tls_connection import HANDSHAKE_BYTES_MAX
 from kohort.broker.network.tls_state import LEGAL_NEXT, TlsState
 from tests.support.brokers.certificates import Authority
@@ -113,7 +114,10 @@ async def test_what_happens_in_each_state_leads_where_the_table_says(
     await case.be(state)
     EVENTS[event](case)
     expected = TABLE[state][list(EVENTS).index(event)]
-    if expected is LOST:
+    for _ in range(3):
+        if case.state is expected:
+            break
+        # The transport tells that it is lost, or a step of the handshake has to fail first.
         await asyncio.sleep(0)
     assert case.state is expected
 
@@ -222,6 +226,7 @@ async def test_the_pump_is_left_alone_while_a_thread_has_it(at_work: Case, event
     waits = at_work.state is CLOSING
     assert waits == (event == "the connection closes")
     at_work.peer.tls._pump = pump
+    at_work.edge.threads.are_held = False
     at_work.edge.threads.do_all()
     await turns()
     goes_on = event in {"the client says goodbye", "the client reads"}
@@ -260,3 +265,20 @@ async def test_a_broker_that_has_closed_begins_no_step(at_work: Case) -> None:
     await turns()
     assert threads.at_work == 0
     assert all(one.transport.is_lost for one in others)
+
+
+async def test_a_request_right_behind_the_handshake_may_be_large(case: Case) -> None:
+    large = bytes(3 * HANDSHAKE_BYTES_MAX)
+    case.peer.transport.send(case.peer.client.take(b""))
+    await turns()
+    last = case.peer.answer()
+    case.edge.threads.are_held = True
+    case.peer.transport.send(last + case.peer.client.send(framed(b"large" + large)))
+    await turns()
+    # What the thread does not need stays where it is.
+    assert case.edge.server.memory.used_bytes <= RECORD_BYTES
+    case.edge.threads.are_held = False
+    case.edge.threads.do_all()
+    await turns(100)
+    assert case.state is OPEN
+    assert case.edge.service.begun == [b"large" + large[:95]]
