@@ -18,7 +18,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
-from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.broker.handlers.shared.repeats import REPEATS_MAX, check_repeats
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -61,7 +61,8 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
     """Return committed offsets; never waits."""
     stable = request.require_stable
     if ctx.api_version >= SEVERAL_GROUPS_SINCE:
-        check_repeats(group.group_id for group in request.groups)
+        if len(request.groups) > 1:
+            check_repeats(group.group_id for group in request.groups)
         groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]
         return OffsetFetchResponse(topics=[], groups=groups)
     topics = None
@@ -98,7 +99,8 @@ def _fetch_group(
         wanted = list(_all_topics(ctx, group))
     else:
         wanted = [_wanted(ctx, topic) for topic in asked.topics]
-        check_repeats((topic[:2], index) for topic in wanted for index in topic[-1])
+        if len(wanted) > 1 or (wanted and len(wanted[0][-1]) > REPEATS_MAX):
+            check_repeats((topic[:2], index) for topic in wanted for index in topic[-1])
     answer.topics = [
         OffsetFetchResponseTopics(
             name=name or "",
