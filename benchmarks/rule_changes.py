@@ -26,17 +26,14 @@ from kohort.broker.core.security.acls import (
 )
 from kohort.broker.security.rules import property_of
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from kohort.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
+from kohort.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from kohort.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kohort.wire.access import creation_of, filter_of
 from tests.support.network.wire import RawClient
 
 CHANGES_PER_S: Final = 100
@@ -46,7 +43,15 @@ _SECONDS: Final = 5.0
 _CONNECTIONS: Final = 8
 _USER: Final = "User:ANONYMOUS"
 _ADMINISTRATOR: Final = "127.0.0.1"
-_NAME: Final = "changing"
+_CHANGING: Final = Rule(
+    ResourceType.TOPIC,
+    "changing",
+    PatternType.LITERAL,
+    _USER,
+    SOURCE,
+    Operation.DESCRIBE,
+    Permission.ALLOW,
+)
 
 
 def measure_over_the_wire(bench: Bench, rules: list[Rule]) -> Iterable[Row]:
@@ -123,38 +128,22 @@ def _change(port: int, seconds: float) -> Measured:
 
 
 def _create(administrator: RawClient) -> None:
-    creation = AclCreation(
-        resource_type=ResourceType.TOPIC,
-        resource_name=_NAME,
-        resource_pattern_type=PatternType.LITERAL,
-        principal=_USER,
-        host=SOURCE,
-        operation=Operation.DESCRIBE,
-        permission_type=Permission.ALLOW,
-    )
-    answer = administrator.call(CreateAclsRequest(creations=[creation]), 3, CreateAclsResponse)
+    request = CreateAclsRequest(creations=[creation_of(_CHANGING)])
+    answer = administrator.call(request, 3, CreateAclsResponse)
     if answer.results[0].error_code:
         raise RuntimeError(f"no rule was created: {answer.results[0]}")
 
 
 def _remove(administrator: RawClient) -> None:
-    wanted = DeleteAclsFilter(
-        resource_type_filter=ResourceType.TOPIC,
-        resource_name_filter=_NAME,
-        pattern_type_filter=PatternType.LITERAL,
-        principal_filter=_USER,
-        host_filter=SOURCE,
-        operation=Operation.DESCRIBE,
-        permission_type=Permission.ALLOW,
-    )
-    answer = administrator.call(DeleteAclsRequest(filters=[wanted]), 3, DeleteAclsResponse)
+    request = DeleteAclsRequest(filters=[filter_of(_CHANGING)])
+    answer = administrator.call(request, 3, DeleteAclsResponse)
     if len(answer.filter_results[0].matching_acls) != 1:
         raise RuntimeError(f"the rule was not removed: {answer.filter_results[0]}")
 
 
 def _is_allowed(client: RawClient) -> bool:
     request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=_NAME)], allow_auto_topic_creation=False
+        topics=[MetadataRequestTopic(name=_CHANGING.resource_name)], allow_auto_topic_creation=False
     )
     (topic,) = client.call(request, 12, MetadataResponse).topics
     if topic.error_code not in {

@@ -51,19 +51,7 @@ def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
 
 def add_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
     """Make them; those that there are already stay. Raises as `list_rules`."""
-    creations = [
-        AclCreation(
-            resource_type=rule.resource_type,
-            resource_name=rule.resource_name,
-            resource_pattern_type=rule.pattern,
-            principal=rule.principal,
-            host=rule.host,
-            operation=rule.operation,
-            permission_type=rule.permission,
-        )
-        for rule in rules
-    ]
-    request = CreateAclsRequest(creations=creations)
+    request = CreateAclsRequest(creations=list(map(creation_of, rules)))
     answer: CreateAclsResponse = cluster.ask(cluster.controller(), request)
     for one in answer.results:
         if one.error_code:
@@ -72,20 +60,34 @@ def add_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
 
 def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
     """Take exactly these away, all together. Raises as `list_rules`."""
-    filters = [
-        DeleteAclsFilter(
-            resource_type_filter=rule.resource_type,
-            resource_name_filter=rule.resource_name,
-            pattern_type_filter=rule.pattern,
-            principal_filter=rule.principal,
-            host_filter=rule.host,
-            operation=rule.operation,
-            permission_type=rule.permission,
-        )
-        for rule in rules
-    ]
-    request = DeleteAclsRequest(filters=filters)
+    request = DeleteAclsRequest(filters=list(map(filter_of, rules)))
     answer: DeleteAclsResponse = cluster.ask(cluster.controller(), request)
     for one in answer.filter_results:
         if one.error_code:
             raise RefusedError(one.error_code, _WHAT, one.error_message)
+
+
+def creation_of(rule: Rule) -> AclCreation:
+    """The part of a CreateAcls that makes a rule."""
+    return AclCreation(
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        resource_pattern_type=rule.pattern,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def filter_of(rule: Rule) -> DeleteAclsFilter:
+    """The part of a DeleteAcls that finds exactly this rule."""
+    return DeleteAclsFilter(
+        resource_type_filter=rule.resource_type,
+        resource_name_filter=rule.resource_name,
+        pattern_type_filter=rule.pattern,
+        principal_filter=rule.principal,
+        host_filter=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
