@@ -8,7 +8,7 @@ import resource
 import ssl
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache, partial
 from multiprocessing.connection import Connection
@@ -194,13 +194,16 @@ def _add_user(port: int) -> None:
         ask(client, framed(request_body(request, 0)), memoryview(bytearray(1 << 16)))
 
 
-class _Crowd:
-    """Clients that log in together, of a process that leaves the processor to the others."""
+class _Apart:
+    """Clients in a process of their own, which says when it is ready and goes on until it is told
+    to stop.
+    """
 
-    def __init__(self, port: int, count: int) -> None:
+    def __init__(self, work: Callable[..., None], *args: int) -> None:
+        """`work` is called with `args` and its end of the pipe."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_come, args=(port, count, theirs))
+        self._process = context.Process(target=work, args=(*args, theirs))
 
     def __enter__(self) -> Self:
         self._process.start()
@@ -209,7 +212,18 @@ class _Crowd:
 
     def __exit__(self, *_: object) -> None:
         self._pipe.send("stop")
+        self._hear_last()
         self._process.join()
+
+    def _hear_last(self) -> None:
+        """Receive what the process has to say at the end: nothing."""
+
+
+class _Crowd(_Apart):
+    """Clients that log in together, of a process that leaves the processor to the others."""
+
+    def __init__(self, port: int, count: int) -> None:
+        super().__init__(_come, port, count)
 
     def come(self) -> float:
         """Log all in, and return how many seconds that took."""
@@ -259,26 +273,17 @@ def _told(rules: Scram, data: memoryview) -> bytes | None:
     return rules.answer(answer.auth_bytes)
 
 
-class _Heartbeats:
+class _Heartbeats(_Apart):
     """Somebody else, who asks again and again: in a process of its own, or it would wait for the
     crowd's hold on the interpreter.
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__(_beat, port)
         self._waits_s: list[float] = []
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_beat, args=(port, theirs))
 
-    def __enter__(self) -> Self:
-        self._process.start()
-        self._pipe.recv()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pipe.send("stop")
+    def _hear_last(self) -> None:
         self._waits_s = self._pipe.recv()
-        self._process.join()
 
     def p99_ms(self) -> float:
         if len(self._waits_s) < 2:
