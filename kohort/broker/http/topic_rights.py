@@ -6,10 +6,11 @@ Members, times, causes and counts of partitions are the group's own, and stay.
 
 import json
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.http.group_json import without_members
+from kohort.broker.http.json_parts import dump
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.http.visitors import sees_cluster, visitor_of
 
@@ -50,11 +51,7 @@ class SeenTopics:
             partitions = member["partitions"]
             for moved in ("given_up", "gained"):
                 partitions[moved] = self._of_partitions(partitions[moved])
-        return _dump(record)
+        return dump(record)
 
     def _of_partitions(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if self.includes(name.rpartition("-")[0])]
-
-
-def _dump(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, separators=(",", ":")).encode()
