@@ -153,8 +153,3 @@ def bodies(taken: bytes | bytearray) -> list[bytes]:
         found.append(bytes(taken[position + 4 : position + 4 + size]))
         position += 4 + size
     return found
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)

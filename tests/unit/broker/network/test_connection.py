@@ -12,7 +12,8 @@ from kohort.broker.network.frames import FrameReader
 from kohort.broker.network.limits import REQUESTS_PER_TURN, WRITE_HIGH_WATER_BYTES, NetworkLimits
 from kohort.broker.network.listener import Listener
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, bodies, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Edge, bodies
 
 
 @pytest_asyncio.fixture

@@ -15,7 +15,8 @@ from kohort.broker.network.listener import Listener
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, bodies, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Edge, bodies
 
 
 @pytest_asyncio.fixture

@@ -12,7 +12,8 @@ from kohort.broker.network.limits import NetworkLimits
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, bodies, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Edge, bodies
 
 OPEN, STOPPING, CLOSING, REFUSED, LOST = ConnectionState
 

@@ -15,7 +15,8 @@ from kohort.broker.runtime.slices import ITERATIONS_BETWEEN
 from kohort.testing.memory_transport import MemoryTransport
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, bodies, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Edge, bodies
 
 
 @pytest.fixture

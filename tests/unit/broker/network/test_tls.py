@@ -14,7 +14,8 @@ from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.network.tls import RECORD_BYTES, TlsError, TlsPump
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, bodies, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Edge, bodies
 from tests.unit.broker.network.tls_edge import Client, Peer, server_context
 
 

@@ -13,7 +13,8 @@ from kohort.broker.network.tls_connection import HANDSHAKE_BYTES_MAX
 from kohort.broker.network.tls_state import LEGAL_NEXT, TlsState
 from tests.support.brokers.certificates import Authority
 from tests.support.network.wire import framed
-from tests.unit.broker.network.edge import Edge, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Edge
 from tests.unit.broker.network.tls_edge import Peer, server_context
 
 HANDSHAKING, OPEN, CLOSING, ENDED, LOST = TlsState

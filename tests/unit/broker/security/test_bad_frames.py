@@ -22,7 +22,8 @@ from kohort.protocol.errors import ErrorCode
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_loop import VirtualClockLoop
-from tests.unit.broker.network.edge import Echo, Edge, turns
+from tests.support.waiting import turns
+from tests.unit.broker.network.edge import Echo, Edge
 
 DELAY_MS = 100
 FRAME_MAX_BYTES = 50
