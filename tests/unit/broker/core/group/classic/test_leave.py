@@ -145,6 +145,16 @@ class TestTheStepAfter:
         assert ticket.answer.generation == 2
         assert [m.member_id for m in ticket.answer.members] == [first]
 
+    def test_an_unused_id_that_leaves_completes_the_join_phase_that_waits_for_it(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        unused = s.new_id()
+        tickets = [s.join(first), s.join(second)]
+        assert all(ticket.is_parked for ticket in tickets)
+        assert s.leave(unused).entries == (NONE,)
+        assert [ticket.answer.generation for ticket in tickets] == [2, 2]
+        assert s.state == "CompletingRebalance"
+
     @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
     def test_an_unused_id_that_goes_is_no_reason_to_rebalance(self, state: str) -> None:
         s = Scenario()
