@@ -6,7 +6,9 @@ from hypothesis import settings
 
 from kohort.broker.core.group.events import (
     GroupRemoved,
+    GroupRestored,
     JoinPhaseEnded,
+    MemberReplaced,
     RebalanceAvoided,
     RebalanceEnd,
     RebalanceEnded,
@@ -17,6 +19,7 @@ from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
 from kohort.broker.core.history.model import (
     AvoidedRecord,
     HistoryRecord,
+    MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
 )
@@ -38,6 +41,12 @@ class HistoryWitness(Witness):
         self.generations: list[int] = []
         self.started_count = 0
         self.avoided_count = 0
+        self.members: set[str] = set()
+        """The members after the last record."""
+        self.left: set[str] = set()
+        """The members that left in its sync phase."""
+        self.renamed: set[str] = set()
+        """The old and new ids of static members that returned."""
 
     def watch(self, answer_or_event: Any) -> None:  # noqa: ANN401
         super().watch(answer_or_event)
@@ -46,15 +55,21 @@ class HistoryWitness(Witness):
                 self.started_count += 1
             case RebalanceAvoided():
                 self.avoided_count += 1
+            case MemberReplaced(old, new):
+                self.renamed |= {old, new.member_id}
             case JoinPhaseEnded():
                 self.generations.append(answer_or_event.generation)
             case RebalanceEnded(RebalanceEnd.EMPTY, generation):
                 self.generations.append(generation)
         self.fold.observe(answer_or_event, self.scenario.now)
         self.collect()
+        if isinstance(answer_or_event, GroupRestored):
+            self.members = set(answer_or_event.assignments)
+            self.left = set()
         if isinstance(answer_or_event, GroupRemoved):
             # Its history stays, and goes on with the next group of this id.
             self.fold = GroupFold(self.fold.sequence)
+            self.members, self.left = set(), set()
 
     def collect(self) -> None:
         closed, self.fold.closed = self.fold.closed, []
@@ -65,6 +80,7 @@ class HistoryWitness(Witness):
             else:
                 record, _ = at_once(build_steps("g", facts, until_ms=self.scenario.ms))
                 self.check(record)
+                self.check_members(record)
             assert "\n" not in sentence(record)
             assert all("\n" not in line for line in evidence(record))
             assert parse_text(at_once(text_steps(record))) == record
@@ -95,6 +111,29 @@ class HistoryWitness(Witness):
             roles = [member.role for member in record.members]
             assert roles.count("leader") == 1
             assert record.members_after == len([role for role in roles if role])
+
+    def check_members(self, record: RebalanceRecord) -> None:
+        """They are those of the record before, and those that have come since; those that left in
+        between are listed once.
+        """
+        listed = {member.member_id: member.fate for member in record.members}
+        joined = {one.member_id for one in record.members if one.join_received_ms is not None}
+        refused = {
+            member_id
+            for member_id, fate in listed.items()
+            if fate in {MemberFate.FENCED, MemberFate.REFUSED}
+        }
+        known = self.members | self.left | self.renamed
+        assert listed.keys() <= known | joined | refused
+        assert self.members - self.renamed <= listed.keys()
+        phase_end_ms = record.timeline.join_phase_ms
+        self.members = {one.member_id for one in record.members if one.fate_ms is None}
+        # A departure in the sync phase begins the next rebalance, which lists it too.
+        self.left = {
+            one.member_id
+            for one in record.members
+            if one.fate_ms is not None and phase_end_ms is not None and one.fate_ms >= phase_end_ms
+        }
 
     def check_all(self) -> None:
         """At the end."""

@@ -262,6 +262,20 @@ class TestOutcomes:
         assert following.previous_state == "CompletingRebalance"
         assert s.member(leader, superseded).stopped_open
 
+    def test_a_member_that_left_is_in_one_record_alone(self) -> None:
+        s = Chronicle()
+        leader, follower, gone = s.eager((0,), (1,), (2,))
+        for shares in ((0, 2), (1,)), ((0,), (1, 2)):
+            if s.member(gone).fate is not MemberFate.LEFT:
+                s.leave(gone)
+            else:
+                s.join(leader)
+            s.collect([lambda: s.join(leader), lambda: s.join(follower)])
+            s.assign({leader: shares[0], follower: shares[1]})
+        first, second, third = s.rebalances
+        listed = [[member.member_id for member in one.members] for one in (first, second, third)]
+        assert listed == [[leader, follower, gone], [leader, follower, gone], [leader, follower]]
+
     def test_a_rebalance_that_is_cut_short_by_the_end_of_the_broker(self) -> None:
         s = Chronicle()
         s.preparing(2)
