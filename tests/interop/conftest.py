@@ -19,12 +19,11 @@ from tests.interop.same_answers.groups import Group
 from tests.interop.same_answers.offsets import commit
 from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, opened, wait_ready
 from tests.interop.same_answers.scenes import Topic
+from tests.interop.same_answers.secured import start_secured
 from tests.interop.same_answers.transactions import Producer, producer
 from tests.interop.tools import Tools
 from tests.support.brokers.kafka_server import KafkaServer
 from tests.support.brokers.kohort_server import KohortServer
-from tests.support.brokers.secure_kafka import SecureKafka
-from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.clients.aiokafka_client import AiokafkaClient
 from tests.support.clients.confluent_client import ConfluentClient, admin_client, create_topics
@@ -186,24 +185,17 @@ def start_twins(directory: Path, settings: Mapping[str, str] | None = None) -> I
         yield Twins(kafka, kohort)
 
 
-@contextmanager
-def secure_twins(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Twins]:
-    """The same with a listener for every security protocol, and a user."""
-    kind = SecureKafka if os.environ.get("BOOTSTRAP") else SecureKohort
-    overrides = {**TWIN_SETTINGS, **(settings or {})}
-    with (
-        SecureKafka(directory / "kafka", overrides=overrides) as kafka,
-        kind(directory / "kohort", overrides=overrides) as kohort,
-    ):
-        for server in (kafka, kohort):
-            wait_ready(server)
-        yield Twins(kafka, kohort)
-
-
 @pytest.fixture(scope="session")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     """The twins that most tests ask."""
     with start_twins(tmp_path_factory.mktemp("twins")) as twins:
+        yield twins
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    """Twins with an authorizer, for the tests of rights."""
+    with start_secured(tmp_path_factory.mktemp("secured")) as twins:
         yield twins
 
 

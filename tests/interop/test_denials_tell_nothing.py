@@ -20,17 +20,9 @@ from tests.interop.same_answers.each import Value, for_broker
 from tests.interop.same_answers.pair import Pair, Twins, opened
 from tests.interop.same_answers.questions import Question, questions
 from tests.interop.same_answers.scenes import Topic, create_topic, fresh_name
-from tests.interop.same_answers.secured import NOBODY, as_super_user, start_secured
+from tests.interop.same_answers.secured import NOBODY, as_super_user
 from tests.support.brokers.secure_kafka import USER
 from tests.support.network.wire import RawClient
-
-pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    with start_secured(tmp_path_factory.mktemp("secured")) as twins:
-        yield twins
 
 
 @pytest.fixture

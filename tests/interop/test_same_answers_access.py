@@ -44,10 +44,7 @@ from tests.interop.same_answers.secured import (
     as_super_user,
     create_rules,
     rule,
-    start_secured,
 )
-
-pytestmark = pytest.mark.long
 
 OWN_METADATA_LOG: Final = Difference(
     "each Kafka has a metadata log of its own, and a port for it",
@@ -73,12 +70,6 @@ TOLD_OTHERWISE: Final = {
     ),
     "DescribeQuorum": differences.NO_METADATA_LOG,
 }
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    with start_secured(tmp_path_factory.mktemp("secured")) as twins:
-        yield twins
 
 
 @pytest.fixture

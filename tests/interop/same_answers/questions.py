@@ -3,7 +3,7 @@
 Each is asked in versions among which are the lowest and the highest that are served.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +27,14 @@ class Question(NamedTuple):
     name: str
     request: Struct
     versions: tuple[int, ...]
+    form: str = ""
+    """Which of the requests of this API it is; a form asks for the same rights in all versions."""
     is_of_all: bool = False
     """Names nothing: what the client may not see is left out, and no error says so."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.form}".rstrip()
 
 
 def made(message: type, values: dict[str, Any]) -> Value:
@@ -74,11 +80,16 @@ def questions(
         *_about_the_cluster(topics),
         *_about_access(user),
     ):
-        yield Question(api, made(_message(api), values), versions)
+        yield _question(api, versions, values)
     for api, versions, values in _about_all():
-        yield Question(api, made(_message(api), values), versions, is_of_all=True)
+        yield _question(api, versions, values)._replace(is_of_all=True)
     for api, versions, values in _deletions(topics):
-        yield Question(api, made(_message(api), values), versions)
+        yield _question(api, versions, values)
+
+
+def _question(api_and_form: str, versions: tuple[int, ...], values: dict[str, Any]) -> Question:
+    api, _, form = api_and_form.partition(" ")
+    return Question(api, made(_message(api), values), versions, form)
 
 
 _Rows = Iterator[tuple[str, tuple[int, ...], dict[str, Any]]]
@@ -96,12 +107,12 @@ def _about_topics(topics: Sequence[Topic]) -> _Rows:
     data = {"partition_data": [{"index": 0, "records": batch()}]}
     produce = {"transactional_id": None, "acks": -1, "timeout_ms": 5_000}
     yield "Produce", (3, 12), {**produce, "topic_data": _of_names(topics, "name", **data)}
-    yield "Produce", (13,), {**produce, "topic_data": _of_ids(topics, **data)}
+    yield "Produce by id", (13,), {**produce, "topic_data": _of_ids(topics, **data)}
     partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]
     fetch = {"max_wait_ms": 5_000, "min_bytes": 1, "session_epoch": -1, "forgotten_topics_data": []}
     by_name = _of_names(topics, "topic", partitions=partitions)
     yield "Fetch", (4, 12), {**fetch, "topics": by_name}
-    yield "Fetch", (13, 18), {**fetch, "topics": _of_ids(topics, partitions=partitions)}
+    yield "Fetch by id", (13, 18), {**fetch, "topics": _of_ids(topics, partitions=partitions)}
     last = [{"partition_index": 0, "timestamp": -1}]
     offsets = _of_names(topics, "name", partitions=last)
     yield "ListOffsets", (1, 11), {"replica_id": -1, "topics": offsets}
@@ -111,12 +122,12 @@ def _about_topics(topics: Sequence[Topic]) -> _Rows:
     # Up to v3 it asks for topics to be created that there are not.
     yield "Metadata", (0, 3), {"topics": names}
     asked: dict[str, Any] = {"topics": names, "allow_auto_topic_creation": False}
-    yield "Metadata", (4, 7), asked
+    yield "Metadata without creation", (4, 7), asked
     with_topics = {**asked, "include_topic_authorized_operations": True}
     with_cluster = {**with_topics, "include_cluster_authorized_operations": True}
-    yield "Metadata", (8, 10), with_cluster
-    yield "Metadata", (13,), with_topics
-    yield "Metadata", (12, 13), {**with_topics, "topics": _of_ids(topics, name=None)}
+    yield "Metadata with operations of the cluster", (8, 10), with_cluster
+    yield "Metadata with operations", (13,), with_topics
+    yield "Metadata by id", (12, 13), {**with_topics, "topics": _of_ids(topics, name=None)}
     yield "DescribeTopicPartitions", (0,), {"topics": names}
     counts = _of_names(topics, "name", count=1, assignments=None)
     partitions_wanted = {"topics": counts, "timeout_ms": 5_000, "validate_only": True}
@@ -125,8 +136,15 @@ def _about_topics(topics: Sequence[Topic]) -> _Rows:
     yield "DeleteRecords", (0, 2), {"topics": records, "timeout_ms": 5_000}
     yield "DescribeProducers", (0,), {"topics": _of_names(topics, "name", partition_indexes=[0])}
     shape = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    for new in (_of_names(topics, "name", **shape), [{"name": NEW_TOPIC, **shape}]):
-        yield "CreateTopics", (2, 7), {"topics": new, "timeout_ms": 5_000, "validate_only": True}
+    for form, new in (
+        ("of known topics", _of_names(topics, "name", **shape)),
+        ("of a new topic", [{"name": NEW_TOPIC, **shape}]),
+    ):
+        yield (
+            f"CreateTopics {form}",
+            (2, 7),
+            {"topics": new, "timeout_ms": 5_000, "validate_only": True},
+        )
 
 
 def _about_configs(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
@@ -139,21 +157,35 @@ def _about_configs(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
         {"resource_type": 99, "resource_name": "x"},
     ]
     everything = [*of_topics, *of_others]
-    for resources in (of_topics, *([one] for one in of_others), everything[:-1], everything):
+    for form, resources in (
+        ("of topics", of_topics),
+        *((_KINDS.get(one["resource_type"], "of an unknown kind"), [one]) for one in of_others),
+        ("of all known kinds", everything[:-1]),
+        ("of all kinds", everything),
+    ):
         keyed = [{**one, "configuration_keys": [_key_of(one)]} for one in resources]
-        yield "DescribeConfigs", (1, 4), {"resources": keyed}
-    for resources in (of_topics, [*of_topics, _BROKER]):
+        yield f"DescribeConfigs {form}", (1, 4), {"resources": keyed}
+    for form, resources in (
+        ("of topics", of_topics),
+        ("of topics and a broker", [*of_topics, _BROKER]),
+    ):
         plain = {"value": "1000000"}
         old = [{**one, "configs": [{"name": _key_of(one), **plain}]} for one in resources]
-        yield "AlterConfigs", (0, 2), {"resources": old, "validate_only": True}
+        yield f"AlterConfigs {form}", (0, 2), {"resources": old, "validate_only": True}
         new = [
             {**one, "configs": [{"name": _key_of(one), "config_operation": 0, **plain}]}
             for one in resources
         ]
-        yield "IncrementalAlterConfigs", (0, 1), {"resources": new, "validate_only": True}
+        yield f"IncrementalAlterConfigs {form}", (0, 1), {"resources": new, "validate_only": True}
 
 
 _BROKER: Final = {"resource_type": 4, "resource_name": "1"}
+_KINDS: Final[Mapping[object, str]] = {
+    4: "of a broker",
+    8: "of the log levels of a broker",
+    16: "of client metrics",
+    32: "of a group",
+}
 
 
 def _key_of(resource: dict[str, Any]) -> str:
@@ -162,8 +194,8 @@ def _key_of(resource: dict[str, Any]) -> str:
 
 def _about_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
     group = groups[0]
-    yield "FindCoordinator", (0, 3), {"key": group}
-    yield "FindCoordinator", (4, 6), {"coordinator_keys": list(groups)}
+    yield "FindCoordinator of a group", (0, 3), {"key": group}
+    yield "FindCoordinator of groups", (4, 6), {"coordinator_keys": list(groups)}
     member = {"group_id": group, "member_id": "nobody"}
     protocol = {"name": "range", "metadata": b"\0\1" + bytes(8)}
     join = {**member, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
@@ -172,24 +204,28 @@ def _about_groups(topics: Sequence[Topic], groups: Sequence[str]) -> _Rows:
     yield "SyncGroup", (0, 5), {**sync, "protocol_type": "consumer", "protocol_name": "range"}
     yield "Heartbeat", (0, 4), {**member, "generation_id": 1}
     yield "LeaveGroup", (0, 2), member
-    yield "LeaveGroup", (3, 5), {"group_id": group, "members": [{"member_id": "nobody"}]}
+    yield "LeaveGroup of several", (3, 5), {"group_id": group, "members": [{"member_id": "nobody"}]}
     commit = {"group_id": group, "member_id": "", "generation_id_or_member_epoch": -1}
     by_name = _of_names(topics, "name", partitions=_COMMITTED)
     yield "OffsetCommit", (2, 9), {**commit, "topics": by_name}
-    yield "OffsetCommit", (10,), {**commit, "topics": _of_ids(topics, partitions=_COMMITTED)}
+    yield "OffsetCommit by id", (10,), {**commit, "topics": _of_ids(topics, partitions=_COMMITTED)}
     names = _of_names(topics, "name", partition_indexes=[0])
     yield "OffsetFetch", (1, 2, 7), {"group_id": group, "topics": names}
-    yield "OffsetFetch", (7,), {"group_id": group, "topics": None}
-    for wanted in (names, None):
+    yield "OffsetFetch of all topics", (7,), {"group_id": group, "topics": None}
+    for form, wanted in (("of groups", names), ("of all topics of groups", None)):
         of_groups = [{"group_id": one, "topics": wanted} for one in groups]
-        yield "OffsetFetch", (8, 9), {"groups": of_groups}
+        yield f"OffsetFetch {form}", (8, 9), {"groups": of_groups}
     ids = _of_ids(topics, partition_indexes=[0])
-    yield "OffsetFetch", (10,), {"groups": [{"group_id": one, "topics": ids} for one in groups]}
+    yield (
+        "OffsetFetch by id",
+        (10,),
+        {"groups": [{"group_id": one, "topics": ids} for one in groups]},
+    )
     removed = _of_names(topics, "name", partitions=[{"partition_index": 0}])
     yield "OffsetDelete", (0,), {"group_id": group, "topics": removed}
     yield "DescribeGroups", (0, 2), {"groups": list(groups)}
     of_groups_too = {"groups": list(groups), "include_authorized_operations": True}
-    yield "DescribeGroups", (3, 6), of_groups_too
+    yield "DescribeGroups with operations", (3, 6), of_groups_too
     yield "DeleteGroups", (0, 3), {"groups_names": list(groups)}
 
 
@@ -200,8 +236,12 @@ def _about_transactions(
     topics: Sequence[Topic], groups: Sequence[str], txns: Sequence[str]
 ) -> _Rows:
     txn = txns[0]
-    yield "FindCoordinator", (1, 3), {"key": txn, "key_type": 1}
-    yield "FindCoordinator", (4, 6), {"coordinator_keys": list(txns), "key_type": 1}
+    yield "FindCoordinator of a transactional id", (1, 3), {"key": txn, "key_type": 1}
+    yield (
+        "FindCoordinator of transactional ids",
+        (4, 6),
+        {"coordinator_keys": list(txns), "key_type": 1},
+    )
     of_topics = _of_names(topics, "name", partitions=[0])
     yield (
         "AddPartitionsToTxn", (0, 3),
@@ -211,22 +251,31 @@ def _about_transactions(
     nobody = {"producer_id": NOBODYS_ID, "producer_epoch": 0}
     producer = {"transactional_id": txn, **nobody}
     of_txns = [{"transactional_id": one, **nobody, "topics": of_topics} for one in txns]
-    yield "AddPartitionsToTxn", (4, 5), {"transactions": of_txns}
+    yield "AddPartitionsToTxn by brokers", (4, 5), {"transactions": of_txns}
     yield "AddOffsetsToTxn", (0, 4), {**producer, "group_id": groups[0]}
     yield "EndTxn", (0, 5), {**producer, "committed": True}
     commit = {**producer, "group_id": groups[0]}
     by_name = _of_names(topics, "name", partitions=_COMMITTED)
     yield "TxnOffsetCommit", (0, 5), {**commit, "topics": by_name}
-    yield "TxnOffsetCommit", (6,), {**commit, "topics": _of_ids(topics, partitions=_COMMITTED)}
+    yield (
+        "TxnOffsetCommit by id",
+        (6,),
+        {**commit, "topics": _of_ids(topics, partitions=_COMMITTED)},
+    )
     yield "DescribeTransactions", (0,), {"transactional_ids": list(txns)}
     for one in (*txns, None):
-        yield "InitProducerId", (0, 5), {"transactional_id": one, "transaction_timeout_ms": 1_000}
+        form = "without a transactional id" if one is None else "with a transactional id"
+        yield (
+            f"InitProducerId {form}",
+            (0, 5),
+            {"transactional_id": one, "transaction_timeout_ms": 1_000},
+        )
 
 
 def _about_all() -> _Rows:
-    yield "Metadata", (0,), {"topics": []}
-    yield "Metadata", (1, 7, 10, 13), {"topics": None}
-    yield "DescribeTopicPartitions", (0,), {"topics": []}
+    yield "Metadata of all", (0,), {"topics": []}
+    yield "Metadata of all", (1, 7, 10, 13), {"topics": None}
+    yield "DescribeTopicPartitions of all", (0,), {"topics": []}
     yield "ListGroups", (0, 5), {}
     yield "ListTransactions", (0, 2), {"state_filters": [], "producer_id_filters": []}
 
@@ -234,7 +283,7 @@ def _about_all() -> _Rows:
 def _deletions(topics: Sequence[Topic]) -> _Rows:
     # Once by id, and then by the name of what is gone.
     ids = {"topics": _of_ids(topics, name=None), "timeout_ms": 5_000}
-    yield "DeleteTopics", (6,), ids
+    yield "DeleteTopics by id", (6,), ids
     names = {"topic_names": [topic.name for topic in topics], "timeout_ms": 5_000}
     yield "DeleteTopics", (1, 5), names
     yield "DeleteTopics", (6,), {"topics": _of_names(topics, "name"), "timeout_ms": 5_000}

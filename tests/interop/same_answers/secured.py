@@ -4,6 +4,7 @@ Clients without a name come from different addresses, by which the rules tell th
 with a name is a super user.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,7 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.interop.conftest import secure_twins
-from tests.interop.same_answers.pair import Pair, Twins
+from tests.interop.same_answers.pair import TWIN_SETTINGS, Pair, Twins, wait_ready
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
 from tests.support.brokers.secure_kohort import SecureKohort
 from tests.support.brokers.server_process import ServerProcess
@@ -70,12 +70,27 @@ def create_rules(pair: Pair, rules: Sequence[AclCreation]) -> None:
         assert not any(result.error_code for result in answer.results), answer
 
 
+class LoggedKafka(SecureKafka):
+    """A Kafka that logs each right that it asks its authorizer for."""
+
+    extra_java_options = ("-Dkohort.test.authorizer.level=TRACE",)
+
+
 @contextmanager
 def start_secured(directory: Path) -> Iterator[Twins]:
     """Both with an authorizer; the administrator and the super user may do everything, other
     clients nothing.
     """
-    with secure_twins(directory, SETTINGS) as twins:
+    # As for the plain twins: where the other tests run against a given broker, Kafka twice.
+    second = SecureKafka if os.environ.get("BOOTSTRAP") else SecureKohort
+    overrides = {**TWIN_SETTINGS, **SETTINGS}
+    with (
+        LoggedKafka(directory / "kafka", overrides=overrides) as kafka,
+        second(directory / "kohort", overrides=overrides) as kohort,
+    ):
+        for server in (kafka, kohort):
+            wait_ready(server)
+        twins = Twins(kafka, kohort)
         with Pair(twins, lambda name, text: pytest.fail(f"{name}: {text}")) as pair:
             create_rules(pair, [rule(*one, ALL, host=ADMIN) for one in EVERYTHING])
             # What rules say of a super user does not matter.

@@ -26,6 +26,8 @@ class KafkaServer(ServerProcess):
     """More of them for `kafka-storage format`."""
     java_options: Sequence[str] = ()
     """The JVM's; by default those of the quickest start, in little memory."""
+    extra_java_options: Sequence[str] = ()
+    """More of them, for a JVM with the default ones."""
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class KafkaServer(ServerProcess):
     def _jvm(self) -> list[str]:
         if self.java_options:
             return java_env.jvm(self.jars, *self.java_options, with_ours=False)
-        return java_env.quick_jvm(self.jars, "-Xmx512M")
+        return java_env.quick_jvm(self.jars, "-Xmx512M", *self.extra_java_options)
 
     def _format(self, properties: Path) -> None:
         """By a JVM the first time, and then as it came out."""

@@ -25,6 +25,7 @@ FIRST: Final = (
     "kills",
     "consumer kohort",
     "bootstrap",
+    "secured",
     "tests/interop/test_client_security.py",
     "tests/interop/test_consumer_spoiled.py",
     "tests/interop/test_join_reason.py",
@@ -50,6 +51,8 @@ GROUPS: Final[Mapping[str, str]] = {
     r"tests/integration/": "integration",
     r"tests/interop/consumer/.*\[kafka\b": "consumer kafka",
     r"tests/interop/consumer/.*\[kohort\b": "consumer kohort",
+    r"tests/interop/test_(denials_tell_nothing|rights_of_kafka)\.py": "secured",
+    r"tests/interop/test_same_(access_tools|answers_access)\.py": "secured",
     r"tests/interop/test_same_(answers|groups|transactions|users)": "twins",
     r"tests/interop/test_(blocked_loop|consumer_errors|fetcher|java_transactions)\.py": "twins",
     r"tests/interop/test_(pending_offsets|transactions_tool)\.py": "twins",
@@ -63,6 +66,7 @@ GROUPS: Final[Mapping[str, str]] = {
 SHARED: Final[Mapping[str, frozenset[str]]] = {
     "spark": frozenset({"tables", "lake"}),
     "twins": frozenset({"twins"}),
+    "secured": frozenset({"secured"}),
 }
 """Fixtures of a whole session that take many seconds to start, and the groups that may."""
 
