@@ -16,10 +16,9 @@ ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 """Kafka's upper bound for stored credentials."""
 NAME_BYTES_MAX: Final = 255
-SALT_BYTES_MIN: Final = 8
 SALT_BYTES_MAX: Final = 1_024
-"""Bounds of our own for stored credentials. The salt is what a broker answers to clients that are
-not authenticated yet."""
+"""Bounds for stored credentials that Kafka does not have. The broker sends the salt to clients that
+are not authenticated yet, so its size is limited; as in Kafka, it may be short or empty."""
 
 NO_CHANNEL_BINDING: Final = "n,,"
 BINDING: Final = "biws"

@@ -95,6 +95,24 @@ def test_a_user_that_is_named_twice_is_answered_alike(
         described(pair, name)
 
 
+@pytest.mark.parametrize("size", [0, 1, 4, 1_024])
+def test_a_salt_is_answered_alike(pair: Pair, size: int) -> None:
+    name = fresh_name("user")
+    request = change((name, "+256"))
+    request.upsertions[0].salt = b"s" * size
+    pair.ask(request, 0)
+    described(pair, name)
+
+
+@pytest.mark.parametrize("size", [1, 31, 64])
+def test_a_salted_password_is_answered_alike(pair: Pair, size: int) -> None:
+    name = fresh_name("user")
+    request = change((name, "+256"))
+    request.upsertions[0].salted_password = b"p" * size
+    pair.ask(request, 0)
+    described(pair, name)
+
+
 def test_a_user_that_is_named_three_times_is_answered_alike(pair: Pair) -> None:
     for three in permutations(["-256", "-512", "+256", "+512"], 3):
         name = have(pair, "both")

@@ -1,14 +1,14 @@
 """AlterUserScramCredentials (key 51): add and remove SCRAM credentials of users (KIP-554).
 
 v0. The client sends the password salted and hashed; what is stored is derived from that and does
-not reveal it. Users fail individually. In addition to Kafka's checks, a salt must have at least 8
-bytes, and a salted password the length of its hash: others could never be used.
+not reveal it. Users fail individually. Salts may be short or empty, and salted passwords may have
+any length above 0, as in Kafka. Unlike Kafka, the broker limits names, salts and the number of
+users.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
@@ -37,7 +37,6 @@ from kohort.protocol.scram import (
     ITERATIONS_MIN,
     NAME_BYTES_MAX,
     SALT_BYTES_MAX,
-    SALT_BYTES_MIN,
     keys_of,
 )
 
@@ -142,7 +141,6 @@ def _nothing_to_delete(users: Users, key: CredentialKey) -> str:
 
 
 def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) -> Credential:
-    hash_name = HASHES[mechanism]
     why = None
     if wanted.iterations < ITERATIONS_MIN:
         why = "Too few iterations"
@@ -150,15 +148,14 @@ def _credential(users: Users, wanted: ScramCredentialUpsertion, mechanism: str) 
         why = "Too many iterations"
     elif len(wanted.name.encode()) > NAME_BYTES_MAX:
         why = f"The name has more than {NAME_BYTES_MAX} bytes"
-    elif len(wanted.salt) < SALT_BYTES_MIN:
-        why = f"The salt has less than {SALT_BYTES_MIN} bytes"
     elif len(wanted.salt) > SALT_BYTES_MAX:
         why = f"The salt has more than {SALT_BYTES_MAX} bytes"
-    elif len(wanted.salted_password) != hashlib.new(hash_name).digest_size:
-        why = "The salted password is not of its hash's length"
+    elif not wanted.salted_password:
+        # Kafka cannot compute an HMAC with an empty key, and reports a server error.
+        why = "The salted password is empty"
     elif len(users) >= USERS_MAX and not any(users.credentials_of(wanted.name)):
         why = f"There are {USERS_MAX} users"
     if why is not None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why)
-    keys = keys_of(hash_name, bytes(wanted.salted_password))
+    keys = keys_of(HASHES[mechanism], bytes(wanted.salted_password))
     return Credential(bytes(wanted.salt), keys, wanted.iterations)

@@ -25,7 +25,6 @@ from kohort.protocol.scram import (
     ITERATIONS_MIN,
     NAME_BYTES_MAX,
     SALT_BYTES_MAX,
-    SALT_BYTES_MIN,
     Keys,
 )
 
@@ -180,8 +179,6 @@ def _read_line(line: bytes) -> tuple[CredentialKey, Credential]:
         raise ValueError(f"the iterations are no number of {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     names = ("salt", "stored key", "server key")
     salt, *keys = map(_decoded, names, encoded)
-    if len(salt) < SALT_BYTES_MIN:
-        raise ValueError(f"the salt has less than {SALT_BYTES_MIN} bytes")
     if len(salt) > SALT_BYTES_MAX:
         raise ValueError(f"the salt has more than {SALT_BYTES_MAX} bytes")
     size = hashlib.new(HASHES[mechanism]).digest_size

@@ -144,8 +144,6 @@ class Scram:
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise SaslError("the broker's nonce does not continue ours")
         salt = _decoded(parts[1][2:])
-        if not salt:
-            raise SaslError("the broker's salt is empty")
         if not (iterations.isascii() and iterations.isdecimal() and len(iterations) < 10):
             raise SaslError("the broker's iteration count is not a number")
         if not scram.ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:

@@ -85,7 +85,7 @@ def test_the_work_of_a_password_is_the_same_whatever_somebody_has(users: Users) 
     assert [one.credential for one in work["carol"] if not one.credential.is_made_up] == stored
 
 
-@pytest.mark.parametrize("salt", [b"8 bytes!", bytes(64), bytes(200), b"k" * 26])
+@pytest.mark.parametrize("salt", [b"salt", b"8 bytes!", bytes(64), bytes(200), b"k" * 26])
 def test_a_salt_that_is_made_up_has_the_length_and_the_letters_of_others(
     users: Users, salt: bytes
 ) -> None:
