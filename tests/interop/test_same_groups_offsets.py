@@ -178,6 +178,16 @@ def test_positions_of_several_groups(pair: Pair, group_topic: Topic) -> None:
                 pair.ask(request, version)
 
 
+def test_unknown_topic_ids_follow_the_others(pair: Pair, group_topic: Topic) -> None:
+    topics = [NOWHERE, group_topic, Topic("nor-this", b"\x78" * 16), create_topic(pair)]
+    request = fetch_request(Group(pair), 10, {topic: [1, 0] for topic in topics})
+    for answer in pair.ask(request, 10):
+        found = answer.groups[0].topics
+        errors = [{partition.error_code for partition in topic.partitions} for topic in found]
+        assert errors == [{0}, {0}, {100}, {100}]
+        assert [topic.topic_id for topic in found[2:]] == [topics[0].id, topics[2].id]
+
+
 def test_who_fetches_means_nothing_to_classic_groups(pair: Pair, group_topic: Topic) -> None:
     group = Group(pair)
     one = group.member("one")

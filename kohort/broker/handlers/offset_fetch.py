@@ -91,30 +91,32 @@ def _fetch_group(
     if answer.error_code:
         return answer
     group = ctx.broker.groups.host.group(asked.group_id)
-
-    def may_be_told(name: str | None) -> bool:
-        return name is None or ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
-
     if asked.topics is None:
         wanted = list(_all_topics(ctx, group))
     else:
         wanted = [_wanted(ctx, topic) for topic in asked.topics]
         if len(wanted) > 1 or (wanted and len(wanted[0][-1]) > REPEATS_MAX):
             check_repeats((topic[:2], index) for topic in wanted for index in topic[-1])
-    answer.topics = [
-        OffsetFetchResponseTopics(
+    failed = list[OffsetFetchResponseTopics]()
+    for name, topic_id, asked_id, partitions in wanted:
+        error = ErrorCode.NONE
+        if name is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = OffsetFetchResponseTopics(
             name=name or "",
             topic_id=topic_id,
             partitions=[
-                _position(group, name, index, asked_id, stable=stable)
-                if is_told
-                else _without_position(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                _without_position(index, error)
+                if name is None or error
+                else _position(group, name, index, asked_id, stable=stable)
                 for index in partitions
             ],
         )
-        for name, topic_id, asked_id, partitions in wanted
-        for is_told in (may_be_told(name),)
-    ]
+        (failed if error else answer.topics).append(topic)
+    # As in Kafka, unknown and denied topics follow the others.
+    answer.topics += failed
     return answer
 
 
@@ -144,12 +146,10 @@ def _all_topics(ctx: RequestContext, group: Group | None) -> Iterator[_Wanted]:
 
 
 def _position(
-    group: Group | None, topic: str | None, index: int, topic_id: bytes, *, stable: bool
+    group: Group | None, topic: str, index: int, topic_id: bytes, *, stable: bool
 ) -> OffsetFetchResponsePartitions:
     error, committed = ErrorCode.NONE, None
-    if topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_ID
-    elif stable and group is not None and group.offsets.is_unstable(topic, index):
+    if stable and group is not None and group.offsets.is_unstable(topic, index):
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     elif group is not None:
         committed = group.committed(topic, index, topic_id)
