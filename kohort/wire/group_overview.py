@@ -4,7 +4,7 @@ Brokers are asked for many groups at a time, so that ten thousand groups take so
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
@@ -26,7 +26,7 @@ from kohort.wire.groups import (
     offsets_in,
 )
 from kohort.wire.history import rebalances_since
-from kohort.wire.offsets import END, TopicPartition, known_offsets
+from kohort.wire.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 
 T = TypeVar("T")
 
@@ -62,13 +62,14 @@ def overview(cluster: Cluster) -> list[GroupRow]:
             members |= _members(cluster, broker, some)
             offsets |= _offsets(cluster, broker, some)
     ends = _ends(cluster, {one for committed in offsets.values() for one in committed})
+    starts = _starts(cluster, offsets.values(), ends)
     since_ms = int(time.time() * 1000) - RECENT_S * 1000
     rebalances = rebalances_since(cluster, since_ms)
     return [
         GroupRow(
             listed=listed[name],
             members=members.get(name),
-            lag=_lag(offsets.get(name, {}), ends),
+            lag=_lag(offsets.get(name, {}), starts, ends),
             rebalances=None if rebalances is None else rebalances.get(name, 0),
         )
         for name in sorted(listed)
@@ -102,8 +103,31 @@ def _ends(cluster: Cluster, partitions: set[TopicPartition]) -> dict[TopicPartit
     return ends
 
 
-def _lag(committed: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> int | None:
-    known = [max(ends[one] - offset, 0) for one, offset in committed.items() if one in ends]
+def _starts(
+    cluster: Cluster,
+    committed: Iterable[dict[TopicPartition, int]],
+    ends: dict[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    lowest: dict[TopicPartition, int] = {}
+    for offsets in committed:
+        for one, offset in offsets.items():
+            lowest[one] = min(offset, lowest.get(one, offset))
+    starts: dict[TopicPartition, int] = {}
+    for some in _pieces(sorted(lowest), PARTITIONS_AT_ONCE):
+        starts |= starts_of_lagging(cluster, {one: lowest[one] for one in some}, ends)
+    return starts
+
+
+def _lag(
+    committed: dict[TopicPartition, int],
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> int | None:
+    known = [
+        max(ends[one] - max(offset, starts.get(one, 0)), 0)
+        for one, offset in committed.items()
+        if one in ends
+    ]
     return sum(known) if known else None
 
 

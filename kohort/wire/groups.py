@@ -24,7 +24,7 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kohort.wire.cluster import Cluster, CoordinatorKind, RefusedError
-from kohort.wire.offsets import END, TopicPartition, known_offsets
+from kohort.wire.offsets import END, TopicPartition, known_offsets, starts_of_lagging
 
 CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
@@ -54,13 +54,14 @@ class Position:
     partition: int
     committed: int | None
     end: int | None
+    start: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """Records to be read yet."""
+        """The number of unread records. Deleted ones, below `start`, do not count."""
         if self.committed is None or self.end is None:
             return None
-        return max(self.end - self.committed, 0)
+        return max(self.end - max(self.committed, self.start or 0), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +239,10 @@ def _positions(
     committed = cluster.retrying(lambda: _committed(cluster, coordinator, group_id))
     partitions = sorted(assigned | committed.keys())
     ends = known_offsets(cluster, dict.fromkeys(partitions, END))
+    starts = starts_of_lagging(cluster, committed, ends)
     return [
-        Position(topic, index, committed.get((topic, index)), ends.get((topic, index)))
-        for topic, index in partitions
+        Position(one[0], one[1], committed.get(one), ends.get(one), starts.get(one))
+        for one in partitions
     ]
 
 

@@ -65,6 +65,16 @@ def known_offsets(
     return {one: answer.offset for one, answer in found.items() if not answer.error}
 
 
+def starts_of_lagging(
+    cluster: Cluster, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the log start of the partitions whose committed offset is below the end; only there
+    can deleted records be mistaken for lag. Raises DisconnectedError.
+    """
+    lagging = [one for one, offset in committed.items() if offset < ends.get(one, 0)]
+    return known_offsets(cluster, dict.fromkeys(lagging, START))
+
+
 def told_offsets(
     cluster: Cluster, times: Mapping[TopicPartition, int], *, committed_only: bool = False
 ) -> dict[TopicPartition, int]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.broker.core.group.offsets.owner import OffsetsOwner
 from kohort.broker.core.group.requests import CommittedOffset
-from kohort.broker.metrics.partitions import high_watermark
+from kohort.broker.metrics.partitions import Readable, readable
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.log.detached import Detached
@@ -35,13 +35,18 @@ class Position(NamedTuple):
     topic: str
     partition: int
     committed: CommittedOffset
-    end: int | None
-    """High watermark; None if there is no such partition."""
+    readable: Readable | None
+    """None if there is no such partition."""
+
+    @property
+    def end(self) -> int | None:
+        """The high watermark; None if there is no such partition."""
+        return None if self.readable is None else self.readable.end
 
     @property
     def lag(self) -> int | None:
-        """Lag in records; 0 even if the topic was created again and is shorter."""
-        return None if self.end is None else max(0, self.end - self.committed.offset)
+        """Lag in records; see `Readable.lag`."""
+        return None if self.readable is None else self.readable.lag(self.committed.offset)
 
 
 def positions(
@@ -54,7 +59,7 @@ def positions(
         if only not in {None, topic}:
             continue
         for index, committed in list(partitions.items()):
-            yield Position(topic, index, committed, high_watermark(topics, topic, index))
+            yield Position(topic, index, committed, readable(topics, topic, index))
 
 
 def total_lag(found: Iterable[Position]) -> int | None:
@@ -113,11 +118,12 @@ class Ages:
         if partition is None or partition.failure is not None:
             return None
         log = partition.log
-        key = (topic.topic_id, one.partition, one.committed.offset, log.rewrite_count)
+        first = max(one.committed.offset, log.log_start_offset)
+        key = (topic.topic_id, one.partition, first, log.rewrite_count)
         if key in self._known:
             return self._known[key]
         try:
-            return key, log.detached_timestamp_at(one.committed.offset)
+            return key, log.detached_timestamp_at(first)
         except KafkaError:
             return None
 

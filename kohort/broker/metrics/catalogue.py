@@ -92,7 +92,8 @@ GROUP_CURRENT_OFFSET_SUM = gauge(
 )
 GROUP_LAG = gauge(
     "kafka_consumergroup_lag",
-    "Records from the group's committed offset to the high watermark.",
+    "Records from the group's committed offset, or the log start if that is higher, to the high "
+    "watermark.",
     *_GROUP_PARTITION,
 )
 GROUP_LAG_SUM = gauge(

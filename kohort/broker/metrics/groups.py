@@ -11,7 +11,7 @@ from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.budget import GROUPS, SeriesBudget
 from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
 from kohort.broker.metrics.metric_info import OTHER
-from kohort.broker.metrics.partitions import high_watermark
+from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.runtime.slices import Slice
 
@@ -170,10 +170,8 @@ class GroupCollector:
                 await piece.pause()
 
     def _lag(self, topic: str, partition: int, offset: int) -> int | None:
-        end = high_watermark(self._topics, topic, partition)
-        # Negative if the topic was created again, or a client committed offsets that do not exist
-        # yet.
-        return None if end is None else max(0, end - offset)
+        found = readable(self._topics, topic, partition)
+        return None if found is None else found.lag(offset)
 
 
 def _count_waiting(group: GroupSource, seen: _Seen) -> None:

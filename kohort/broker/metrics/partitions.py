@@ -1,5 +1,7 @@
 """Read-only access to partitions, for metrics and the console."""
 
+from typing import NamedTuple
+
 from kohort.broker.metrics.sources import PartitionSource, TopicSource, TopicsSource
 
 
@@ -16,10 +18,31 @@ def open_partition(topics: TopicsSource, topic: TopicSource, index: int) -> Part
     return partition
 
 
-def high_watermark(topics: TopicsSource, topic_name: str, index: int) -> int | None:
-    """Return the high watermark of a partition, None if there is none."""
+class Readable(NamedTuple):
+    """The offsets of a partition that can be read."""
+
+    start: int
+    """The log start offset."""
+    end: int
+    """The high watermark."""
+
+    def lag(self, committed: int) -> int | None:
+        """Return the number of records that a group with this committed offset has not read; None
+        if the offset is negative, which clients treat as no commit.
+
+        Records below the log start do not count: they are deleted, so no consumer can catch up on
+        them. It is 0 if the group is ahead, because the topic was created again or the client
+        committed an offset that does not exist yet.
+        """
+        return None if committed < 0 else max(0, self.end - max(committed, self.start))
+
+
+def readable(topics: TopicsSource, topic_name: str, index: int) -> Readable | None:
+    """Return the readable offsets of a partition, None if it does not exist."""
     topic = topics.get(topic_name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return None
     partition = open_partition(topics, topic, index)
-    return 0 if partition is None else partition.high_watermark
+    if partition is None:
+        return Readable(0, 0)
+    return Readable(partition.log.log_start_offset, partition.high_watermark)

@@ -25,6 +25,7 @@ from kohort.protocol.messages.find_coordinator import FindCoordinatorResponse
 from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
@@ -41,6 +42,7 @@ from kohort.protocol.messages.offset_fetch import (
 )
 from kohort.wire.cluster import Cluster, RefusedError
 from kohort.wire.groups import describe_group, groups_of
+from kohort.wire.offsets import START
 
 Answer = Callable[[bytes], bytes]
 """From a frame to a frame, both with their sizes; empty for closing the connection."""
@@ -88,8 +90,11 @@ def old_broker(answers: Mapping[str, Any], versions: Mapping[str, int]) -> Answe
         is_flexible = schema_of(request).is_flexible(head.api_version)
         if is_flexible:
             position = skip_header_tags(frame, position)
-        codec(request, head.api_version).decode(frame, position)
+        asked: object
+        asked, _ = codec(request, head.api_version).decode(frame, position)
         told = answers.get(name, default)
+        if callable(told):
+            told = told(asked)
         body = codec(RESPONSES[head.api_key], head.api_version).encode(told)
         return response_frame(head.correlation_id, body, header_has_tags=is_flexible)
 
@@ -108,6 +113,13 @@ def cluster_at(port: int, timeout_s: float = 5) -> Cluster:
 OLD = {"ListOffsets": 1, "Metadata": 4, "OffsetFetch": 2, "DescribeGroups": 1}
 
 
+def listed_offset(request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """The log of t-3 is from 0 to 42."""
+    offset = 0 if request.topics[0].partitions[0].timestamp == START else 42
+    found = ListOffsetsPartitionResponse(partition_index=3, error_code=0, offset=offset)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+
+
 def old_answers(port: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
     partition = MetadataResponsePartition(
         error_code=0, partition_index=3, leader_id=7, replica_nodes=[7], isr_nodes=[7]
@@ -115,7 +127,6 @@ def old_answers(port: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
     position = OffsetFetchResponsePartition(
         partition_index=3, committed_offset=40, metadata="", error_code=0
     )
-    end = ListOffsetsPartitionResponse(partition_index=3, error_code=0, offset=42)
     return {
         "Metadata": MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=port)],
@@ -140,9 +151,7 @@ def old_answers(port: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "OffsetFetch": OffsetFetchResponse(
             topics=[OffsetFetchResponseTopic(name="t", partitions=[position])]
         ),
-        "ListOffsets": ListOffsetsResponse(
-            topics=[ListOffsetsTopicResponse(name="t", partitions=[end])]
-        ),
+        "ListOffsets": listed_offset,
     } | changes
 
 

@@ -9,6 +9,7 @@ from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,
+    Log,
     Offsets,
     OtherKind,
     Partition,
@@ -29,11 +30,15 @@ MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 
 
 async def collected(
-    groups: Sequence[Group], *, groups_max: int = 100, group_partitions_max: int = 100
+    groups: Sequence[Group],
+    *,
+    groups_max: int = 100,
+    group_partitions_max: int = 100,
+    topics: Topics | None = None,
 ) -> tuple[GroupCollector, dict[str, dict[tuple[str, ...], float]]]:
     collector = GroupCollector(
         Groups(groups),
-        TOPICS,
+        topics or TOPICS,
         groups_max=groups_max,
         group_partitions_max=group_partitions_max,
     )
@@ -96,6 +101,24 @@ async def test_an_offset_of_a_partition_that_is_gone_has_no_lag() -> None:
 async def test_a_group_ahead_of_the_partition_has_no_negative_lag() -> None:
     _, found = await collected([Group("readers", Offsets({("bills", 0): 99}))])
     assert found["kafka_consumergroup_lag"] == {("readers", "bills", "0"): 0}
+
+
+async def test_records_below_the_log_start_are_no_lag() -> None:
+    deleted = Partition(0, high_watermark=10, log=Log(log_start_offset=7))
+    empty = Partition(1, high_watermark=10, log=Log(log_start_offset=10))
+    topics = Topics([Topic("orders", Partitions([deleted, empty]))])
+    offsets = Offsets({("orders", 0): 3, ("orders", 1): 3})
+    _, found = await collected([Group("readers", offsets)], topics=topics)
+    assert found["kafka_consumergroup_lag"] == {
+        ("readers", "orders", "0"): 3,
+        ("readers", "orders", "1"): 0,
+    }
+
+
+async def test_a_negative_offset_has_no_lag() -> None:
+    _, found = await collected([Group("readers", Offsets({("orders", 0): -5, ("bills", 0): 9}))])
+    assert found["kafka_consumergroup_lag"] == {("readers", "bills", "0"): 1}
+    assert found["kafka_consumergroup_lag_sum"] == {("readers", "bills"): 1}
 
 
 async def test_how_long_the_start_took_for_partitions_is_told_as_kafka_tells_it() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kohort.broker.metrics.partitions import high_watermark
+from kohort.broker.metrics.partitions import Readable, readable
 from kohort.broker.metrics.topics import TopicCollector
 from kohort.broker.runtime.slices import Slice
 from kohort.testing.virtual_clock import VirtualClock
@@ -186,8 +186,8 @@ async def test_a_topic_that_is_deleted_during_a_look_is_not_opened_again() -> No
 def test_the_end_of_a_partition_is_known_whether_it_is_open_or_not() -> None:
     orders = Topic("orders", Partitions([Partition(0, 7), Partition(1, 8)], unopened=[1]))
     topics = Topics([orders])
-    assert high_watermark(topics, "orders", 0) == 7
-    assert high_watermark(topics, "orders", 1) == 8
-    assert high_watermark(topics, "orders", 2) is None
-    assert high_watermark(topics, "orders", -1) is None
-    assert high_watermark(topics, "bills", 0) is None
+    assert readable(topics, "orders", 0) == Readable(0, 7)
+    assert readable(topics, "orders", 1) == Readable(0, 8)
+    assert readable(topics, "orders", 2) is None
+    assert readable(topics, "orders", -1) is None
+    assert readable(topics, "bills", 0) is None

@@ -1,0 +1,99 @@
+"""`kohort groups` on committed offsets that are not in the log, with a broker in this process."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kohort.cli import main
+from kohort.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kohort.testing import Kafka
+from tests.support.network.wire import RawClient
+
+TOPIC = "orders"
+START, END = 7, 10
+
+
+@pytest.fixture
+def orders(kafka: Kafka) -> Kafka:
+    """A broker with a topic of one partition, whose log is from `START` to `END`."""
+    kafka.create_topic(TOPIC, partitions=1)
+    for _ in range(END):
+        kafka.produce(TOPIC, b"x")
+    deleted = DeleteRecordsTopic(
+        name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=START)]
+    )
+    with RawClient(kafka.port) as client:
+        request = DeleteRecordsRequest(topics=[deleted], timeout_ms=30_000)
+        answer = client.call(request, 2, DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].low_watermark == START
+    return kafka
+
+
+def commit(kafka: Kafka, group: str, offset: int) -> None:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
+    with RawClient(kafka.port) as client:
+        request = OffsetCommitRequest(group_id=group, member_id="", topics=[topic])
+        answer = client.call(request, 9, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def said(capsys: pytest.CaptureFixture[str], kafka: Kafka, *command: str) -> Any:  # noqa: ANN401
+    """What the command prints as JSON."""
+    where = ("--bootstrap-server", kafka.bootstrap_servers, "--json")
+    assert main(["groups", *command, *where]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_records_that_were_deleted_are_no_lag(
+    orders: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lags = {"deleted": (3, 3), "at-start": (7, 3), "inside": (9, 1), "at-end": (10, 0)}
+    for group, (committed, _) in lags.items():
+        commit(orders, group, committed)
+    commit(orders, "negative", -5)
+    commit(orders, "ahead", 50)
+    listed = {one["group"]: one["lag"] for one in said(capsys, orders, "list")["groups"]}
+    expected = {group: lag for group, (_, lag) in lags.items()}
+    assert listed == expected | {"negative": None, "ahead": 0}
+    for group, lag in expected.items():
+        assert said(capsys, orders, "describe", group)["lag"] == lag
+
+
+@pytest.mark.parametrize(
+    ("where", "after"),
+    [
+        (["--to-offset", "99"], END),
+        (["--to-offset", "0"], START),
+        (["--shift-by", "100"], END),
+        (["--shift-by=-100"], START),
+        (["--to-offset", "8"], 8),
+        (["--to-datetime", "2100-01-01T00:00:00Z"], END),
+        (["--to-datetime", "2001-01-01T00:00:00Z"], START),
+    ],
+)
+def test_an_offset_is_reset_to_one_that_is_in_the_log(
+    orders: Kafka, capsys: pytest.CaptureFixture[str], where: list[str], after: int
+) -> None:
+    commit(orders, "billing", 9)
+    command = ["reset-offsets", "billing", "--topic", TOPIC, *where]
+    for executed in (False, True):
+        given = [*command, "--execute"] if executed else command
+        (moved,) = said(capsys, orders, *given)["partitions"]
+        assert (moved["before"], moved["after"]) == (9, after)
+    described = said(capsys, orders, "describe", "billing")
+    assert [one["committed"] for one in described["partitions"]] == [after]
