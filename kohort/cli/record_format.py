@@ -13,6 +13,7 @@ VALUES: Final = TextForm("sl", (b"\n",))
 
 _MARK: Final = re.compile(r"%(.)|\\(.)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MARKS: Final = "skhtpoTdSK"
 """What `TextForm` knows."""
 
@@ -58,7 +59,8 @@ def as_date(timestamp: int) -> bytes:
     if timestamp < 0:
         return NULL
     try:
-        at = dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)
-    except (ValueError, OverflowError, OSError):
+        # Not fromtimestamp, whose float is too coarse for milliseconds of distant years.
+        at = _EPOCH + dt.timedelta(milliseconds=timestamp)
+    except OverflowError:
         return b"%d" % timestamp  # Beyond the year 9999: whatever a producer has written.
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
