@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.client.net.sasl import Plain
+from kohort.client.net.sasl import Plain, mechanism
 from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -35,6 +35,21 @@ def is_let_in(port: int, user: str, password: str) -> bool:
         return client.call(token, 2, SaslAuthenticateResponse).error_code == 0
 
 
+def is_authenticated(port: int, name: str, user: str, password: str) -> bool:
+    """Whether a client of the SCRAM mechanism `name` is."""
+    rules = mechanism(name, user, password, "n0nce")
+    with RawClient(port) as client:
+        client.call(SaslHandshakeRequest(mechanism=name), 1, SaslHandshakeResponse)
+        token: bytes | None = rules.first()
+        while token is not None:
+            request = SaslAuthenticateRequest(auth_bytes=token)
+            answer = client.call(request, 2, SaslAuthenticateResponse)
+            if answer.error_code:
+                return False
+            token = rules.answer(answer.auth_bytes)
+        return True
+
+
 def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
     broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,6 +72,25 @@ def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
     assert users_here("password", "nobody", *where, password="other") == 1
     assert users_here("remove", "alice", *where) == 0
     assert users_here("remove", "alice", *where) == 1
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_mechanisms_may_have_passwords_of_their_own(tmp_path: Path, *, is_running: bool) -> None:
+    here = ("--data", str(tmp_path))
+    only = ("password", "alice", "--mechanism", "SCRAM-SHA-512")
+    assert users_here("add", "alice", *here, password="first") == 0
+    if is_running:
+        with BrokerThread(tmp_path) as broker:
+            where = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
+            assert users_here(*only, *where, password="second") == 0
+    else:
+        assert users_here(*only, *here, password="second") == 0
+    mechanisms = {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"}
+    with BrokerThread(tmp_path, overrides=SASL | mechanisms) as broker:
+        for name, right in (("SCRAM-SHA-256", "first"), ("SCRAM-SHA-512", "second")):
+            for password in ("first", "second"):
+                found = is_authenticated(broker.port, name, "alice", password)
+                assert found is (password == right)
 
 
 def test_the_first_user_is_added_before_there_is_a_broker(

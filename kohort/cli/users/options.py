@@ -60,8 +60,10 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_password(parser: argparse.ArgumentParser) -> None:
-    """How the password is hashed, and where it is read from."""
+def add_password(parser: argparse.ArgumentParser, *, default: str = "both") -> None:
+    """Add the options for reading and hashing a password; `default` names the mechanisms that are
+    set without --mechanism.
+    """
     parser.add_argument(
         "--password-fd",
         type=int,
@@ -73,7 +75,7 @@ def add_password(parser: argparse.ArgumentParser) -> None:
         "--mechanism",
         action="append",
         choices=[*MECHANISMS],
-        help="for this one alone; may be given twice (both)",
+        help=f"the mechanism to set the password for; repeatable (default: {default})",
     )
     parser.add_argument(
         "--iterations",
