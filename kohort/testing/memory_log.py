@@ -37,6 +37,10 @@ class MemoryLog:
         """Number of waiting appends."""
         return len(self._held or [])
 
+    def prepare(self) -> Awaitable[None] | None:
+        """Return None: the topic always exists."""
+        return None
+
     def append_batch(self, partition: int, batch: bytes) -> Awaitable[None] | None:
         """Append a batch; durable at once unless held."""
         self.append_count += 1

@@ -38,10 +38,6 @@ class MemoryOffsetsLog(MemoryLog):
         batch = encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp=-1)
         self.append_batch(partition, batch)
 
-    def prepare(self) -> Awaitable[None] | None:
-        """Return None: the topic always exists."""
-        return None
-
     async def force(self, partition: int) -> None:
         """Do nothing: batches in memory are durable."""
 

@@ -31,6 +31,7 @@ from kohort.protocol.messages.metadata import MetadataResponseTopic
 from kohort.protocol.types import ZERO_UUID
 from kohort.wire.cluster import Cluster, RefusedError
 from kohort.wire.configs import Kind, Operation, Resource, Source, alter, change, described
+from kohort.wire.history import TOPIC as REBALANCE_HISTORY
 from kohort.wire.offsets import END, START, known_offsets
 
 TIMEOUT_MS: Final = 30_000
@@ -80,11 +81,18 @@ class Topic:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-def list_topics(cluster: Cluster) -> list[Topic]:
-    """All topics by name, without offsets, sizes and configs. Raises DisconnectedError."""
-    answer = cluster.metadata(None)
-    found = [_topic(one, {}, {}) for one in answer.topics if one.name and not one.error_code]
-    return sorted(found, key=lambda one: one.name)
+def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
+    """List the topics by name, without offsets, sizes and configs. Raises DisconnectedError.
+
+    Args:
+        internal: include the topics that the broker writes itself. Kohort describes its rebalance
+            history only if it is named, so this takes a second request.
+    """
+    described = list(cluster.metadata(None).topics)
+    if internal:
+        described += cluster.metadata([REBALANCE_HISTORY]).topics
+    found = {one.name: _topic(one, {}, {}) for one in described if one.name and not one.error_code}
+    return [found[name] for name in sorted(found) if internal or not found[name].is_internal]
 
 
 def describe_topic(cluster: Cluster, name: str) -> Topic | None:

@@ -4,7 +4,7 @@ v2-7 as in Kafka 4.4. There is one broker: a replication factor above 1, and man
 other brokers, are refused as by a one-broker Kafka cluster. The topic exists when the response
 arrives; nothing needs the request's timeout, but with a negative one nothing is created, as in
 Kafka. Unlike in Kafka, clients cannot create __consumer_offsets: the broker does, at the first
-group's commit.
+FindCoordinator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeTopicPartitions (key 75): topics and partitions in pages, ordered by name.
 
 v0 as in Kafka 4.4. A page has at most as many partitions as the request and
-max.request.partition.size.limit allow; its cursor says where the next one begins.
+max.request.partition.size.limit allow; its cursor says where the next one begins. All topics are
+those of Metadata.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def describe_topic_partitions(
     if cursor is not None and _is_impossible(cursor, asked):
         topics = [_missing(ErrorCode.INVALID_REQUEST, topic.name) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
-    names = sorted(asked or (topic.name for topic in ctx.broker.topics.all()))
+    every = (topic.name for topic in ctx.broker.topics.all() if topic.is_listed)
+    names = sorted(asked or every)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     denied: list[str] = []

@@ -68,6 +68,7 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
         response.replica_election_results = [
             ReplicaElectionResult(topic=topic.name, partition_result=[])
             for topic in ctx.broker.topics.all()
+            if topic.is_listed
         ]
     return response
 

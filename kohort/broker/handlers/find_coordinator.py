@@ -1,12 +1,16 @@
 """FindCoordinator (key 10): the coordinator of a group or transaction, which is always this broker.
 
 v1 key type; v2 answers before throttling; v3 flexible; v4 several keys (KIP-699); v5 transaction
-errors of KIP-890; v6 share groups (KIP-932), which are not supported. Transactional ids are
-answered even if transactions are not supported, so that InitProducerId can report that.
+errors of KIP-890; v6 share groups (KIP-932), which are not supported.
+
+As in Kafka, the first request creates __consumer_offsets or __transaction_state, so that these
+topics exist before a group commits or a transaction begins. Kafka answers
+COORDINATOR_NOT_AVAILABLE until the topic exists; here the response waits for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
@@ -14,7 +18,8 @@ from kohort.broker.dispatch.access import DENIED
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.runtime.later import Later
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -43,15 +48,41 @@ SEVERAL_KEYS_SINCE: Final = 4
 )
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
+    """Answer each key; waits only if the coordinator's topic is created."""
+    keys = request.coordinator_keys
+    if ctx.api_version < SEVERAL_KEYS_SINCE:
+        keys = [request.key]
+        if ctx.broker.access is not None and request.key_type in _KINDS:
+            ctx.require(Operation.DESCRIBE, _KINDS[request.key_type], request.key)
+    found = [_find(ctx, key, request.key_type) for key in keys]
+    if any(not coordinator.error_code for coordinator in found):
+        coordinators = ctx.broker.groups if request.key_type == GROUP else ctx.broker.transactions
+        preparing = coordinators.host.prepare_log()
+        if preparing is not None:
+            return ctx.run(_respond_when(preparing, ctx, found), name="create a coordinator's log")
+    return _respond(ctx, found)
+
+
+async def _respond_when(
+    preparing: Awaitable[None], ctx: RequestContext, found: Sequence[Coordinator]
 ) -> FindCoordinatorResponse:
-    """Answer each key."""
-    several = ctx.api_version >= SEVERAL_KEYS_SINCE
-    if several:
-        found = [_find(ctx, key, request.key_type) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-    if ctx.broker.access is not None and request.key_type in _KINDS:
-        ctx.require(Operation.DESCRIBE, _KINDS[request.key_type], request.key)
-    only = _find(ctx, request.key, request.key_type)
+    try:
+        await preparing
+    except KafkaError as error:
+        for coordinator in found:
+            if not coordinator.error_code:
+                coordinator.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                coordinator.error_message = str(error)
+                coordinator.node_id = coordinator.port = -1
+                coordinator.host = ""
+    return _respond(ctx, found)
+
+
+def _respond(ctx: RequestContext, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
+    if ctx.api_version >= SEVERAL_KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=list(found))
+    (only,) = found
     return FindCoordinatorResponse(
         error_code=only.error_code,
         # Kafka's own text for success.

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74): the resources that DescribeConfigs supports.
 
-v0-1 as in Kafka 4.4: topics, this broker and its loggers. There are no client-metrics
-subscriptions, the only resources that v0 lists, and no group configs.
+v0-1 as in Kafka 4.4: the topics that Metadata lists, this broker and its loggers. There are no
+client-metrics subscriptions, the only resources that v0 lists, and no group configs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def list_config_resources(
     names = {
         ResourceType.BROKER_LOGGER: [broker],
         ResourceType.BROKER: [broker],
-        ResourceType.TOPIC: [topic.name for topic in ctx.broker.topics.all()],
+        ResourceType.TOPIC: [topic.name for topic in ctx.broker.topics.all() if topic.is_listed],
     }
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,

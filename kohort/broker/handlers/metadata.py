@@ -3,7 +3,8 @@
 v0-13 as in Kafka 4.4. A topic that does not exist is created if the client allows it and
 auto.create.topics.enable is set. Kafka then answers UNKNOWN_TOPIC_OR_PARTITION at first, because
 its controller is elsewhere; here the topic is in the same response, which saves the client a
-backoff.
+backoff. A response with all topics leaves out __rebalance_history, which Kafka does not have; it is
+described if it is named.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def metadata(
     """Return metadata; waits only if topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
-        every = ctx.broker.topics.all()
+        every = [topic for topic in ctx.broker.topics.all() if topic.is_listed]
         if ctx.broker.access is not None:
             every = [one for one in every if ctx.sees(_DESCRIBE, _TOPIC, one.name)]
         return _respond(ctx, request, [_found(ctx, topic) for topic in every])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kohort.broker.config import TopicConfig
-from kohort.broker.topics.names import INTERNAL_TOPICS
+from kohort.broker.topics.names import INTERNAL_TOPICS, REBALANCE_HISTORY
 from kohort.broker.topics.partition_list import PartitionList
 
 
@@ -25,9 +25,13 @@ class Topic:
     """The configs in force: the broker's settings with the overrides applied."""
     is_internal: bool = field(init=False)
     """Whether only the broker itself may write to it."""
+    is_listed: bool = field(init=False)
+    """Whether clients that ask for all topics get it. Kafka has no rebalance history, and programs
+    that compare the topics of a cluster with those they expect would fail on it."""
 
     def __post_init__(self) -> None:
         self.is_internal = self.name in INTERNAL_TOPICS
+        self.is_listed = self.name != REBALANCE_HISTORY
 
     def __repr__(self) -> str:
         return f"Topic({self.name}, {len(self.partitions)} partitions)"

@@ -301,6 +301,10 @@ class TransactionHost:
         """The epoch that markers of this id carry as the coordinator's."""
         return self._log.leader_epoch(self._partition_of(transactional_id))
 
+    def prepare_log(self) -> Awaitable[None] | None:
+        """See `TransactionLog.prepare`."""
+        return self._log.prepare()
+
     async def wait_settled(self, one: TransactionalId) -> None:
         """Return when nothing of this id is on its way."""
         while one.is_busy:

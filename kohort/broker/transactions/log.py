@@ -55,6 +55,14 @@ class TransactionLog(Protocol):
         """
         ...
 
+    def prepare(self) -> Awaitable[None] | None:
+        """Create the log if it does not exist; None if it exists.
+
+        Raises:
+            KafkaError: it cannot be created.
+        """
+        ...
+
     def read(self, partition: int) -> Iterator[StoredTransaction]:
         """All durable records, in order.
 
@@ -69,6 +77,7 @@ class TopicTransactionLog:
 
     def __init__(self, log: InternalLog) -> None:
         self._log = log
+        self.prepare = log.prepare
 
     @property
     def partition_count(self) -> int:

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def ask(options: argparse.Namespace) -> None:
     """Raises CommandError."""
     with cluster_of(options) as cluster:
-        topics = [one for one in list_topics(cluster) if options.internal or not one.is_internal]
+        topics = list_topics(cluster, internal=options.internal)
     if options.json:
         print_json(
             {

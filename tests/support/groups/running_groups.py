@@ -5,8 +5,9 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
+from kohort.broker.assembly.coordinators import make_transactions
 from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
@@ -15,6 +16,7 @@ from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.codec import codec
@@ -53,14 +55,22 @@ class RunningGroups:
     def __init__(self, topics: TopicManager, groups: GroupCoordinator) -> None:
         self.topics = topics
         self.groups = groups
+        clock = SystemClock()
         self.services = BrokerServices(
             config=topics.settings.config,
-            clock=SystemClock(),
+            clock=clock,
             purgatory=topics._purgatory,
             topics=topics,
             groups=groups,
             classic_groups=ClassicRequests(groups.host),
-            transactions=cast("Any", None),
+            transactions=make_transactions(
+                topics.settings.config,
+                clock,
+                topics,
+                groups,
+                topics._purgatory,
+                LastingTasks(clock),
+            ),
             node_id=NODE_ID,
             cluster_id=topics.cluster_id,
             advertised_host="broker.example",

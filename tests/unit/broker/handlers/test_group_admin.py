@@ -1,11 +1,12 @@
 """FindCoordinator, DescribeGroups, ListGroups, DeleteGroups and OffsetDelete by version."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
 from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -31,6 +32,7 @@ from kohort.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from tests.support.groups.running_groups import SUBSCRIPTION, RunningGroups, running_groups
 from tests.support.measures.bytecodes import metered
 
@@ -40,6 +42,15 @@ NOT_ASKED = -0x8000_0000
 async def commit(g: RunningGroups, group_id: str, *topics: str) -> None:
     offsets = tuple(OffsetToCommit(topic, 0, 1) for topic in topics)
     await g.groups.commit(group_id, CommitRequest(offsets), may_answer_group_not_found=True)
+
+
+class UncreatedLog(MemoryOffsetsLog):
+    """A log that cannot be created."""
+
+    def prepare(self) -> Awaitable[None]:
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failed.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"))
+        return failed
 
 
 class TestFindCoordinator:
@@ -73,6 +84,16 @@ class TestFindCoordinator:
                     for key in ("g", "")
                 ]
             )
+
+    @pytest.mark.parametrize("version", range(7))
+    async def test_without_a_log_the_coordinator_is_not_available(self, version: int) -> None:
+        async with running_groups() as g:
+            g.groups.host.log = UncreatedLog()
+            keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+            answer = await g.ask(FindCoordinatorRequest(**keys), version)
+            found = answer.coordinators[0] if version >= 4 else answer
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (found.node_id, found.host, found.port) == (-1, "", -1)
 
     @pytest.mark.parametrize("version", range(1, 7))
     async def test_other_keys_have_no_coordinator(self, version: int) -> None:
