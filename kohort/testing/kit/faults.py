@@ -20,6 +20,7 @@ from typing import Any, Final, TypedDict, TypeVar
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
 from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
+from kohort.broker.handlers.find_coordinator import GROUP
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -295,15 +296,14 @@ async def wait_hits(fault: Fault, hits: int, timeout_s: float) -> None:
 
 def groups_of(request: object) -> set[str]:
     """Return the groups in a request."""
-    found = {
-        getattr(request, "group_id", None),
-        *_strings(getattr(request, "coordinator_keys", ())),
-    }
-    if getattr(request, "key_type", 0) == 0:
-        found.add(getattr(request, "key", None))
-    for one in getattr(request, "groups", None) or ():
-        found.add(one if isinstance(one, str) else getattr(one, "group_id", None))
-    return {one for one in found if isinstance(one, str) and one}
+    found: set[object] = {getattr(request, "group_id", None)}
+    if getattr(request, "key_type", 0) == GROUP:
+        # FindCoordinator's keys are otherwise transactional ids.
+        found |= {getattr(request, "key", None), *getattr(request, "coordinator_keys", ())}
+    for name in ("groups", "groups_names"):
+        for one in getattr(request, name, None) or ():
+            found.add(one if isinstance(one, str) else getattr(one, "group_id", None))
+    return set(_strings(found))
 
 
 def topics_of(ctx: RequestContext, request: object) -> set[str]:

@@ -1,5 +1,7 @@
 """Faults between clients and the broker of a test."""
 
+from collections.abc import Callable
+
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -11,7 +13,10 @@ from confluent_kafka.admin import (
 )
 
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kohort.protocol.messages.metadata import (
@@ -19,6 +24,7 @@ from kohort.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kohort.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -82,6 +88,40 @@ def test_a_fault_is_of_one_client_or_group(kafka: Kafka) -> None:
         assert heartbeat(kafka, b"w1", "billing") == ErrorCode.NOT_COORDINATOR
         assert heartbeat(kafka, b"w2", "billing") == NOBODY
         assert heartbeat(kafka, b"w1", "orders") == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("request_of", "version"),
+    [
+        (
+            lambda *ids: OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=one, topics=None) for one in ids]
+            ),
+            8,
+        ),
+        (lambda *ids: DeleteGroupsRequest(groups_names=list(ids)), 2),
+        (lambda *ids: DescribeGroupsRequest(groups=list(ids)), 5),
+        (lambda *ids: FindCoordinatorRequest(coordinator_keys=list(ids)), 4),
+        (lambda *ids: FindCoordinatorRequest(key=ids[-1]), 3),
+    ],
+    ids=["OffsetFetch", "DeleteGroups", "DescribeGroups", "FindCoordinator", "one key"],
+)
+def test_a_fault_of_a_group_applies_to_requests_that_name_several(
+    kafka: Kafka, request_of: Callable[..., object], version: int
+) -> None:
+    with kafka.fault("*", group="billing", observe=True) as fault, RawClient(kafka.port) as client:
+        client.ask(request_of("orders", "other"), version)
+        assert fault.hits == 0
+        client.ask(request_of("orders", "billing"), version)
+        assert fault.hits == 1
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_transactional_id_is_no_group(kafka: Kafka, version: int) -> None:
+    keys = {"coordinator_keys": ["billing"]} if version >= 4 else {"key": "billing"}
+    with kafka.fault("*", group="billing", observe=True) as fault, RawClient(kafka.port) as client:
+        client.ask(FindCoordinatorRequest(key_type=1, **keys), version)
+    assert fault.hits == 0
 
 
 def test_when_looks_at_the_request(kafka: Kafka) -> None:

@@ -108,6 +108,22 @@ async def test_each_topic_is_answered_for_itself_whenever_rules_change(place: Pl
     assert (place.end_offset("a"), place.end_offset("b")) == (2, 0)
 
 
+async def test_an_unknown_topic_id_is_not_denied(place: Place) -> None:
+    """Only a known id has a name that rules could be for; as in Kafka."""
+    denied = place.topics.get("a")
+    assert denied is not None
+    request = request_for("", "")
+    request.topic_data[0].topic_id = denied.topic_id
+    request.topic_data[1].topic_id = b"unknown".ljust(16)
+    ctx = context(place.topics, request, 13)
+    ctx.broker.access = place.ctx.broker.access
+    ctx.connection.session = session("u")
+    response = produce(ctx, request)
+    assert isinstance(response, ProduceResponse)
+    errors = [one.partition_responses[0].error_code for one in response.responses]
+    assert errors == [DENIED, ErrorCode.UNKNOWN_TOPIC_ID]
+
+
 async def test_to_read_is_not_to_write(place: Place) -> None:
     place.authorizer.change(added=[allowing("u", "a", Operation.READ)])
     for _ in range(2):

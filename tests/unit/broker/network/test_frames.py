@@ -291,6 +291,19 @@ def test_a_size_that_cannot_be_one_is_refused(size: int) -> None:
         side.reader.next_frame()
 
 
+@pytest.mark.parametrize("puts_by", [False, True])
+@pytest.mark.parametrize("more", [b"", b"\0", framed(b"next")])
+def test_a_frame_that_arrives_whole_may_not_exceed_the_limit(*, puts_by: bool, more: bytes) -> None:
+    side = Side(puts_by=puts_by)
+    side.reader.frame_max_bytes = 100
+    side.read(framed(b"x" * 100))
+    assert side.reader.next_frame() == b"x" * 100
+    side.reader.keep_rest()
+    side.read(framed(b"x" * 101) + more)
+    with pytest.raises(FrameError, match="101"):
+        side.reader.next_frame()
+
+
 @pytest.mark.parametrize("kept", [1, 2, 3, 4])
 def test_a_bad_size_is_refused_however_it_arrives(kept: int) -> None:
     side = Side()
