@@ -336,6 +336,13 @@ class Member:
         source.running[lane] = record.offset
         try:
             await self._work(record)
+        except asyncio.CancelledError:
+            match world.chance.randrange(3):
+                case 0:
+                    raise
+                case 1:
+                    raise OSError("the clean-up failed") from None
+            # Suppressed: the handler returns as if its work were done.
         finally:
             source.running.pop(lane, None)
 

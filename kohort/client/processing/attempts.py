@@ -33,22 +33,27 @@ class Attempts:
         Raises:
             DeserialisationError: a plain-function deserialiser raised; another attempt would not
                 help.
-            TimeoutError: the attempt took longer than `timeout_ms`.
+            TimeoutError: the attempt took longer than `timeout_ms` and was cancelled, whatever the
+                handler did then.
             Exception: whatever the handler, or a deserialiser's coroutine, raised.
         """
         if self._timeout_ms is None:
             await self._make(item)
             return
         timeout = asyncio.timeout(self._timeout_ms / 1000)
+        cause: Exception | None = None
         try:
             async with timeout:
                 await self._make(item)
-        except TimeoutError as error:
+        except Exception as error:
             if not timeout.expired():
                 raise
+            cause = error
+        # A handler that suppresses its cancellation and returns has not done its work either.
+        if timeout.expired():
             raise TimeoutError(
                 f"the handler has not returned within handler_timeout_ms ({self._timeout_ms})"
-            ) from error
+            ) from cause
 
     async def _make(self, item: Item) -> None:
         record = item.made

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kohort.client.core.errors import ConsumerClosedError
 from kohort.client.core.offsets import OffsetAndMetadata
@@ -79,6 +79,8 @@ class Runner:
         self._by_key = options.ordering == "key"
         self._workers: dict[asyncio.Task[None], Item | None] = {}
         """The record that each worker is handling."""
+        self._cancelled: set[asyncio.Task[None]] = set()
+        """Workers that were cancelled and have not ended yet."""
         self._idle: list[asyncio.Future[None]] = []
         self._only: frozenset[TopicPartition] | None = None
         """The partitions being read at present; None: all."""
@@ -88,6 +90,8 @@ class Runner:
         self._is_ending = False
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
+        self._task: tuple[asyncio.Task[Any], int]
+        """The task of `run`, and how often it had been cancelled before."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Completes when `run` has returned."""
 
@@ -100,6 +104,9 @@ class Runner:
             HandlerError: a record could not be handled, and may not be passed over.
             whatever a poll raises.
         """
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task, task.cancelling()
         try:
             if self._dead_letters is not None:
                 await self._dead_letters.start()
@@ -207,7 +214,7 @@ class Runner:
             self._timer.cancel()
             self._timer = None
         due_ms = self._work.due_ms()
-        if due_ms is not None:
+        if due_ms is not None and not self._is_ending:
             left_s = max(0, due_ms - self._now_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(left_s, self._rested)
 
@@ -218,6 +225,7 @@ class Runner:
 
     def _left(self, task: asyncio.Task[None]) -> None:
         self._workers.pop(task, None)
+        self._cancelled.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
         elif not self._is_ending:
@@ -245,28 +253,47 @@ class Runner:
             finally:
                 self._workers[me] = None
                 self._gave_back()
+            if me.cancelling():
+                return  # The count would confuse the next handler, which gets a new task.
 
     async def _handle(self, item: Item, me: asyncio.Task[None]) -> None:
-        before = me.cancelling()
+        error: Exception | None = None
         try:
             if item.phase is Phase.DEAD_LETTER:
                 await self._write_dead_letter(item)
             else:
                 await self._attempts.make(item)
-        except asyncio.CancelledError as error:
-            if me.cancelling() > before:
-                self._counts.dropped += 1
-                self._work.abandon(item)
-                raise
-            # The handler raised this itself: something that it waited for was cancelled.
-            self._failed(item, RuntimeError(f"the handler was cancelled from within: {error!r}"))
-        except Exception as error:  # noqa: BLE001 - raised by the handler or the dead-letter sink.
-            self._failed(item, error)
+        except asyncio.CancelledError as cancelled:
+            # Unless the handler's task was cancelled, something that it waited for was.
+            error = RuntimeError(f"the handler was cancelled from within: {cancelled!r}")
+        except Exception as raised:  # noqa: BLE001 - the handler's, or the dead-letter sink's.
+            error = raised
         except BaseException:
             self._work.abandon(item)
             raise
-        else:
+        if self._is_cut(me):
+            # Also if the handler suppressed its cancellation and returned, or raised something
+            # else: its work may not be done.
+            logger.debug("%s-%d@%d is cancelled: %r", *item.partition, item.offset, error)
+            self._counts.dropped += 1
+            self._work.rest(item, self._now_ms())
+            raise asyncio.CancelledError
+        if error is None:
             self._outcomes.succeeded(item)
+        else:
+            self._failed(item, error)
+
+    def _is_cut(self, worker: asyncio.Task[None]) -> bool:
+        """Whether the run has cancelled a worker, or both were cancelled, as `asyncio.run` does at
+        its end with all tasks.
+
+        A count of cancellations alone does not mean that: code in the handler may have cancelled
+        its own task for a timeout without calling `uncancel`, as aiohttp did.
+        """
+        if worker in self._cancelled:
+            return True
+        task, count_before = self._task
+        return worker.cancelling() > 0 and task.cancelling() > count_before
 
     async def _write_dead_letter(self, item: Item) -> None:
         assert self._dead_letters is not None
@@ -351,9 +378,13 @@ class Runner:
         found = []
         for task, item in list(self._workers.items()):
             if item is not None and item.partition in partitions and not item.is_void:
-                task.cancel()
+                self._cancel(task)
                 found.append(item)
         return found
+
+    def _cancel(self, worker: asyncio.Task[None]) -> None:
+        self._cancelled.add(worker)
+        worker.cancel()
 
     # Ending.
 
@@ -371,7 +402,7 @@ class Runner:
         await self._drain(list(work.partitions), 0.0)
         workers = list(self._workers)
         for task in workers:
-            task.cancel()
+            self._cancel(task)
         if workers:
             await asyncio.wait(workers, timeout=CUT_GRACE_S)
         wanted = work.uncommitted(self._source.positions)

@@ -1,0 +1,268 @@
+"""A handler that was cancelled has not done its work, whatever it makes of its cancellation."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, cast
+
+import pytest
+
+from kohort import Consumer, ConsumerRecord, TopicPartition
+from kohort.client.core.errors import HandlerError
+from kohort.client.processing.dead_letters import DeadLetter
+from kohort.client.processing.figures import RunFigures
+from kohort.testing import VirtualKafka
+
+Record = ConsumerRecord[Any, Any]
+PLACE = TopicPartition("t", 0)
+HOUR_S = 3_600
+
+
+def returns() -> None:
+    """Suppress the cancellation."""
+
+
+def raises() -> None:
+    """Replace it with another exception."""
+    raise OSError("the clean-up failed")
+
+
+def cancels() -> None:
+    """Do as a handler should."""
+    raise asyncio.CancelledError
+
+
+def uncancels() -> None:
+    """Suppress it as asyncio's own documentation says."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+
+
+REACTIONS = pytest.mark.parametrize("react", [returns, raises, cancels, uncancels])
+
+
+class Slow:
+    """A handler that takes an hour for the first record, and reacts when it is cancelled."""
+
+    def __init__(self, react: Callable[[], None]) -> None:
+        self.react = react
+        self.begun: list[int] = []
+        self.cancelled: list[int] = []
+
+    async def __call__(self, record: Record) -> None:
+        self.begun.append(record.offset)
+        if record.offset:
+            return
+        try:
+            await asyncio.sleep(HOUR_S)
+        except asyncio.CancelledError:
+            self.cancelled.append(record.offset)
+            self.react()
+
+
+async def fill(kafka: VirtualKafka) -> None:
+    await kafka.create_topic("t", partitions=1)
+    for number in range(3):
+        await kafka.produce("t", b"%d" % number)
+
+
+def member(kafka: VirtualKafka, **settings: object) -> Consumer:
+    return Consumer(
+        "t",
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        **cast("Any", settings),
+    )
+
+
+def figures(consumer: Consumer) -> RunFigures:
+    found = consumer.health().run
+    assert found is not None
+    return found
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - virtual time.
+            await asyncio.sleep(0.1)
+
+
+async def handle_all(consumer: Consumer) -> list[int]:
+    """Run until the last record is handled; return the offsets that were handled."""
+    handled: list[int] = []
+
+    def handle(record: Record) -> None:
+        handled.append(record.offset)
+        if record.offset == 2:
+            consumer.end_run()
+
+    async with asyncio.timeout(60):
+        await consumer.run(handle)
+    return handled
+
+
+@REACTIONS
+@pytest.mark.parametrize("on_failure", ["stop", "skip"])
+async def test_what_the_end_of_a_run_has_cut_off_comes_again(
+    virtual_kafka: VirtualKafka, react: Callable[[], None], on_failure: Literal["stop", "skip"]
+) -> None:
+    await fill(virtual_kafka)
+    async with member(virtual_kafka) as consumer:
+        slow = Slow(react)
+        run = asyncio.create_task(
+            consumer.run(slow, drain_timeout_ms=500, retries=0, on_failure=on_failure)
+        )
+        await until(lambda: slow.begun)
+        consumer.end_run()
+        await run
+        assert slow.cancelled == [0]
+        assert await consumer.committed(PLACE) in {None, 0}
+        assert (figures(consumer).handled, figures(consumer).dropped) == (0, 1)
+        assert await handle_all(consumer) == [0, 1, 2]
+        assert await consumer.committed(PLACE) == 3
+
+
+@REACTIONS
+async def test_what_the_cancellation_of_a_run_has_cut_off_comes_again(
+    virtual_kafka: VirtualKafka, react: Callable[[], None]
+) -> None:
+    await fill(virtual_kafka)
+    async with member(virtual_kafka) as consumer:
+        slow = Slow(react)
+        run = asyncio.create_task(consumer.run(slow))
+        await until(lambda: slow.begun)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert await handle_all(consumer) == [0, 1, 2]
+
+
+async def test_what_is_cut_off_when_all_tasks_are_cancelled_comes_again(
+    virtual_kafka: VirtualKafka,
+) -> None:
+    await fill(virtual_kafka)
+    async with member(virtual_kafka) as consumer:
+        slow = Slow(returns)
+        before = asyncio.all_tasks()
+        run = asyncio.create_task(consumer.run(slow))
+        await until(lambda: slow.begun)
+        # As at the end of `asyncio.run`, the handlers' tasks are cancelled along with the run's.
+        names = {"handle records", run.get_name()}
+        for task in asyncio.all_tasks() - before:
+            if task.get_name() in names:
+                task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert slow.cancelled == [0]
+        assert await handle_all(consumer) == [0, 1, 2]
+
+
+@REACTIONS
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_what_a_revocation_has_cut_off_goes_to_the_next_owner(
+    virtual_kafka: VirtualKafka, react: Callable[[], None], strategy: str
+) -> None:
+    kafka = virtual_kafka
+    await kafka.create_topic("t", partitions=2)
+    for partition in range(2):
+        await kafka.produce("t", b"0", partition=partition)
+    settings: dict[str, object] = {
+        "partition_assignment_strategy": strategy,
+        "heartbeat_interval_ms": 100,
+    }
+    async with member(kafka, **settings) as first, member(kafka, **settings) as second:
+        slow = Slow(react)
+        running = asyncio.create_task(first.run(slow, drain_timeout_ms=300))
+        await until(lambda: len(slow.begun) == 2)
+        handled: list[int] = []
+        taking_over = asyncio.create_task(second.run(lambda one: handled.append(one.partition)))
+        await until(lambda: handled)
+        assert slow.cancelled
+        second.end_run()
+        await taking_over
+        assert {PLACE._replace(partition=one) for one in handled} == second.assignment()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@REACTIONS
+async def test_a_cancelled_attempt_has_failed_and_is_repeated(
+    virtual_kafka: VirtualKafka, react: Callable[[], None]
+) -> None:
+    await fill(virtual_kafka)
+    letters: list[DeadLetter] = []
+
+    async def store(letter: DeadLetter) -> None:
+        letters.append(letter)
+
+    async with member(virtual_kafka) as consumer:
+        slow = Slow(react)
+        run = asyncio.create_task(
+            consumer.run(
+                slow, handler_timeout_ms=200, retries=2, retry_on=TimeoutError, dead_letter=store
+            )
+        )
+        await until(lambda: len(letters) == 1 and len(slow.begun) == 5)
+        consumer.end_run()
+        await run
+        assert slow.begun == [0, 0, 0, 1, 2]
+        assert [(one.record.offset, type(one.error)) for one in letters] == [(0, TimeoutError)]
+        assert figures(consumer).failed == 3
+        assert await consumer.committed(PLACE) == 3
+
+
+async def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        raise TimeoutError from None
+
+
+async def give_up_waiting() -> None:
+    """Use a timeout that cancels the task and does not call `uncancel`."""
+    try:
+        await cancel_itself()
+    except TimeoutError:
+        await asyncio.sleep(0.01)
+
+
+async def end_as_cancelled() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def test_a_handler_whose_own_code_cancels_its_task_may_continue(
+    virtual_kafka: VirtualKafka,
+) -> None:
+    await fill(virtual_kafka)
+    async with member(virtual_kafka) as consumer:
+
+        async def handle(record: Record) -> None:
+            await give_up_waiting()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(0.01))
+            if record.offset == 2:
+                consumer.end_run()
+
+        async with asyncio.timeout(60):
+            await consumer.run(handle, retries=0)
+        assert await consumer.committed(PLACE) == 3
+
+
+@pytest.mark.parametrize("fail", [cancel_itself, end_as_cancelled])
+async def test_a_handler_that_ends_because_its_own_code_cancels_it_has_failed(
+    virtual_kafka: VirtualKafka, fail: Callable[[], Awaitable[None]]
+) -> None:
+    await fill(virtual_kafka)
+    async with member(virtual_kafka) as consumer:
+        with pytest.raises(HandlerError):
+            async with asyncio.timeout(60):
+                await consumer.run(lambda _: fail(), retries=1)
+        assert figures(consumer).failed == 2
+        assert await consumer.committed(PLACE) in {None, 0}
