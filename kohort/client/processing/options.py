@@ -104,7 +104,7 @@ class RunOptions:
     twice."""
     stop_on: Collection[signal.Signals] = ()
     """Signals that end the run, as `end_run` does; a second one has its usual effect. Use
-    (signal.SIGTERM,) in a container."""
+    (signal.SIGTERM,) in a container. Possible in the main thread only."""
 
     def __post_init__(self) -> None:
         for name, least in (_COUNTS | _MAYBE).items():

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from kohort.client.core.errors import IllegalStateError
@@ -18,6 +15,7 @@ from kohort.client.processing.engine_source import EngineSource
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import Handler, RunOptions
 from kohort.client.processing.runner import Runner
+from kohort.client.processing.stop_signals import STOP_SIGNALS
 
 STOP_SHARE: Final = 0.6
 """The share of the timeout of `stop` that handlers get; the rest is for commits, callbacks and
@@ -44,7 +42,7 @@ class RunController:
         try:
             with (
                 engine.handed_to(_RunNotifier(runner), runner.committable),
-                _ended_by(options.stop_on, runner),
+                STOP_SIGNALS.ending(options.stop_on, runner.end),
             ):
                 await runner.run()
         finally:
@@ -105,25 +103,3 @@ class _RunNotifier(RebalanceListener):
 
     def on_assigned(self, partitions: Partitions) -> None:
         self._runner.take_over(partitions)
-
-
-@contextmanager
-def _ended_by(signals: Collection[signal.Signals], runner: Runner) -> Iterator[None]:
-    """A context in which the first of these signals ends the run."""
-    loop = asyncio.get_running_loop()
-    left = set(signals)
-
-    def release() -> None:
-        while left:
-            loop.remove_signal_handler(left.pop())
-
-    def ended() -> None:
-        release()
-        runner.end()
-
-    for number in signals:
-        loop.add_signal_handler(number, ended)
-    try:
-        yield
-    finally:
-        release()
