@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict
 
@@ -370,13 +370,17 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
     Raises:
         ConfigError: a setting does not exist, or as `ConsumerConfig`.
     """
-    known = ConsumerSettings.__annotations__
-    for name in settings:
+    check_names(settings, ConsumerSettings.__annotations__, "setting")
+    return ConsumerConfig(**settings)
+
+
+def check_names(given: Iterable[str], known: Collection[str], what: str) -> None:
+    """Raise a ConfigError if a name is not known. `what` is what they name: a setting."""
+    for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"there is no setting {name}{hint}")
-    return ConsumerConfig(**settings)
+            raise ConfigError(f"there is no {what} {name}{hint}")
 
 
 def _assignor(given: object) -> Assignor:

@@ -38,7 +38,7 @@ from kohort.client.core.records import ConsumerRecord
 from kohort.client.engine.engine import Engine
 from kohort.client.group.commit_callbacks import CommitCallback
 from kohort.client.group.listener import RebalanceListener
-from kohort.client.processing.options import RunOptions, RunSettings
+from kohort.client.processing.options import RunSettings, options_from
 from kohort.client.processing.run_controller import RunController
 
 CLOSE_TIMEOUT_S: Final = 30.0
@@ -213,13 +213,13 @@ class Consumer(TypedConstructor[K, V]):
                 see `RunOptions`.
 
         Raises:
-            ConfigError: an option cannot be used.
+            ConfigError: an option cannot be used, or does not exist.
+            UnknownTopicError: there is no topic `dead_letter`, and brokers do not create it.
             HandlerError: see `RunOptions.on_failure`.
             IllegalStateError: a run is in progress already, or there is nothing to read.
             Exception: whatever a poll raises.
         """
-        checked = RunOptions(**options)
-        await self._runs.run(self._running(), handler, checked)
+        await self._runs.run(self._running(), handler, options_from(options))
 
     def end_run(self) -> None:
         """Make `run` return once the running handlers have finished. Handlers may call it, too."""

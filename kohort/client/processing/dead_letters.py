@@ -15,15 +15,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from kohort.client.config import ConsumerConfig
-from kohort.client.core.errors import ConfigError
+from kohort.client.core.errors import ConfigError, UnknownTopicError
 from kohort.client.core.records import ConsumerRecord
 from kohort.client.net.loop_tokens import token_of
 from kohort.client.net.tls_files import RenewedContext
 from kohort.client.net.tokens import TokenSource
+from kohort.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 STOP_S: Final = 5.0
+
+TOPIC_TIMEOUT_S: Final = 5.0
+"""How long a dead letter waits until the brokers know its topic. aiokafka waits for
+request_timeout_ms before it reports a missing topic."""
 
 PREFIX: Final = "__kohort.errors."
 
@@ -131,7 +136,9 @@ class TopicSink:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Connect. Raises whatever aiokafka raises."""
+        """Connect. Raises an UnknownTopicError if there is no such topic, and whatever aiokafka
+        raises.
+        """
         async with self._starting:
             if self._producer is None:
                 self._producer = await self._started()
@@ -140,15 +147,27 @@ class TopicSink:
         producer = self._kind(**self._settings)
         try:
             await producer.start()
+            await self._wait_for_topic(producer)
         except BaseException:
             await producer.stop()
             raise
         return producer
 
+    async def _wait_for_topic(self, producer: Any) -> None:  # noqa: ANN401 - as above.
+        try:
+            async with asyncio.timeout(TOPIC_TIMEOUT_S):
+                await producer.partitions_for(self._topic)
+        except TimeoutError:
+            raise UnknownTopicError(
+                f"dead_letter: the brokers have no topic {self._topic}, and do not create it",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ) from None
+
     async def write(self, letter: DeadLetter) -> None:
         """Store a dead letter; return when all in-sync replicas have it."""
         await self.start()
         producer, record = self._producer, letter.record
+        await self._wait_for_topic(producer)
         try:
             await producer.send_and_wait(
                 self._topic, value=record.value, key=record.key, headers=letter.headers()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
+from kohort.client.config import check_names
 from kohort.client.core.errors import ConfigError
 from kohort.client.core.retries import RetryRules
 from kohort.client.core.work import WorkLimits
@@ -161,3 +162,13 @@ class RunOptions:
         if isinstance(wanted, (type, tuple)):
             return isinstance(error, wanted)
         return wanted(error)
+
+
+def options_from(settings: Mapping[str, Any]) -> RunOptions:
+    """Create the options from keyword arguments.
+
+    Raises:
+        ConfigError: an option does not exist, or as `RunOptions`.
+    """
+    check_names(settings, RunSettings.__annotations__, "option")
+    return RunOptions(**settings)

@@ -6,11 +6,12 @@ import asyncio
 import time
 from typing import Final
 
-from kohort.client.core.errors import IllegalStateError
+from kohort.client.core.errors import ConfigError, IllegalStateError
+from kohort.client.core.group.subscription import Subscription
 from kohort.client.engine.engine import Engine
 from kohort.client.group.listener import Partitions, RebalanceListener
 from kohort.client.processing.attempts import Attempts
-from kohort.client.processing.dead_letters import sink_for
+from kohort.client.processing.dead_letters import DeadLetterWriter, sink_for
 from kohort.client.processing.engine_source import EngineSource
 from kohort.client.processing.figures import Counts, RunFigures
 from kohort.client.processing.options import Handler, RunOptions
@@ -36,6 +37,7 @@ class RunController:
         """Implements `Consumer.run`."""
         if self._current is not None:
             raise IllegalStateError("run() is running already; one at a time")
+        _check_dead_letter(options.dead_letter, engine.subscription)
         if self._counts is None:
             self._counts = Counts()
         runner = self._current = self._last = _runner(engine, handler, options, self._counts)
@@ -66,6 +68,21 @@ class RunController:
     def figures(self) -> RunFigures | None:
         """The figures of the current run, or else of the last one."""
         return None if self._last is None else self._last.figures()
+
+
+def _check_dead_letter(
+    dead_letter: str | DeadLetterWriter | None, subscription: Subscription
+) -> None:
+    """Raise a ConfigError if the consumer would read its own dead letters, again and again."""
+    if not isinstance(dead_letter, str):
+        return
+    if subscription.wants(dead_letter) or any(
+        partition.topic == dead_letter for partition in subscription.assigned
+    ):
+        raise ConfigError(
+            f"dead_letter {dead_letter!r} is a topic that this consumer reads: it would handle its"
+            " dead letters again without end. Use another topic, or a pattern that does not match"
+        )
 
 
 def _runner(engine: Engine, handler: Handler, options: RunOptions, counts: Counts) -> Runner:

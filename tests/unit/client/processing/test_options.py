@@ -5,7 +5,7 @@ import pytest
 
 from kohort.client.core.errors import ConfigError
 from kohort.client.processing.dead_letters import DeadLetter
-from kohort.client.processing.options import RunOptions, RunSettings
+from kohort.client.processing.options import RunOptions, RunSettings, options_from
 
 GOOD: dict[str, Any] = {
     "concurrency": 1,
@@ -78,3 +78,9 @@ def test_what_a_run_may_be_given_are_its_options() -> None:
     for field in dataclasses.fields(RunOptions):
         assert field.default is not dataclasses.MISSING, field.name
     RunOptions()
+
+
+def test_an_unknown_option_is_rejected_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match="did you mean handler_timeout_ms"):
+        options_from({"handler_timeout": 3})
+    assert options_from({"retries": 1}) == RunOptions(retries=1)
