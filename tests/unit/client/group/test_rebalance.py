@@ -1,6 +1,7 @@
 """What a rebalance does with partitions while the application's callbacks run."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,11 +9,14 @@ import pytest
 from kohort.client.core.group.actions import Apply, Prepare
 from kohort.client.core.group.assignors import RebalanceProtocol
 from kohort.client.core.group.subscription import Subscription
+from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.group.listener import Partitions, RebalanceListener
+from kohort.client.group.offsets import GroupOffsets
 from kohort.client.group.rebalance import Rebalance
 from tests.unit.client.scripted_brokers import Scene as FetchScene
 from tests.unit.client.scripted_brokers import partition, run
+from tests.unit.client.scripted_coordinator import Scene as CoordinatorScene
 
 A, B = partition(0), partition(1)
 NOTHING: frozenset[TopicPartition] = frozenset()
@@ -31,7 +35,7 @@ class SlowListener(RebalanceListener):
 class Scene:
     """A consumer that reads A and B, with a record of each at hand, outside of any rebalance."""
 
-    def __init__(self) -> None:
+    def __init__(self, offsets: GroupOffsets | None = None) -> None:
         self.fetching = FetchScene(1, 1)
         self.subscription = Subscription()
         self.subscription.assigned = frozenset({A, B})
@@ -39,9 +43,9 @@ class Scene:
             subscription=self.subscription,
             positions=self.fetching.positions,
             fetcher=self.fetching.fetcher,
-            offsets=None,
-            processed=dict,
-            commits_by_itself=False,
+            offsets=offsets,
+            processed=lambda: {A: OffsetAndMetadata(1), B: OffsetAndMetadata(2)},
+            commits_by_itself=offsets is not None,
             commit_timeout_s=10,
             on_progress=lambda: None,
         )
@@ -146,3 +150,31 @@ def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_mean
         assert scene.subscription.assigned == next_action.kept - {A}
 
     play(test)
+
+
+@pytest.mark.parametrize("mode", [RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE])
+def test_what_is_processed_is_committed_before_the_listener_is_notified(
+    mode: RebalanceProtocol,
+) -> None:
+    async def test() -> None:
+        coordinator = CoordinatorScene()
+        scene = Scene(coordinator.offsets)
+        committed_before: list[set[int]] = []
+
+        class Noting(RebalanceListener):
+            def on_revoked(self, partitions: Partitions) -> None:
+                committed_before.append(set(coordinator.broker.stored))
+
+        scene.rebalance.listener = Noting()
+        both = frozenset({A, B})
+        deadline_s = time.monotonic() + 10
+        if mode is RebalanceProtocol.EAGER:
+            prepare = Prepare(revoked=both, lost=NOTHING, kept=NOTHING)
+            assert await scene.rebalance.prepare(prepare, mode, deadline_s)
+        else:
+            apply = Apply(revoked=frozenset({A}), assigned=frozenset({B}), added=NOTHING)
+            assert await scene.rebalance.apply(apply, deadline_s, is_valid=lambda: True)
+        assert committed_before == [{0, 1}]
+        await scene.fetching.fetcher.close()
+
+    run(test())

@@ -73,6 +73,21 @@ def test_where_the_logs_part_is_gone_back_to_and_looked_at_again(policy: int) ->
     assert scene.positions.consumed() == {A: OffsetAndMetadata(14, "", 3)}
 
 
+def test_a_log_that_has_lost_its_last_record_is_noticed_and_one_that_has_not_is_believed() -> None:
+    scene = Scene()
+    scene.look(NEW)
+    error = scene.checks.answered(A, scene.doubt, EpochEnd(5, 19), None)
+    assert isinstance(error, LogTruncatedError)
+    assert error.parted == OffsetAndMetadata(19, "", 5)
+    assert scene.checks.answered(A, scene.doubt, EpochEnd(5, 19), LATEST) is None
+    assert scene.positions.position(A) == 19
+    scene = Scene()
+    scene.look(NEW)
+    assert scene.checks.answered(A, scene.doubt, EpochEnd(5, 20), None) is None
+    assert scene.is_readable()
+    assert scene.positions.position(A) == 20
+
+
 @pytest.mark.parametrize("policy", [EARLIEST, LATEST])
 def test_a_leader_that_knows_nothing_so_old_leaves_it_to_the_policy(policy: int) -> None:
     scene = Scene()
