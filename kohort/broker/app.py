@@ -14,6 +14,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from kohort.broker.assembly.addresses import (
@@ -65,7 +66,7 @@ from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.users import Users
 from kohort.broker.security.users_file import UsersFileError
 from kohort.broker.storage.errors import DataDirectoryLockedError, StorageError
-from kohort.broker.storage.metadata.store import MetadataError
+from kohort.broker.storage.metadata.store import FILE_NAME, MetadataError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.transactions.transactions import Transactions
 from kohort.version import VERSION
@@ -169,14 +170,24 @@ class Broker:
                 raise StartError(str(error)) from error
             yield self
 
-    async def _start(self, stack: AsyncExitStack) -> None:
-        """Start part by part; `stack` stops them in the reverse order."""
+    def _lock_data_directory(self, stack: AsyncExitStack) -> None:
         config = self.config
+        for unused in config.named_directories[1:]:
+            if (Path(unused) / FILE_NAME).exists():
+                raise StartError(
+                    f"several data directories are not supported, and {unused} has the data of a "
+                    "broker: name it first in log.dirs, or alone"
+                )
         try:
             stack.enter_context(self._environment.lock(config.data_directory))
         except OSError as error:
             where = config.data_directory.absolute()
             raise StartError(f"the data directory {where} cannot be used: {error}") from error
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Start part by part; `stack` stops them in the reverse order."""
+        config = self.config
+        self._lock_data_directory(stack)
         shares = descriptor_shares(config)
         # Before the logs are opened: a port that is taken should not cost a recovery.
         addresses = Addresses(config, self._environment)

@@ -104,7 +104,7 @@ def test_a_setting_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
     )
     assert ended.returncode == BAD_CONFIG
     assert (
-        f"{file}:2: there is no setting num.partition; near to it: num.partitions" in ended.stderr
+        f"{file}:2: there is no setting num.partition; did you mean num.partitions?" in ended.stderr
     )
 
 
@@ -130,6 +130,19 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     ended = start(directory)
     assert ended.returncode == START_FAILED
     assert f"the data directory {directory} cannot be used: " in ended.stderr
+
+
+def test_of_several_data_directories_the_first_must_be_the_one_with_data(tmp_path: Path) -> None:
+    used, other = tmp_path / "used", tmp_path / "other"
+    with BrokerThread(used) as running:
+        create_topic(running.port, "orders")
+    with BrokerThread(used, overrides={"log.dirs": f"{used},{other}"}) as running:
+        assert partition_count(running.port, "orders") == 3
+    with (
+        pytest.raises(StartError, match=f"{used} has the data of a broker"),
+        BrokerThread(other, overrides={"log.dirs": f"{other},{used}"}),
+    ):
+        pass
 
 
 def test_a_damaged_metadata_database_is_replaced_by_its_mirror(tmp_path: Path) -> None:

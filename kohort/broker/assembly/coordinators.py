@@ -50,9 +50,9 @@ def make_groups(
         return None if topic is None else topic.topic_id
 
     group_config = GroupConfig(
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        min_session_timeout_ms=max(0, config.group_min_session_timeout_ms),
         max_session_timeout_ms=config.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        initial_rebalance_delay_ms=max(0, config.group_initial_rebalance_delay_ms),
         max_size=config.group_max_size,
         offset_metadata_max_units=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,

@@ -1,6 +1,7 @@
 """Settings that say who may do what; the rules themselves are made while the broker runs."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from kohort.broker.config.settings import Boolean, Int, Password, Settings, String, setting
@@ -18,17 +19,28 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 
 
 def super_users_problem(text: str) -> str | None:
-    """What is wrong with a list of principals."""
-    for number, one in enumerate(parse_super_users(text), 1):
-        # Described without its value, so not told here either.
-        kind, colon, _ = one.partition(":")
-        if not colon:
-            return f"principal {number} has no type, as in User:name"
-        if kind != USER and kind.lower() == USER.lower():
-            return f"principal {number} has to begin with User:, in this spelling"
-        if _NEXT.search(one):
-            return f"principal {number} is followed by a comma; semicolons separate principals"
+    """Why the authorizer cannot use a list of principals, as in Kafka. Principals are described
+    without their text.
+    """
+    for number, principal in enumerate(parse_super_users(text), 1):
+        if ":" not in principal:
+            return f"super.users: principal {number} has no type, as in User:name"
     return None
+
+
+def super_users_doubts(text: str) -> Iterator[str]:
+    """Which principals of a list are valid, but probably no user's."""
+    for number, principal in enumerate(parse_super_users(text), 1):
+        kind, _, name = principal.partition(":")
+        if not name:
+            yield f"super.users: principal {number} has no type, as in User:name"
+        elif kind != USER and kind.lower() == USER.lower():
+            yield f"super.users: principal {number} is no user: types are case-sensitive, User:name"
+        elif _NEXT.search(principal):
+            yield (
+                f"super.users: principal {number} contains a comma and another User:, so it is "
+                "nobody; semicolons separate principals"
+            )
 
 
 class AccessSettings(Settings):
@@ -43,7 +55,6 @@ class AccessSettings(Settings):
     )
     super_users: Password = setting(
         "",
-        check=super_users_problem,
         doc="Principals that may do everything, regardless of rules, separated by "
         "semicolons: `User:admin;User:CN=ops,OU=it`.",
     )

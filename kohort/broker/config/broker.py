@@ -1,9 +1,15 @@
 """All settings of the broker in one frozen object, and what follows from several of them."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from kohort.broker.config.access import AccessSettings, QuotaSettings
+from kohort.broker.config.access import (
+    AccessSettings,
+    QuotaSettings,
+    super_users_doubts,
+    super_users_problem,
+)
 from kohort.broker.config.endpoints import (
     Endpoint,
     parse_endpoints,
@@ -54,20 +60,22 @@ class BrokerConfig(
     @cached_property
     def listener_endpoints(self) -> tuple[Endpoint, ...]:
         """Where to accept connections, in the order given."""
-        controllers = {name.upper() for name in self.controller_listener_names}
-        endpoints = parse_endpoints(self.listeners)
-        return tuple(one for one in endpoints if one.listener not in controllers)
+        return self._without_controllers(self.listeners)
 
     @cached_property
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """What clients are told, by listener name.
+        """The addresses that clients get, by listener name.
 
-        Where ``advertised.listeners`` is not set these are the listeners themselves: their host
-        may be every interface and their port 0, to be filled in when the socket is opened.
+        If ``advertised.listeners`` has none for clients, these are the listeners themselves. The
+        host may be every interface and the port 0, to be filled in when the socket is opened.
         """
-        if self.advertised_listeners is None:
-            return self.listener_endpoints
-        return parse_endpoints(self.advertised_listeners)
+        advertised = self._without_controllers(self.advertised_listeners or ())
+        return advertised or self.listener_endpoints
+
+    def _without_controllers(self, listeners: Iterable[str]) -> tuple[Endpoint, ...]:
+        controllers = {name.upper() for name in self.controller_listener_names}
+        endpoints = parse_endpoints(listeners)
+        return tuple(endpoint for endpoint in endpoints if endpoint.listener not in controllers)
 
     def protocol_of(self, listener: str) -> str:
         """Security protocol of one of the listeners, by its name in upper case."""
@@ -76,7 +84,12 @@ class BrokerConfig(
     @property
     def data_directory(self) -> Path:
         """Where logs and metadata are kept."""
-        return Path((self.log_dir if self.log_dirs is None else self.log_dirs)[0])
+        return Path(self.named_directories[0])
+
+    @property
+    def named_directories(self) -> tuple[str, ...]:
+        """The directories that ``log.dirs`` names, or ``log.dir``; the first one is used."""
+        return self.log_dir if self.log_dirs is None else self.log_dirs
 
 
 def effective_ms(config: BrokerConfig, name: str) -> int | None:
@@ -87,8 +100,10 @@ def effective_ms(config: BrokerConfig, name: str) -> int | None:
         declared = known[wanted]
         value = getattr(config, declared.attribute)
         if value is not None:
-            # Minus one is "no limit" in every unit.
-            return int(value) if value < 0 else int(value) * unit_ms(wanted)
+            if value >= 0:
+                return int(value) * unit_ms(wanted)
+            # No limit, in every unit; as retention, Kafka reads any negative number so.
+            return -1 if name == "log.retention.ms" else int(value)
         wanted = declared.declared.falls_back_to
     return None
 
@@ -101,20 +116,17 @@ def problems(config: BrokerConfig) -> list[str]:
             f"broker.id={config.broker_id} and node.id={config.node_id} must be equal where both "
             "are set"
         )
-    named = config.log_dir if config.log_dirs is None else config.log_dirs
-    if len(named) != 1:
+    if not config.named_directories:
         # Nothing given is no directory, not the default: records would end up in an odd place.
         setting = "log.dir" if config.log_dirs is None else "log.dirs"
-        found.append(f"{setting}={','.join(named)} must name exactly one directory")
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
-        found.append(
-            f"group.min.session.timeout.ms={config.group_min_session_timeout_ms} must not exceed "
-            f"group.max.session.timeout.ms={config.group_max_session_timeout_ms}"
-        )
+        found.append(f"{setting} must name a directory")
+    unusable = super_users_problem(config.super_users) if config.authorizer_class_name else None
+    if unusable is not None:
+        found.append(unusable)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         value = getattr(config, name.replace(".", "_"))
-        if value is not None and value != -1 and value < 1:
-            found.append(f"{name}={value} must be -1 (for ever) or at least 1")
+        if value == 0:
+            found.append(f"{name}=0 must be at least 1, or negative for no limit")
     lag = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
     if lag[0] > lag[1]:
         found.append(
@@ -126,6 +138,23 @@ def problems(config: BrokerConfig) -> list[str]:
             "max.connections.per.ip=0 can be set only where max.connections.per.ip.overrides is"
         )
     return found + _listener_problems(config)
+
+
+def doubts(config: BrokerConfig) -> list[str]:
+    """What is probably a mistake, and does not stop a start, because it does not stop Kafka's."""
+    found = list(super_users_doubts(config.super_users))
+    if len(config.named_directories) > 1:
+        found.append(
+            f"several data directories are not supported: of {','.join(config.named_directories)} "
+            "only the first is used"
+        )
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        found.append(
+            f"group.min.session.timeout.ms={config.group_min_session_timeout_ms} exceeds "
+            f"group.max.session.timeout.ms={config.group_max_session_timeout_ms}: no member can "
+            "join a group"
+        )
+    return found
 
 
 def _listener_problems(config: BrokerConfig) -> list[str]:

@@ -28,14 +28,23 @@ Settings have the same names as in Apache Kafka; settings that Kafka does not ha
 Environment variables follow the rule of Kafka's container image: `KAFKA_` and the name in upper
 case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.partitions` is
 `KAFKA_NUM_PARTITIONS`. Our own settings begin with `KOHORT_`: `kohort.metrics.port` is
-`KOHORT_METRICS_PORT`. A variable with one of these prefixes that resembles no setting is assumed to
-belong to another program, and a warning names it. A variable that nearly matches a setting stops
-the start with a message that suggests the name. The variables that Kubernetes sets for a Service
-called `kohort` or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
+`KOHORT_METRICS_PORT`. `KAFKA_CFG_`, the prefix of Bitnami's image, means the same as `KAFKA_`;
+`KAFKA_` wins if both are set. The variables that Kubernetes sets for a Service called `kohort` or `kafka`
+(`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
 
-An unknown name, or a value out of range, stops the start with a message that says where it was set
-and what is allowed. Settings of Kafka that have no effect here are accepted and named once in the
-log at start; the last section lists them.
+These rules hold for names from all sources:
+
+- A setting that any release of Kafka has had and that has no effect here is accepted and named once
+  in the log at start; the last section lists them.
+- A name that is at most two edits away from a setting with an effect (a letter too many, missing or
+  wrong, or two swapped), one edit if the name is short, stops the start with the setting that was
+  meant.
+- Any other name is assumed to belong to a client, another program or a plug-in: it has no effect,
+  and a warning names it.
+
+A value out of range stops the start with a message that says where it was set and what is allowed.
+So does a value that asks for security that the broker does not provide: an authorizer class, SASL
+mechanism, JAAS module, callback handler, key store format or TLS version that it does not have.
 
 Settings marked *at run time* can also be changed while the broker runs, for this broker or as the
 default of all brokers, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`); the

@@ -38,8 +38,6 @@ def parse_endpoint(text: str) -> Endpoint:
         raise ValueError(f"{text!r}: the port must be 0 to {_PORT_MAX}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{text!r}: an IPv6 address is written in brackets")
     return Endpoint(name.upper(), host, int(port))
 
 
@@ -70,7 +68,8 @@ def endpoints_problem(items: tuple[str, ...]) -> str | None:
         endpoints = parse_endpoints(items)
     except ValueError as error:
         return str(error)
-    ports = [endpoint.port for endpoint in endpoints if endpoint.port]
+    # As in Kafka, an IPv4 and an IPv6 address may share a port.
+    ports = [(one.port, ":" in one.host) for one in endpoints if one.port]
     return "each listener must have a different port" if len(set(ports)) != len(ports) else None
 
 
@@ -81,7 +80,8 @@ def advertised_problem(items: tuple[str, ...] | None) -> str | None:
     except ValueError as error:
         return str(error)
     for endpoint in endpoints:
-        if endpoint.host in EVERY_INTERFACE:
+        # An empty host is this machine's name, as in Kafka.
+        if endpoint.host == "0.0.0.0":  # noqa: S104 - compared, not bound.
             return f"{endpoint} names no host that a client could connect to"
     return None
 

@@ -8,19 +8,16 @@ class GroupSettings(Settings):
 
     group_min_session_timeout_ms: Int = setting(
         6000,
-        at_least=1,
         doc="Shortest session timeout that a member may request; a shorter one is answered "
         "with INVALID_SESSION_TIMEOUT.",
     )
     group_max_session_timeout_ms: Int = setting(
         1_800_000,
-        at_least=1,
         doc="Longest session timeout that a member may request; a longer one is answered "
         "with INVALID_SESSION_TIMEOUT.",
     )
     group_initial_rebalance_delay_ms: Int = setting(
         3000,
-        at_least=0,
         doc="Wait this long for more members before the first assignment of an empty group, again "
         "for each that arrives, up to the group's rebalance timeout.",
     )
@@ -31,7 +28,6 @@ class GroupSettings(Settings):
     )
     offset_metadata_max_bytes: Int = setting(
         4096,
-        at_least=0,
         doc="Longest metadata that may be committed with an offset; longer ones are "
         "answered with OFFSET_METADATA_TOO_LARGE.",
     )
@@ -43,9 +39,9 @@ class GroupSettings(Settings):
     )
     offsets_topic_segment_bytes: Int = setting(
         104_857_600,
-        at_least=1 << 20,
-        doc="segment.bytes of __consumer_offsets when it is created; the minimum is that of "
-        "every topic.",
+        at_least=1,
+        doc="segment.bytes of __consumer_offsets when it is created; a value below the minimum "
+        "of every topic, 1048576, means that minimum.",
     )
     offsets_retention_minutes: Int = setting(
         10_080,

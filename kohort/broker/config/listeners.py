@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kohort.broker.config.broker import BrokerConfig
 from kohort.broker.config.endpoints import parse_protocol_map
+from kohort.broker.config.names import misspelt
 from kohort.broker.config.security import STORE_TYPES, SUPPORTED_MECHANISMS, jaas_problem
 from kohort.broker.config.settings import InvalidValueError, Setting, Value, settings_of
 from kohort.broker.config.unused import unused_settings
@@ -150,8 +151,7 @@ def own_problems(
     """What is wrong with settings of listeners, each with its name; `origins` has where each was
     given, if that is to be told.
     """
-    listeners = {one.listener for one in config.listener_endpoints}
-    listeners |= {name.upper() for name in config.controller_listener_names} | {HTTP}
+    listeners = _listeners(config)
     found = []
     for name, text in own.items():
         problem = _own_problem(name, text, listeners)
@@ -174,7 +174,7 @@ def _own_problem(name: str, text: str, listeners: Collection[str]) -> str | None
     """What is wrong with one setting of a listener by itself."""
     known = own_setting(name)
     if known is None:
-        return f"there is no setting {name}{_hint(name)}"
+        return f"there is no setting {name} of a listener{_hint(name)}"
     if known.listener not in listeners:
         there = ", ".join(sorted(set(listeners) - {HTTP}))
         return f"{name}: listeners has no listener {known.listener}, but {there}"
@@ -190,11 +190,30 @@ def _own_problem(name: str, text: str, listeners: Collection[str]) -> str | None
     return None
 
 
-def _hint(name: str) -> str:
-    """What an unknown setting of a listener may have been meant for."""
-    # Needed only on the way to an error; it would cost every start.
-    from difflib import get_close_matches  # noqa: PLC0415
+def why_without_effect(config: BrokerConfig, name: str) -> str | None:
+    """Why a setting of a listener, which Kafka would accept, has no effect.
 
+    None if it has one, or is a misspelt setting, or one of a misspelt listener, and so an error.
+    """
+    known = own_setting(name)
+    if known is None:
+        if _hint(name):
+            return None
+        return f"there is no setting {name} of a listener: it has no effect"
+    listeners = _listeners(config)
+    if known.listener in listeners or misspelt(known.listener, listeners - {HTTP}):
+        return None
+    return f"{name} has no effect: listeners has no listener {known.listener}"
+
+
+def _listeners(config: BrokerConfig) -> set[str]:
+    """Names that settings of listeners may have."""
+    controllers = {name.upper() for name in config.controller_listener_names}
+    return {one.listener for one in config.listener_endpoints} | controllers | {HTTP}
+
+
+def _hint(name: str) -> str:
+    """What an unknown setting of a listener is a mistake for; empty if it resembles none."""
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
     mechanism = next((one for one in _LOWER if rest.startswith(f"{one}.")), None)
     bare = rest if mechanism is None else rest.removeprefix(f"{mechanism}.")
@@ -202,12 +221,10 @@ def _hint(name: str) -> str:
         return f"; it is one of the whole listener: {PREFIX}{listener}.{bare}"
     if mechanism is None and bare in OF_MECHANISMS:
         return f"; it is one of a mechanism: {PREFIX}{listener}.{_LOWER[0]}.{bare}, or another one"
-    known = OF_MECHANISMS if mechanism else (*filter(_is_of_listeners, settings_of(BrokerConfig)),)
-    if not bare or bare in settings_of(BrokerConfig):
-        return "; of single listeners there are sasl.enabled.mechanisms, max.connections and others"
+    known = OF_MECHANISMS if mechanism else filter(_is_of_listeners, settings_of(BrokerConfig))
+    meant = misspelt(bare, known)
     before = f"{PREFIX}{listener}." if mechanism is None else f"{PREFIX}{listener}.{mechanism}."
-    near = [before + one for one in get_close_matches(bare, known, n=2)]
-    return f"; near to it: {', '.join(near)}" if near else ""
+    return f"; did you mean {before}{meant}?" if meant else ""
 
 
 def uses_tls_for_http(own: Mapping[str, str]) -> bool:

@@ -1,15 +1,17 @@
 """Puts the broker's configuration together from its four sources.
 
 In order of precedence: ``--override name=value``, environment variables, the properties file, and
-the defaults. Whatever is wrong is collected and reported at once, each problem with the setting,
-where it was given, and what is allowed.
+the defaults. All problems are collected and reported at once, each with the setting, where it was
+given, and what is allowed.
 
 Environment variables follow the rule of Kafka's own container image: ``KAFKA_`` and the name in
 upper case with ``_`` for a dot (``__`` for an underscore, ``___`` for a dash), as in
-``KAFKA_NUM_PARTITIONS``. Our own settings begin with ``KOHORT_``: ``KOHORT_METRICS_PORT`` is
-``kohort.metrics.port``. As other programs use these beginnings too, a variable that resembles no
-setting is left alone with a warning; one that resembles a setting is taken for a misspelling and
-refused. What Kubernetes tells every container of a Service called "kohort" or "kafka" is skipped.
+``KAFKA_NUM_PARTITIONS``. Bitnami's image has ``KAFKA_CFG_`` instead, which means the same. Our own
+settings begin with ``KOHORT_``: ``KOHORT_METRICS_PORT`` is ``kohort.metrics.port``. The variables
+that Kubernetes sets in every container for a Service called "kohort" or "kafka" are skipped.
+
+One rule holds for the names of all sources: a name of any release of Kafka is accepted; another one
+is an error if it is a misspelt setting, and else has no effect but a warning, as in Kafka.
 """
 
 import re
@@ -18,23 +20,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kohort.broker.config.broker import BrokerConfig, problems
-from kohort.broker.config.ignored import IGNORED, why_ignored
+from kohort.broker.config.broker import BrokerConfig, doubts, problems
+from kohort.broker.config.ignored import why_ignored
 from kohort.broker.config.listeners import (
     PREFIX,
     canonical,
     of_listener,
     own_problems,
     own_setting,
+    why_without_effect,
 )
+from kohort.broker.config.names import misspelt
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Value, settings_of
 from kohort.properties import parse_properties
 
 _OVERRIDE: Final = "--override"
+_BITNAMIS: Final = "KAFKA_CFG_"
 _READ_BY_OTHERS: Final = 0o004
-_MISSPELT = 0.8
-"""Likeness, as difflib counts it, from which a name is taken for another one misspelt."""
-
 
 _OF_THE_PIPELINE = frozenset(
     f"KOHORT_{name}"
@@ -63,8 +65,25 @@ _OF_A_SERVICE = re.compile(
 _SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
 
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}(\.[A-Za-z0-9_-]{1,60}){0,12}")
-"""What may be repeated in an error; a line of a key that stands in the wrong place may not."""
+_OF_OTHERS: Final = frozenset(
+    {
+        "advertised.listener",
+        "auto.create.topics.enabled",
+        "broker.ids",
+        "fetch.min.bytes",
+        "listener",
+        "logs.dir",
+        "node.ids",
+        "node.ip",
+        "super.user",
+    }
+)
+"""Names that clients, applications and images have, near to settings of a broker."""
+_KOHORTS: Final = "kohort."
+_PLAIN: Final = re.compile(r"[\w.-]+", re.ASCII)
+_SHOWN_MAX: Final = 40
+"""Characters of a name that are shown if it has no dot: a line of a private key has none, and is
+longer."""
 _PEM_BEGIN: Final = "-----BEGIN "
 _PEM_END: Final = "-----END"
 
@@ -121,7 +140,7 @@ def load(
     # Later entries win, so the sources come in rising precedence.
     sources = [
         *_from_file(file, wrong),
-        *_from_environment(environment or {}, wrong, warnings),
+        *_from_environment(environment or {}),
         *_from_overrides(overrides, wrong),
     ]
     given: dict[str, GivenValue] = {}
@@ -135,8 +154,7 @@ def load(
         elif why_ignored(one.name):
             ignored[one.name] = one
         else:
-            shown = one.name if _NAME.fullmatch(one.name) else "of this name"
-            wrong.append(f"{one.origin}: there is no setting {shown}{_near(one.name)}")
+            _judge_unknown(one, wrong, warnings)
     warnings += (
         f"{_OVERRIDE} {name}: every user of this machine can read it in the list of processes; have"
         " it in the file or the environment"
@@ -150,8 +168,15 @@ def load(
             for name, one in (given | given_own).items()
             if one.origin.startswith(f"{file}:") and _is_password(name)
         )
-    own = {name: one.text for name, one in given_own.items()}
     config = _build(given, wrong)
+    if config is not None:
+        warnings += doubts(config)
+        for name, one in tuple(given_own.items()):
+            reason = why_without_effect(config, name)
+            if reason is not None:
+                warnings.append(f"{one.origin}: {reason}")
+                del given_own[name]
+    own = {name: one.text for name, one in given_own.items()}
     if config is not None and not wrong:
         wrong += own_problems(config, own, {name: one.origin for name, one in given_own.items()})
     if wrong or config is None:
@@ -225,21 +250,12 @@ def _is_password(name: str) -> bool:
     return known is not None and known.type is ConfigType.PASSWORD and name != "super.users"
 
 
-def _from_environment(
-    environment: Mapping[str, str], wrong: list[str], warnings: list[str]
-) -> Iterator[GivenValue]:
-    known = settings_of(BrokerConfig)
-    for variable, text in environment.items():
+def _from_environment(environment: Mapping[str, str]) -> Iterator[GivenValue]:
+    # A later entry wins: KAFKA_X over KAFKA_CFG_X.
+    for variable in sorted(environment, key=lambda name: not name.startswith(_BITNAMIS)):
         name = _name_of(variable)
-        if name is None or _is_of_a_service(variable, text):
-            continue
-        origin = f"environment variable {variable}"
-        if name in known or name.startswith(PREFIX) or why_ignored(name):
-            yield GivenValue(name, text, origin)
-        elif _is_misspelt(name):
-            wrong.append(f"{origin}: there is no setting {name}{_near(name)}")
-        else:
-            warnings.append(f"{origin} is no setting of this broker and is not used")
+        if name is not None and not _is_of_a_service(variable, environment[variable]):
+            yield GivenValue(name, environment[variable], f"environment variable {variable}")
 
 
 def _name_of(variable: str) -> str | None:
@@ -247,7 +263,7 @@ def _name_of(variable: str) -> str | None:
     if variable in _OF_THE_PIPELINE:
         return None
     if variable.startswith("KAFKA_"):
-        name = variable.removeprefix("KAFKA_")
+        name = variable.removeprefix(_BITNAMIS).removeprefix("KAFKA_")
     elif variable.startswith("KOHORT_"):
         name = variable
     else:
@@ -266,31 +282,31 @@ def _is_of_a_service(variable: str, text: str) -> bool:
     return found[0] != "_PORT" or _SERVICE_URL.match(text) is not None
 
 
-def _is_misspelt(name: str) -> bool:
-    """Whether a name resembles a setting, without the prefix that all of Kohort's own share."""
-    ours = "kohort."
-    if not name.startswith(ours):
-        return bool(_similar(name, _MISSPELT))
-    rest = name.removeprefix(ours)
-    return any(
-        _likeness(rest, known.removeprefix(ours)) >= _MISSPELT
-        for known in settings_of(BrokerConfig)
-    )
+def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
+    """Report a name that no release of Kafka has had: as an error if it is a misspelt setting."""
+    name = given.name
+    meant = _meant_by(name)
+    text = f"{given.origin}: there is no setting {_shown(name)}"
+    hint = f"; did you mean {meant}?" if meant else ""
+    if meant and name not in _OF_OTHERS:
+        wrong.append(f"{text}{hint}")
+    else:
+        warnings.append(f"{text}: it has no effect{hint}")
 
 
-def _likeness(name: str, other: str) -> float:
-    from difflib import SequenceMatcher  # noqa: PLC0415 - as in `_similar`.
-
-    return SequenceMatcher(None, name, other).ratio()
-
-
-def _similar(name: str, cutoff: float) -> list[str]:
-    # Needed only on the way to an error; it would cost every start.
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    return get_close_matches(name, [*settings_of(BrokerConfig), *IGNORED], n=3, cutoff=cutoff)
+def _meant_by(name: str) -> str | None:
+    """The setting that a name is a misspelling of. Settings without an effect are no loss."""
+    known = [name for name, one in settings_of(BrokerConfig).items() if one.declared.honoured]
+    if not name.startswith(_KOHORTS):
+        return misspelt(name, known)
+    # Without the prefix, which would allow more edits and hides settings of Kafka's.
+    full_names = {one.removeprefix(_KOHORTS): one for one in known}
+    meant = misspelt(name.removeprefix(_KOHORTS), full_names)
+    return None if meant is None else full_names[meant]
 
 
-def _near(name: str) -> str:
-    near = _similar(name, 0.6)
-    return f"; near to it: {', '.join(near)}" if near else "; see docs/configuration.md for all"
+def _shown(name: str) -> str:
+    """A name as text for an error, with escapes for what is not to be seen."""
+    if "." not in name and len(name) > _SHOWN_MAX:
+        return f"with a name of {len(name)} characters and no dot"
+    return name[: 2 * _SHOWN_MAX] if _PLAIN.fullmatch(name) else ascii(name[: 2 * _SHOWN_MAX])

@@ -23,7 +23,7 @@ class NetworkSettings(Settings):
         None,
         check=advertised_problem,
         doc="Addresses to which clients connect, by listener name. Unset: the address of "
-        "`listeners`, with this machine's name if that is every interface.",
+        "`listeners`. An empty host, and every interface, means this machine's name.",
     )
     listener_security_protocol_map: String = setting(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -38,14 +38,12 @@ class NetworkSettings(Settings):
     )
     socket_send_buffer_bytes: Int = setting(
         102_400,
-        at_least=-1,
-        doc="SO_SNDBUF of client sockets; -1 leaves it to the operating system.",
+        doc="SO_SNDBUF of client sockets; a negative value leaves it to the operating system.",
     )
     socket_receive_buffer_bytes: Int = setting(
         -1,
-        at_least=-1,
-        doc="SO_RCVBUF of client sockets; -1 leaves it to the operating system, which "
-        "enlarges the buffers of busy connections. With Kafka's default, 102400, a "
+        doc="SO_RCVBUF of client sockets; a negative value leaves it to the operating system, "
+        "which enlarges the buffers of busy connections. With Kafka's default, 102400, a "
         "batch of 1 MB takes eight reads.",
     )
     socket_request_max_bytes: Int = setting(
@@ -55,7 +53,6 @@ class NetworkSettings(Settings):
     )
     queued_max_request_bytes: Long = setting(
         268_435_456,
-        at_least=-1,
         doc="Bytes of all requests that are being received or waiting. Beyond this limit, "
         "only one connection at a time receives a large request; small requests are not "
         "delayed, and slow uploads that hold more than their share are closed. -1, "

@@ -13,6 +13,7 @@ for tests and for callers that know what they do; text from outside goes through
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -69,6 +70,10 @@ HIDDEN: Final = "[hidden]"
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
+_DOUBLE: Final = re.compile(
+    r"[-+]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[dDfF]?)"
+)
+"""Java's numbers, but for hexadecimal ones."""
 _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
@@ -180,21 +185,22 @@ class Setting:
             case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
                 return self._convert_integer(text)
             case ConfigType.DOUBLE:
-                try:
-                    return float(text)
-                except ValueError:
-                    raise self._not_a_number(text) from None
+                if _DOUBLE.fullmatch(text) is None:
+                    raise self._not_a_number(text)
+                return float(text.rstrip("dDfF"))
             case ConfigType.LIST:
                 # Repeated items are dropped as Kafka drops them, the first one stays.
-                items = (item.strip() for item in text.split(","))
-                return tuple(dict.fromkeys(item for item in items if item))
+                items = tuple(dict.fromkeys(item.strip() for item in text.split(",")))
+                if "" in items and text:
+                    raise self._invalid(text, "Values must not be empty")
+                return items if text else ()
             case _:
                 return text
 
     def _convert_integer(self, text: str) -> int:
-        # int() alone would also take "1_000" and digits of other alphabets.
+        # int() alone would also accept "1_000". Java accepts digits of all alphabets.
         digits = text[1:] if text[:1] in {"-", "+"} else text
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        if not (digits.isdecimal() and len(digits) < 20):
             raise self._not_a_number(text)
         number = int(text)
         limit = 1 << (_INTEGER_BITS[self.type] - 1)

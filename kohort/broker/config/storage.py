@@ -44,7 +44,7 @@ class LogSettings(Settings):
 
     log_dirs: List | None = setting(
         None,
-        doc="The data directory; overrides `log.dir`. Several directories are not supported.",
+        doc="The data directory; overrides `log.dir`. Of several directories, the first is used.",
     )
     log_dir: List = setting(
         ("data",),

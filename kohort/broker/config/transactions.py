@@ -3,10 +3,6 @@
 from kohort.broker.config.settings import Boolean, Int, Settings, setting
 
 
-def _two_phase_problem(is_enabled: bool) -> str | None:  # noqa: FBT001 - as all checks.
-    return "two-phase commit (KIP-939) is not supported" if is_enabled else None
-
-
 class TransactionSettings(Settings):
     """Transactions."""
 
@@ -40,9 +36,9 @@ class TransactionSettings(Settings):
     )
     transaction_state_log_segment_bytes: Int = setting(
         104_857_600,
-        at_least=1 << 20,
-        doc="segment.bytes of __transaction_state when it is created; the minimum is that "
-        "of every topic.",
+        at_least=1,
+        doc="segment.bytes of __transaction_state when it is created; a value below the minimum "
+        "of every topic, 1048576, means that minimum.",
     )
     transaction_partition_verification_enable: Boolean = setting(
         True,
@@ -53,7 +49,6 @@ class TransactionSettings(Settings):
     )
     transaction_two_phase_commit_enable: Boolean = setting(
         False,
-        check=_two_phase_problem,
         honoured=False,
-        doc="Can only be false: KIP-939 is not supported.",
+        doc="Two-phase commit (KIP-939) is not supported, whatever this says.",
     )

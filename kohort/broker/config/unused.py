@@ -33,25 +33,14 @@ class Unused(NamedTuple):
     rule: Rule | None
 
 
-_REPLICATION_RATES: Final = (
-    "leader.replication.throttled.rate LONG 9223372036854775807 >=0 dynamic",
-    "follower.replication.throttled.rate LONG 9223372036854775807 >=0 dynamic",
-    "replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 >=0 dynamic",
-)
-"""Set at run time only, by kafka-reassign-partitions.sh; described where they are set."""
-
-
 @cache
 def unused_settings() -> Mapping[str, Unused]:
     """All that Kafka describes, or takes at run time, by name."""
     found = [_read(line, reason) for reason, lines in LINES.items() for line in lines]
-    found += [
-        _read(line, "Nothing is replicated.", only_where_set=True) for line in _REPLICATION_RATES
-    ]
     return {one.setting.name: one for one in found if one is not None}
 
 
-def _read(line: str, reason: str, *, only_where_set: bool = False) -> Unused | None:
+def _read(line: str, reason: str) -> Unused | None:
     name, *words = line.split()
     if not words:
         return None
@@ -76,7 +65,7 @@ def _read(line: str, reason: str, *, only_where_set: bool = False) -> Unused | N
             falls_back_to=None,
             dynamic="dynamic" in words,
             honoured=False,
-            internal=only_where_set,
+            internal="unlisted" in words,
         ),
     )
     return Unused(setting, next((_RULES[word] for word in words if word in _RULES), None))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.config.current import CurrentConfig
+from kohort.broker.config.current import BROKER_SETTINGS, CurrentConfig
 from kohort.broker.config.endpoints import EVERY_INTERFACE
 from kohort.broker.config.listeners import HTTP, of_listener, own_setting, takes_client_auth
 from kohort.broker.config.security import LOGIN_MODULES
@@ -306,7 +306,7 @@ class SecureListeners:
             name,
             tls=tls,
             new_service=keeper.new_gate,
-            first_frame_max_bytes=own.sasl_server_max_receive_size,
+            first_frame_max_bytes=_first_frame_max_bytes(own),
         )
 
     def _exchanges(self, listener: str, mechanism: str) -> Callable[[str], Exchange]:
@@ -380,6 +380,13 @@ def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
     for told in config.advertised_endpoints:
         if told.listener == listener:
             yield socket.gethostname() if told.host in EVERY_INTERFACE else told.host
+
+
+def _first_frame_max_bytes(config: BrokerConfig) -> int:
+    """The largest frame of an unauthenticated client, which is never unlimited."""
+    known = BROKER_SETTINGS["sasl.server.max.receive.size"]
+    given = config.sasl_server_max_receive_size
+    return given if given >= 0 else int(str(known.default))
 
 
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:

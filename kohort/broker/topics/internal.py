@@ -11,6 +11,10 @@ HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
 """Small, because a start reads whole segments, and retention removes whole segments."""
 
 
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+"""The minimum of segment.bytes. Kafka starts with less, and then cannot create the topic."""
+
+
 def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
     """Return the configs with which an internal topic is created; {} for one that the broker never
     creates.
@@ -19,13 +23,13 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
         return {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "segment.bytes": _segment_bytes(config.offsets_topic_segment_bytes),
         }
     if name == TRANSACTION_STATE:
         return {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "segment.bytes": _segment_bytes(config.transaction_state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
         }
     if name == REBALANCE_HISTORY:
@@ -37,3 +41,7 @@ def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:
             "segment.bytes": str(HISTORY_SEGMENT_BYTES),
         }
     return {}
+
+
+def _segment_bytes(wanted: int) -> str:
+    return str(max(wanted, _SEGMENT_BYTES_MIN))

@@ -145,11 +145,12 @@ def test_internal_settings_of_the_broker_are_not_described() -> None:
 def test_users_stay_disabled_where_other_settings_do_not_go_together(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stored = {"kohort.users.disabled": "mallory", "group.min.session.timeout.ms": "7200000"}
+    stored = {"kohort.users.disabled": "mallory", "log.cleaner.max.compaction.lag.ms": "1"}
+    stored["log.cleaner.min.compaction.lag.ms"] = "2"
     config = current(for_this_broker=stored).config
     assert "not used" in caplog.text
     assert config.kohort_users_disabled == ("mallory",)
-    assert config.group_min_session_timeout_ms != 7_200_000
+    assert config.log_cleaner_min_compaction_lag_ms == 0
 
 
 def test_a_stored_secret_that_is_not_used_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -59,15 +59,32 @@ def test_environment_variables_name_settings_of_listeners() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("listener.name.plaintext.num.partitions", "no setting"),
-        ("listener.name.plaintext.nonsense", "no setting"),
         ("listener.name.plaintext.plain.ssl.client.auth", "no setting"),
-        ("listener.name.other.ssl.client.auth", "no listener OTHER"),
+        ("listener.name.plaintex.ssl.client.auth", "no listener PLAINTEX, but PLAINTEXT"),
         ("listener.name.plaintext.ssl.client.auth", "must be one of"),
     ],
 )
 def test_what_no_listener_has_stops_the_start(name: str, why: str) -> None:
     assert why in refusal(f"{name}=7")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.plaintext.num.partitions",
+        "listener.name.plaintext.nonsense",
+        "listener.name.plaintext.num.network.threads",
+        "listener.name.plaintext.gssapi.sasl.jaas.config",
+        "listener.name.plaintext.",
+        "listener.name.other.ssl.client.auth",
+    ],
+)
+def test_a_setting_that_no_listener_has_is_only_warned_about(name: str) -> None:
+    loaded = load(overrides=[f"{name}=horse"])
+    (warning,) = loaded.warnings
+    assert name in warning
+    assert "horse" not in warning
+    assert loaded.own == {}
 
 
 def test_a_listener_without_what_its_protocol_needs_stops_the_start() -> None:
@@ -79,9 +96,6 @@ def test_a_listener_without_what_its_protocol_needs_stops_the_start() -> None:
     assert "TLSv1.1" in refusal(f"listeners={TLS}", key, "ssl.enabled.protocols=TLSv1.1,TLSv1.3")
     assert "keytool" in refusal(f"listeners={TLS}", key, "ssl.keystore.type=JKS")
     assert "go together" in refusal(f"listeners={TLS}", "ssl.keystore.key=k")
-    assert "has no listener OTHER, but PLAINTEXT" in refusal(
-        "listener.name.other.max.connections=1"
-    )
     both = "ssl.keystore.key=k", "ssl.keystore.certificate.chain=c"
     assert "cannot both" in refusal(f"listeners={TLS}", key, *both)
 
@@ -108,15 +122,13 @@ def test_listeners_and_mechanisms_in_any_case_are_one_setting(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("ssl.keystore.locaton", "near to it: listener.name.plaintext.ssl.keystore.location"),
-        ("plain.sasl.jaas.confg", "near to it: listener.name.plaintext.plain.sasl.jaas.config"),
+        ("ssl.keystore.locaton", "did you mean listener.name.plaintext.ssl.keystore.location"),
+        ("plain.sasl.jaas.confg", "did you mean listener.name.plaintext.plain.sasl.jaas.config"),
         (
             "oauthbearer.sasl.oauthbearer.jwks.endpoint.url",
             "of the whole listener: listener.name.plaintext.sasl.oauthbearer.jwks.endpoint.url",
         ),
         ("sasl.jaas.config", "one of a mechanism: listener.name.plaintext.plain.sasl.jaas.config"),
-        ("num.partitions", "of single listeners there are sasl.enabled.mechanisms, "),
-        ("", "of single listeners there are sasl.enabled.mechanisms, "),
     ],
 )
 def test_a_setting_that_no_listener_has_is_told_what_it_may_be(name: str, hint: str) -> None:
