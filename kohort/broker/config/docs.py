@@ -29,8 +29,8 @@ Environment variables follow the rule of Kafka's container image: `KAFKA_` and t
 case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.partitions` is
 `KAFKA_NUM_PARTITIONS`. Our own settings begin with `KOHORT_`: `kohort.metrics.port` is
 `KOHORT_METRICS_PORT`. `KAFKA_CFG_`, the prefix of Bitnami's image, means the same as `KAFKA_`;
-`KAFKA_` wins if both are set. The variables that Kubernetes sets for a Service called `kohort` or `kafka`
-(`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
+`KAFKA_` wins if both are set. The variables that Kubernetes sets for a Service called `kohort` or
+`kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
 
 These rules hold for names from all sources:
 
