@@ -155,9 +155,9 @@ def test_only_a_producer_over_its_limit_is_told_and_held_back(
         assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
         assert produce(client, 90_000) == 0
         began = time.monotonic()
-        # Over the limit by more than one window, however late in its window it comes.
-        throttle_ms = produce(client, 20_500)
-        assert 0 < throttle_ms < 1_500
+        # Over the limit by two windows, so that it may come two seconds late.
+        throttle_ms = produce(client, 30_500)
+        assert 0 < throttle_ms < 2_500
         # The answer was there at once; what follows on this connection waits.
         client.send(framed(request_body(produced(10), 9)))
         heartbeat(other)
@@ -173,12 +173,12 @@ def test_a_client_that_connects_anew_is_charged_for_what_it_used_before(
         assert alter(client, ANONYMOUS, ("producer_byte_rate", LIMIT)) == 0
         assert produce(client, 90_000) == 0
     told = []
+    began = time.monotonic()
     for _ in range(5):
         with RawClient(broker.port) as client:
-            began = time.monotonic()
             told.append(produce(client, 30_000))
-            # The answer does not wait for what another connection was told.
-            assert time.monotonic() - began < 1
+    # No response waits for the throttle time of another connection.
+    assert (time.monotonic() - began) * 1_000 < sum(told[:-1])
     # Each owes what those before it owed, and three seconds more.
     assert told == sorted(told)
     assert told[0] > 0

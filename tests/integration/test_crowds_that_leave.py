@@ -27,8 +27,10 @@ def server(tmp_path: Path) -> Iterator[KohortServer]:
         yield warmed_up(server)
 
 
-def most_computed_s(server: KohortServer) -> float:
-    """The most that the broker computes while one question waits beside ends that it finds."""
+def most_computed(server: KohortServer) -> float:
+    """The most that the broker computes while one question waits beside the end of a crowd, as a
+    share of what it computes until the whole crowd is closed.
+    """
     with RawClient(server.port) as other:
         with ExitStack() as crowd:
             for _ in range(CROWD):
@@ -37,17 +39,16 @@ def most_computed_s(server: KohortServer) -> float:
             with RawClient(server.port) as last:
                 assert last.is_answered()
             os.kill(server.pid, signal.SIGSTOP)
+        began_s, most_s = busy_s(server), 0.0
         os.kill(server.pid, signal.SIGCONT)
-        most_s = 0.0
         for _ in range(QUESTIONS):
             before_s = busy_s(server)
             assert other.is_answered()
             most_s = max(most_s, busy_s(server) - before_s)
-        return most_s
+        return most_s / (busy_s(server) - began_s)
 
 
 def test_a_crowd_that_ends_at_once_is_not_closed_at_once(server: KohortServer) -> None:
-    most_s = [most_computed_s(server) for _ in range(ROUNDS)]
-    print("most computed while a question waited:", *(f"{1e3 * one:.2f} ms" for one in most_s))
-    # To close one takes 15 us at least, most of it in the kernel: 15 ms for all.
-    assert statistics.median(most_s) < 0.007
+    most = [most_computed(server) for _ in range(ROUNDS)]
+    print("most computed while a question waited:", *(f"{share:.0%}" for share in most))
+    assert statistics.median(most) < 0.7

@@ -26,7 +26,6 @@ from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.groups.raw_members import RawMember
-from tests.support.measures.clocked import clocked, with_omitted
 from tests.support.measures.watch import undisturbed, warmed_up
 from tests.support.measures.weights import HIGHEST, LOWEST, weigh
 from tests.support.network.flood import KINDS, flood
@@ -37,10 +36,8 @@ MEMBERS = 100
 SESSION_MS = 10_000
 RATE = 2_000
 FLOOD_S = 10
-LATE_MS = 50
-"""What another client's question may wait in 999 of 1,000 cases, by the clock, and what the loop
-may compute meanwhile, by the processor's time. So that the clock shows the broker, the flood is
-made by a process that runs when no other wants to, and the broker and that client come first."""
+BUSY_MS = 50
+"""Processor time of the event loop while a request of another client waits, in 999 of 1,000."""
 
 pytestmark = pytest.mark.long
 
@@ -187,7 +184,6 @@ def test_a_flood_beside_a_hundred_members_costs_none_its_session(
         Group(server) as group,
         Logins(server) as logins,
         undisturbed(server, longest_s=0.5) as watch,
-        clocked(server.port) as asked_s,
     ):
         late_before, looks_before = server.late_share("0.05")
         with flood(kind, port, rate=RATE, niceness=LOWEST) as counts:
@@ -202,9 +198,7 @@ def test_a_flood_beside_a_hundred_members_costs_none_its_session(
         print(f"logins by {mechanism}: {_told(waits_s)}")
     print(f"loop later than 50 ms: {late - late_before} of {looks - looks_before}")
     busy_ms = _p999_ms(f"{kind}: busy while a question waits", watch.busy_s)
-    late_ms = _p999_ms(f"{kind}: a question by the clock", with_omitted(asked_s))
-    assert busy_ms < LATE_MS
-    assert late_ms < LATE_MS
+    assert busy_ms < BUSY_MS
     wait_until(lambda: server.descriptors() <= before, "all descriptors come back")
 
 

@@ -107,7 +107,7 @@ def test_a_fetch_fails_in_time_and_in_little_memory(kind: str) -> None:
         _, most_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     # A loaded machine is late, too; by the time of each read it would be more than a minute.
-    assert time.monotonic() - begun_s < LIMIT_S + 4
+    assert time.monotonic() - begun_s < LIMIT_S + 20
     assert most_bytes < 8 * KEYS_BYTES_MAX
     assert len(issuer.asked) == 1
 
@@ -117,7 +117,7 @@ def test_a_handshake_that_drips_ends_in_time() -> None:
         begun_s = time.monotonic()
         with pytest.raises(OSError, match="time"):
             fetch_keys(issuer.url.replace("http:", "https:"), LIMIT_S)
-        assert time.monotonic() - begun_s < LIMIT_S + 4
+        assert time.monotonic() - begun_s < LIMIT_S + 20
 
 
 def test_many_addresses_that_do_not_answer_have_one_limit_together(
@@ -134,7 +134,7 @@ def test_many_addresses_that_do_not_answer_have_one_limit_together(
         begun_s = time.monotonic()
         with pytest.raises(OSError, match="time"):
             fetch_keys("http://127.0.0.1:1/keys", LIMIT_S)
-        assert time.monotonic() - begun_s < LIMIT_S + 4
+        assert time.monotonic() - begun_s < LIMIT_S + 20
         for one in crowd:
             one.close()
 
@@ -158,7 +158,7 @@ def test_a_resolver_that_hangs_delays_no_fetch_and_gets_few_threads(
             begun_s = time.monotonic()
             with pytest.raises(OSError, match=r"issuer\.example\.com is not looked up"):
                 fetch_keys("https://issuer.example.com/keys", 0.2)
-            assert time.monotonic() - begun_s < 0.2 + 4
+            assert time.monotonic() - begun_s < 0.2 + 20
             assert look_ups() == min(number + 1, 4)
     finally:
         ends.set()

@@ -113,7 +113,7 @@ TAGS = bytes.fromhex("80ade209")  # 20,000,000
 MANY = bytes.fromhex("ffffffff0f")  # 2^32 - 1, the most that there is: one more than the length.
 TWO_TO_THE_31 = bytes.fromhex("8180808008")
 FRAME_BYTES_MAX = 524_288
-BUSY_S = 0.010
+BUSY_S = 0.1
 TAKEN_BYTES = 1 << 20
 
 

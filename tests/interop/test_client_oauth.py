@@ -93,7 +93,7 @@ def renewals(caplog: pytest.LogCaptureFixture, module: str) -> int:
     )
 
 
-async def test_a_consumer_outlives_its_tokens_on_the_same_connections(
+async def test_a_consumer_outlives_its_tokens_by_authenticating_its_connections_again(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "kohort.client.net")
@@ -103,21 +103,21 @@ async def test_a_consumer_outlives_its_tokens_on_the_same_connections(
         assert (await one.getone()).value == b"first"
         identity = one.group_metadata()
         failed = one.metrics()["failed-rebalance-total"]
-        opened = list(one._running().cluster._connections.values())
-        end_s = time.monotonic() + 2.5 * LIFETIME_S
-        await poll_until(one, lambda: time.monotonic() > end_s)
+        began_s = time.monotonic()
+        # Fetches and heartbeats never pause: their connections re-authenticate before every token's
+        # end. A machine that is late for one loses that connection, and the next one goes on.
+        await poll_until(
+            one,
+            lambda: renewals(caplog, ".connection") >= 2 and renewals(caplog, ".blocking") >= 2,
+        )
         await fill(broker, topic, b"second")
         assert (await one.getone()).value == b"second"
         await one.commit()
         assert one.group_metadata() == identity
         assert one.metrics()["failed-rebalance-total"] == failed
         assert one.health().is_healthy
-        # Fetches and heartbeats never pause, so that theirs have done it at every token's end.
-        assert renewals(caplog, ".connection") >= 2
-        assert renewals(caplog, ".blocking") >= 2
-        assert list(one._running().cluster._connections.values()) == opened
-        # All connections share a token.
-        assert 3 <= tokens.count <= 6
+        # All connections share a token, renewed after half of its lifetime at the earliest.
+        assert 3 <= tokens.count <= 2 + (time.monotonic() - began_s) / (LIFETIME_S / 2)
 
 
 async def test_a_token_that_the_broker_refuses_is_told_in_its_words(

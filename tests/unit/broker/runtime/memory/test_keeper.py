@@ -57,7 +57,6 @@ stay = crowd[::1_000]
 del crowd[-400_000:]
 waiting, left = waiting - 2 * GIVEN_BACK_PER_GONE, GIVEN_BACK_PER_GONE + 1
 keeper.look()
-sizes.append(resident_kib())
 left = 0
 keeper.look()
 sizes.append(resident_kib())
@@ -86,9 +85,8 @@ def test_memory_of_a_crowd_goes_back_though_one_in_a_thousand_objects_stays() ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_memory_of_a_crowd_goes_back_bit_by_bit_as_it_goes() -> None:
-    full, held, after = run_by_the_librarys_allocator(CROWD_GOES_BIT_BY_BIT)
-    assert full - held < full / 10, "while others hold on to what has gone"
-    assert held - after > full / 4
+    full, after = run_by_the_librarys_allocator(CROWD_GOES_BIT_BY_BIT)
+    assert full - after > full / 4
 
 
 async def test_young_objects_are_looked_at_while_there_are_many_and_until_they_have_gone() -> None:

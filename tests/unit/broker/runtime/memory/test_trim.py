@@ -17,7 +17,6 @@ much = [bytes(2_000) for _ in range(20_000)]
 last = bytes(2_000)
 sizes = [resident_kib()]
 del much
-sizes.append(resident_kib())
 give_back_free_memory()
 sizes.append(resident_kib())
 print(json.dumps(sizes))
@@ -29,6 +28,5 @@ def test_what_is_free_below_something_that_stays_goes_back() -> None:
     output = subprocess.run(
         [sys.executable, "-c", MUCH_IS_FREED], check=True, stdout=subprocess.PIPE
     )
-    full, freed, given_back = json.loads(output.stdout)
-    assert full - freed < 10_000, "KiB: it goes back by itself"
-    assert freed - given_back > 30_000
+    full, given_back = json.loads(output.stdout)
+    assert full - given_back > 30_000, "KiB, of 40,000"
