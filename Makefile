@@ -26,6 +26,7 @@ DATA ?= data
 BOOTSTRAP ?=
 N ?=
 STEPS ?= 1000000
+MUTANTS ?= 50
 SEED ?=
 ARGS ?=
 # Processes that share the suites of `make test`; 1 for one after another, in the order of the layers.
@@ -36,13 +37,13 @@ TYPES := $(wildcard $(foreach depth,* */* */*/*,$(addprefix kohort/,$(addsuffix 
 COMPILED := $(TYPES) $(TYPES:.pxd=.py) \
             kohort/protocol/hot.py \
             $(wildcard kohort/accelerated/codecs/* kohort/protocol/compiler/*.py kohort/protocol/messages/*.py)
-SUITES := $(wildcard $(addprefix tests/,unit property simulation integration interop crash histories fuzz pipeline))
+SUITES ?= $(wildcard $(addprefix tests/,unit property simulation integration interop crash histories fuzz pipeline))
 PYTEST := $(BIN)/python -m pytest $(ARGS)
 PREPARED := $(addprefix $(STAMPS)/,test java archive jars)
 # Downloads, compilers and checkers wait for different things.
 SIDE_BY_SIDE := --no-print-directory --jobs=4
 
-.PHONY: help run test test-long lint types imports format unit property simulation simulate integration \
+.PHONY: help run test test-long mutants lint types imports format unit property simulation simulate integration \
         interop crash fuzz pipeline pipeline-demo bench docs site dist pictures check ci clean setup
 
 help: ## this list
@@ -60,7 +61,7 @@ test: ## everything: static checks, then every suite in its short form (WORKERS=
 # pytest ends with 5 where ARGS="-k ..." leaves nothing to run.
 LONG := $(PYTEST) --long --asyncio-debug --timeout=3600 --verbose --durations=20
 
-test-long: $(STAMPS)/long $(PREPARED) ## hours: the long form of every suite, with progress (SUITES="tests/crash tests/fuzz", STEPS=)
+test-long: $(STAMPS)/long $(PREPARED) ## hours: the long form of every suite, and mutants, with progress (SUITES="tests/crash tests/fuzz", STEPS=, MUTANTS=)
 	@failed=; number=0; \
 	for suite in $(SUITES); do \
 	    number=$$((number + 1)); \
@@ -69,8 +70,13 @@ test-long: $(STAMPS)/long $(PREPARED) ## hours: the long form of every suite, wi
 	done; \
 	echo "== $$(date +%H:%M:%S) new seeds: tests.simulation"; \
 	$(BIN)/python -m tests.simulation --steps $(STEPS) || failed="$$failed tests.simulation"; \
+	echo "== $$(date +%H:%M:%S) mutants: $(MUTANTS)"; \
+	test $(MUTANTS) = 0 || $(BIN)/python -m scripts.mutants --count $(MUTANTS) || failed="$$failed mutants"; \
 	echo "== $$(date +%H:%M:%S) $${failed:+failed:$$failed}"; \
 	test -z "$$failed"
+
+mutants: $(STAMPS)/test $(PREPARED) ## one change of a line after the other, each of which a test must notice (MUTANTS=, ARGS="--seed 7")
+	$(BIN)/python -m scripts.mutants --count $(MUTANTS) $(ARGS)
 
 lint: $(STAMPS)/test ## style and formatting, without changing anything
 	$(BIN)/ruff check --quiet
