@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,12 @@ from kohort.broker.runtime.later import Later
 from kohort.broker.security.tokens import FETCH_AGAIN_MS
 from kohort.cli.admin_http import fetch
 from kohort.cli.errors import RefusedCommandError, UsageError
+from kohort.client.net.address import Address
+from kohort.client.net.blocking import BlockingConnection
+from kohort.client.net.config import ConnectionConfig
+from kohort.client.net.oauth import OAuthToken
 from kohort.client.net.security import SecurityConfig
+from kohort.client.net.tokens import TokenSource
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kohort.protocol.messages.sasl_authenticate import (
@@ -584,3 +590,28 @@ def test_no_changed_token_lets_anybody_in(broker: BrokerThread, long_form: bool)
         waited += tokens._tried_ms != fetched_before
     # Some were decided when the keys had been fetched once more.
     assert waited > 0
+
+
+def test_a_request_does_not_wait_for_the_token_that_renews_its_session(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "kohort.client.net.blocking")
+    security = SecurityConfig(
+        "SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=lambda: (token(), time.time() + 3_600),
+    )
+    address = Address("127.0.0.1", broker.port)
+    connection = BlockingConnection(address, ConnectionConfig(security=security))
+    connection.open(30)
+    # A broker refuses to authenticate a connection twice within a second.
+    time.sleep(1.1)
+    connection._session.begin(100_000, time.monotonic() - 96)
+    wanted: Future[OAuthToken] = Future()
+    monkeypatch.setattr(TokenSource, "ask", lambda *_: wanted)
+    connection.call(MetadataRequest(topics=[]), 30)
+    assert "authenticated again" not in caplog.text
+    wanted.set_result(OAuthToken(token(), time.time() + 3_600))
+    connection.call(MetadataRequest(topics=[]), 30)
+    assert "authenticated again" in caplog.text
+    connection.close()

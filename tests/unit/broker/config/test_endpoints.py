@@ -11,6 +11,7 @@ from kohort.broker.config.endpoints import (
     parse_endpoint,
     parse_ip_overrides,
     parse_protocol_map,
+    protocol_map_problem,
 )
 
 
@@ -54,6 +55,8 @@ def test_the_protocol_map_and_the_overrides_are_read() -> None:
     assert parse_protocol_map("in:PLAINTEXT, OUT:ssl") == {"IN": "PLAINTEXT", "OUT": "SSL"}
     with pytest.raises(ValueError, match="TLS"):
         parse_protocol_map("A:TLS")
+    assert protocol_map_problem("A:SSL") is None
+    assert "TLS" in str(protocol_map_problem("A:TLS"))
     assert parse_ip_overrides("10.0.0.1:5,[::1]:7") == {"10.0.0.1": 5, "::1": 7}
     with pytest.raises(ValueError, match="host:count"):
         parse_ip_overrides("10.0.0.1")

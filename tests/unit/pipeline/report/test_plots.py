@@ -108,6 +108,12 @@ def test_each_plot_is_drawn_for_wide_pages_and_for_telephones() -> None:
         assert widths == [("wide", "900"), ("narrow", "350")]
 
 
+def test_a_narrow_timeline_has_at_most_four_times_and_a_wide_one_more() -> None:
+    _, wide, narrow = timeline(page()).split("<svg")
+    times = [len(re.findall(r">\d+ Jan<", drawn)) for drawn in (wide, narrow)]
+    assert times[0] > 4 >= times[1] > 1
+
+
 def test_colours_never_stand_alone() -> None:
     made = page()
     # A lane of marks has its cause beside it, an owner its letter, a choice its number.
