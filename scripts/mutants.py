@@ -60,6 +60,9 @@ class Imports:
         paths = [path for top in ("kohort", "tests") for path in (root / top).rglob("*.py")]
         self._names = {_module(path.relative_to(root)): path for path in paths}
         self._root = root
+        self._packages: defaultdict[str, set[str]] = defaultdict(set)
+        for name in self._names:
+            self._packages[name.rpartition(".")[0]].add(name)
         self._importers: defaultdict[str, set[str]] = defaultdict(set)
         for name, path in self._names.items():
             for imported in self._imported(path):
@@ -74,12 +77,14 @@ class Imports:
         folder = ("unit", *source.parts[1:-1])
         stem = source.parent.name if source.stem == "__init__" else source.stem.strip("_")
 
-        def rank(name: str) -> tuple[bool, int, int, str]:
+        subject = {word for part in (*source.parts[2:-1], stem) for word in part.split("_")}
+
+        def rank(name: str) -> tuple[bool, float, str]:
             test = self._names[name].relative_to(self._root / "tests")
             is_mirror = test.stem == f"test_{stem}" and test.parts[:2] == folder[:2]
-            words = set(stem.split("_")) & set(test.stem.split("_"))
+            words = subject & set(test.stem.split("_"))
             folders = sum(1 for one, other in zip(folder, test.parts, strict=False) if one == other)
-            return not is_mirror, distances.get(name, 9), -2 * len(words) - folders, name
+            return not is_mirror, distances.get(name, 9) - len(words) - folders / 2, name
 
         tests = [name for name in self._names if self._names[name].name.startswith("test_")]
         near, far = list[str](), list[str]()
@@ -106,6 +111,10 @@ class Imports:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     yield inner if inner in self._names else node.module
+            elif isinstance(node, ast.Constant) and node.value in self._names:
+                # Imported by its name when it is needed, or with all of its package.
+                yield node.value
+                yield from self._packages.get(node.value, ())
 
 
 def _module(path: Path) -> str:
@@ -181,17 +190,19 @@ class Copy:
         return Outcome(code if code is not None else -1, failed, is_late=code is None)
 
     def kills(self, path: str, original: bytes, mutant: bytes, tests: Sequence[str]) -> str | None:
-        """The test that kills the mutant, or None if it survives."""
+        """The test that kills the mutant, or None if none of them does."""
         while True:
             self.write(path, mutant)
             try:
                 outcome = self.pytest(tests)
             finally:
                 self.write(path, original)
+            if outcome.is_late:
+                # A single test that hangs has failed before.
+                _say(f"    not finished within {self.limit_s:.0f} s: {' '.join(tests[:6])} ...")
+                return None
             if outcome.is_green:
                 return None
-            if outcome.is_late:
-                return f"timed out after {self.limit_s:.0f} s"
             if outcome.failed is None:
                 return f"pytest ended with {outcome.return_code}"
             if outcome.failed in self._holds or self.pytest([outcome.failed]).is_green:

@@ -42,6 +42,8 @@ class Mutation:
     """Bytes of a file and what replaces them."""
 
     path: str
+    scope: str
+    """The function or class that contains the change, as in a traceback."""
     line: int
     kind: str
     start: int
@@ -53,8 +55,8 @@ class Mutation:
 
     @property
     def key(self) -> str:
-        """The same as long as the line is."""
-        return f"{self.path}: {self.before} -> {self.after}"
+        """The same as long as the changed lines and the name of their function are."""
+        return f"{self.path} {self.scope}: {self.before} -> {self.after}"
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
@@ -68,7 +70,7 @@ def mutations(path: str, source: bytes) -> Iterator[Mutation]:
     lines = [0]
     for line in source.splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
-    for node, kind, text in _changes(ast.parse(source), is_generator=False):
+    for scope, (node, kind, text) in _changes(ast.parse(source), "", is_generator=False):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         start = lines[node.lineno - 1] + node.col_offset
@@ -77,23 +79,25 @@ def mutations(path: str, source: bytes) -> Iterator[Mutation]:
         before = source[first:last].decode()
         after = (source[first:start] + text.encode() + source[end:last]).decode()
         joined = " ".join(before.split()), " ".join(after.split())
-        yield Mutation(path, node.lineno, kind, start, end, text, *joined)
+        yield Mutation(path, scope, node.lineno, kind, start, end, text, *joined)
 
 
 Change = tuple[ast.expr | ast.stmt, str, str]
 """What is replaced, the kind of the mutation, and the text that replaces it."""
 
 
-def _changes(node: ast.AST, *, is_generator: bool) -> Iterator[Change]:
+def _changes(node: ast.AST, scope: str, *, is_generator: bool) -> Iterator[tuple[str, Change]]:
     if isinstance(node, ast.stmt):
-        yield from _of_statement(node, is_generator=is_generator)
-    elif isinstance(node, ast.expr):
-        yield from _of_expression(node)
+        changes = _of_statement(node, is_generator=is_generator)
+    else:
+        changes = _of_expression(node) if isinstance(node, ast.expr) else iter(())
+    yield from ((scope, change) for change in changes)
     for child in _children(node):
-        inner = is_generator
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(child))
-        yield from _changes(child, is_generator=inner)
+        inner, has_yield = scope, is_generator
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{scope}.{child.name}".lstrip(".")
+            has_yield = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(child))
+        yield from _changes(child, inner, is_generator=has_yield)
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
@@ -180,7 +184,11 @@ def _of_call(node: ast.Call) -> Iterator[Change]:
         changed = copy.deepcopy(node)
         changed.args[:2] = node.args[1::-1]
         yield node, "arguments swapped", ast.unparse(changed)
-    for index in range(len(node.keywords)):
+    for index, keyword in enumerate(node.keywords):
+        if isinstance(keyword.value, ast.JoinedStr) or (
+            isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
+        ):
+            continue
         changed = copy.deepcopy(node)
         del changed.keywords[index]
         yield node, "argument removed", ast.unparse(changed)
