@@ -24,7 +24,7 @@ class DurableMetadata(LastingMetadata):
     def copy(self) -> DurableMetadata:
         """For the next broker, while the last one may still write for a while, unheard."""
         other = DurableMetadata(self.cluster_id)
-        other.create_topics(self.topics())
+        other.adopt(self._properties, self._topics.values())
         return other
 
 

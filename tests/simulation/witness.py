@@ -55,7 +55,7 @@ class Witness:
 
     def saw_answer_leave(self, call: Call, answer: object) -> None:
         """The broker has answered; the network may lose it yet."""
-        group = call.request.group_id
+        group = getattr(call.request, "group_id", "")
         match answer:
             case JoinGroupResponse(error_code=ErrorCode.NONE, generation_id=generation):
                 latest = self._latest.get(group, 0)

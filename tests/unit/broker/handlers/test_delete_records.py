@@ -1,9 +1,11 @@
 """DeleteRecords moves the start of partitions as Kafka does."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from kohort.broker.storage.errors import StorageError
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.protocol.errors import ErrorCode
@@ -12,6 +14,8 @@ from kohort.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kohort.testing.lasting_metadata import LastingMetadata
+from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, ask, running_topics
 
 
@@ -41,6 +45,20 @@ async def test_the_start_moves_forward_and_never_back(tmp_path: Path, version: i
         partition = topics.partition("orders", 0)
         assert partition is not None
         assert partition.log.log_start_offset == 10
+
+
+async def test_records_are_not_deleted_if_the_new_start_cannot_be_stored() -> None:
+    """An answer is a promise that they do not come back."""
+    files = SimulatedFileSystem()
+    files.make_directory("/data")
+    async with running_topics(
+        Path("/data"), files=files, store=LastingMetadata(), stop_cleanly=False
+    ) as topics:
+        topic = await topics.changes.create_topic("orders", partition_count=1)
+        append(topic.partitions[0])
+        files.fail("rename", suffix="log-start-offset-checkpoint.tmp", number=errno.EIO)
+        with pytest.raises(StorageError):
+            await answer(topics, "orders", 0, 1)
 
 
 async def test_what_cannot_be_deleted_is_refused(tmp_path: Path) -> None:
