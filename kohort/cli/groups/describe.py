@@ -68,17 +68,20 @@ def _summary(group: Group) -> str:
     parts.append(counted(len(group.members), "member"))
     if group.positions:
         lag, unknown = _total_lag(group.positions)
-        text = f"lag {lag}"
+        known = [] if lag is None else [str(lag)]
         if unknown:
-            text += f" and unknown for {counted(unknown, 'partition')}"
-        parts.append(text)
+            known.append(f"unknown for {counted(unknown, 'partition')}")
+        parts.append(f"lag {' and '.join(known)}")
     return f"{', '.join(parts)} (coordinator {group.coordinator})"
 
 
-def _total_lag(positions: Iterable[Position]) -> tuple[int, int]:
-    """The sum of what is known, and the number of partitions of which it is not."""
+def _total_lag(positions: Iterable[Position]) -> tuple[int | None, int]:
+    """Return the sum over the partitions with a known lag, as `groups list` does: None if there are
+    none; and the number of the others.
+    """
     lags = [position.lag for position in positions]
-    return sum(lag for lag in lags if lag is not None), lags.count(None)
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None, len(lags) - len(known)
 
 
 def _partitions_text(partitions: list[TopicPartition] | None) -> str | None:
