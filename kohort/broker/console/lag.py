@@ -36,7 +36,7 @@ class Position(NamedTuple):
     partition: int
     committed: CommittedOffset
     readable: Readable | None
-    """None if there is no such partition."""
+    """Offsets that can be read; None if the partition does not exist."""
 
     @property
     def end(self) -> int | None:
