@@ -137,12 +137,13 @@ class DeserialisingTasks(BackgroundDeserialiser):
         for record in records:
             async with self._calls:
                 made = await _outcome(record, read_key, read_value)
+            if self._making.get(partition) is not making:
+                return  # Forgotten: the deserialiser suppressed its cancellation.
             making.made[record.offset] = record, made
             if isinstance(made, DeserialisationError):
                 break
         making.task = None
-        if self._making.get(partition) is making:
-            self._on_made()
+        self._on_made()
 
 
 async def _outcome(

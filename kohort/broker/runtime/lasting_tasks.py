@@ -63,11 +63,16 @@ class LastingTasks:
 
     async def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         restart_ms = RESTART_MS_MIN
+        me = asyncio.current_task()
+        assert me is not None
         while True:
             began_ms = self._clock.monotonic_ms()
             try:
                 return await work()
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                if me.cancelling():
+                    # Also if its clean-up failed: whoever closes it waits for its end.
+                    raise
                 lasted_ms = self._clock.monotonic_ms() - began_ms
                 if lasted_ms > RESTART_MS_MAX:
                     restart_ms = RESTART_MS_MIN

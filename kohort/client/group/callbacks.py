@@ -81,7 +81,7 @@ class Callbacks:
             self._on_error(name, error)
             return
         if inspect.isawaitable(answer):
-            task = asyncio.create_task(_wait(answer), name=f"{name} of a consumer")
+            task = asyncio.create_task(wait_for_callback(answer), name=f"{name} of a consumer")
             self._running = name, task
             await self.wait_over()
 
@@ -133,5 +133,18 @@ def _cut_short(name: str, task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _wait(answer: Awaitable[None]) -> None:
-    await answer
+async def wait_for_callback(answer: Awaitable[None]) -> None:
+    """Wait until a coroutine of the application has returned.
+
+    Raises:
+        RuntimeError: it raised CancelledError, although its task was not cancelled: something that
+            it waited for was.
+        Exception: whatever it raised.
+    """
+    try:
+        await answer
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("the callback was cancelled from within") from error

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from kohort.client.core.offsets import OffsetAndMetadata
 from kohort.client.core.partitions import TopicPartition
+from kohort.client.group.callbacks import wait_for_callback
 
 logger = logging.getLogger(__name__)
 
@@ -87,14 +88,10 @@ class CommitCallbacks:
             answer = callback(offsets, error)
             if not inspect.isawaitable(answer):
                 return
-            self.task = asyncio.create_task(_wait(answer), name="callback of a commit")
+            self.task = asyncio.create_task(wait_for_callback(answer), name="callback of a commit")
         task = self.task
         await asyncio.wait([task])
         if self.task is task:
             self.task = None
             if not task.cancelled():
                 task.result()
-
-
-async def _wait(answer: Awaitable[None]) -> None:
-    await answer

@@ -1,6 +1,7 @@
 """Deserialisers that are coroutine functions."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
@@ -206,3 +207,21 @@ def test_functions_that_have_coroutines_are_known_by_their_kind() -> None:
         assert Deserialisers(key=read).have_coroutines
     assert not Deserialisers(int, str).have_coroutines
     assert not Deserialisers().have_coroutines
+
+
+async def test_a_partition_that_is_given_up_is_not_deserialised_further() -> None:
+    """Even if the deserialiser suppresses its cancellation."""
+    asked: list[bytes] = []
+
+    async def read(data: bytes) -> int:
+        asked.append(data)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return int(data)
+
+    one = Fixture(read, A)
+    assert one.buffers.take(10) == {}
+    await turns()
+    one.awaiting.forget([A])
+    await turns()
+    assert asked == [b"0"]

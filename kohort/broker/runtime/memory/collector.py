@@ -36,8 +36,8 @@ YOUNG_BEFORE_SET_ASIDE: Final = 2_500
 YOUNGEST: Final = 0
 MIDDLE: Final = 1
 
-_DEFAULTS: Final = (700, 10, 10)
-"""CPython's defaults."""
+_thresholds_before = gc.get_threshold()
+"""The thresholds that `collect_in_steps` replaced."""
 
 
 @contextmanager
@@ -62,7 +62,9 @@ def collect_in_steps() -> None:
     """Switch the whole process to incremental collection.
     Existing objects are frozen untraversed.
     """
+    global _thresholds_before  # noqa: PLW0603 - the collector belongs to the process, too.
     if _set_aside not in gc.callbacks:
+        _thresholds_before = gc.get_threshold()
         gc.callbacks.append(_set_aside)
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -72,7 +74,7 @@ def collect_as_usual() -> None:
     """Undo `collect_in_steps`; for programs that run brokers only part of the time."""
     if _set_aside in gc.callbacks:
         gc.callbacks.remove(_set_aside)
-    gc.set_threshold(*_DEFAULTS)
+        gc.set_threshold(*_thresholds_before)
     gc.unfreeze()
 
 

@@ -47,6 +47,46 @@ def test_a_task_that_fails_is_started_again_after_a_growing_time(
     assert all(record.exc_info for record in told)
 
 
+def test_a_task_that_is_cancelled_from_within_has_failed_and_is_started_again() -> None:
+    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+        async def work() -> None:
+            waiting = asyncio.get_running_loop().create_future()
+            waiting.cancel()
+            await waiting
+
+        task = tasks.start("work", work)
+        await asyncio.sleep(2)
+        assert tasks.failure_counts == {"work": 2}
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+
+    on_virtual_time(test)
+
+
+def test_a_cancelled_task_ends_even_if_its_clean_up_fails() -> None:
+    begun = 0
+
+    async def test(tasks: LastingTasks, clock: VirtualClock) -> None:
+        async def work() -> None:
+            nonlocal begun
+            begun += 1
+            if begun == 1:
+                try:
+                    await asyncio.sleep(3600)
+                finally:
+                    raise OSError("the clean-up failed")
+
+        task = tasks.start("work", work)
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert begun == 1
+        assert isinstance(task.exception(), OSError)
+
+    on_virtual_time(test)
+
+
 def test_a_run_that_lasted_long_is_followed_soon() -> None:
     begun_s: list[int] = []
 

@@ -133,3 +133,18 @@ def test_a_callback_that_is_told_when_the_time_is_over_is_not_left_running(
     caplog.set_level(logging.WARNING)
     play(test)
     assert [one.getMessage().partition(" ")[0] for one in caplog.records] == ["on_revoked"]
+
+
+def test_a_callback_that_is_cancelled_from_within_has_failed() -> None:
+    async def test(scene: Scene) -> None:
+        async def waits_for_something_cancelled() -> None:
+            waiting = asyncio.get_running_loop().create_future()
+            waiting.cancel()
+            await waiting
+
+        await scene.callbacks.call("on_revoked", lambda _: waits_for_something_cancelled(), {A})
+        [(name, error)] = scene.errors
+        assert name == "on_revoked"
+        assert isinstance(error.__cause__, asyncio.CancelledError)
+
+    play(test)

@@ -109,3 +109,17 @@ def test_a_callback_that_hangs_is_cancelled_when_the_consumer_has_to_end(
     caplog.set_level(logging.WARNING)
     play(test)
     assert len(caplog.records) == 1
+
+
+def test_a_callback_that_is_cancelled_from_within_has_failed() -> None:
+    async def test(scene: Scene) -> None:
+        async def waits_for_something_cancelled(*_: object) -> None:
+            waiting = asyncio.get_running_loop().create_future()
+            waiting.cancel()
+            await waiting
+
+        scene.callbacks.add(waits_for_something_cancelled, {}, None)
+        with pytest.raises(RuntimeError, match="cancelled from within"):
+            await scene.callbacks.run_due()
+
+    play(test)

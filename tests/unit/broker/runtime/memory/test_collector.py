@@ -69,9 +69,14 @@ def test_a_cycle_among_old_objects_is_found_by_the_look_at_everything() -> None:
 
 
 def test_afterwards_the_collector_works_as_it_did_before() -> None:
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    collect_in_steps()
-    collect_as_usual()
-    assert gc.get_threshold() == thresholds
+    before, callbacks = gc.get_threshold(), list(gc.callbacks)
+    gc.set_threshold(901, 11, 12)
+    try:
+        collect_in_steps()
+        collect_in_steps()
+        collect_as_usual()
+        assert gc.get_threshold() == (901, 11, 12)
+    finally:
+        gc.set_threshold(*before)
     assert gc.callbacks == callbacks
     assert gc.get_freeze_count() == 0
