@@ -6,7 +6,13 @@ import argparse
 import signal
 import sys
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kohort.testing.control import Control
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,14 +51,25 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, StartError, ConfigError) as error:
         print(f"kohort: {error}", file=sys.stderr)  # noqa: T201 - to the user of a command.
         return 3
-    with closing(control):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Not from the handler itself, which interrupts the serving thread.
-            signal.signal(
-                number, lambda *_: threading.Thread(target=control.shutdown, daemon=True).start()
-            )
+    with closing(control), _stopping(control):
         where = control.first.bootstrap_servers
         text = f"bootstrap.servers {where}, control http://{HOST}:{control.port}"
         print(text, flush=True)  # noqa: T201 - it is what the caller waits for.
         control.serve()
     return 0
+
+
+@contextmanager
+def _stopping(control: Control) -> Iterator[None]:
+    """A context in which SIGTERM and SIGINT stop the server."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        # Not from the handler itself, which interrupts the serving thread.
+        threading.Thread(target=control.shutdown, daemon=True).start()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -15,7 +15,7 @@ CommitDone: TypeAlias = Callable[[BaseException | None], None]
 
 class Source(Protocol):
     """Reads and commits. Implemented by `kohort.client.processing.engine_source`, and for tests
-    under virtual time by `tests.unit.client.processing.played`.
+    under virtual time by `tests.simulation.handling`.
     """
 
     @property
