@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
 from kohort.pipeline.broker_log.convert import Converter
+from kohort.pipeline.broker_log.lines import message
+from kohort.pipeline.console import announce
 from kohort.pipeline.errors import UsageError
 
 STDIN: Final = "-"
@@ -35,8 +37,9 @@ def check(paths: Sequence[str]) -> None:
 def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterator[Line]]]:
     """The name of each file and the events in it, in the order given; to be gone through in order.
 
-    A file that begins with ``{`` is a history, any other one a log, whose times are of `zone`
-    where they do not say. Logs that follow each other are one log. Empty lines are passed over.
+    A file that begins with the JSON of an event is a history, any other one a log, whose times are
+    of `zone` where they do not say. Logs that follow each other are one log. Empty lines are passed
+    over.
     Those that end in .gz are unpacked.
 
     Raises:
@@ -52,12 +55,21 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
                 continue
             lines = chain([first], found)
             name = Path(path).name
-            if first[1].lstrip().startswith(b"{"):
+            if _is_event(first[1]):
                 yield name, lines
             else:
                 texts = (line.decode(errors="replace") for _, line in lines)
                 yield name, _numbered(converter, converter.records(texts))
     yield name, _numbered(converter, converter.end())
+    warning = converter.warning()
+    if warning is not None:
+        announce(warning)
+
+
+def _is_event(line: bytes) -> bool:
+    """Whether a line is an event of a history; logs may be JSON, too."""
+    text = line.decode(errors="replace").lstrip()
+    return text.startswith("{") and message(text) == text
 
 
 def _numbered(converter: Converter, records: Iterator[dict[str, object]]) -> Iterator[Line]:

@@ -51,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
         f"{counted(converter.line_count, 'line')}, {converter.fact_count:,} of them about "
         f"{counted(converter.group_count, 'group')}: {counted(converter.record_count, 'record')}"
     )
-    if not converter.record_count:
+    warning = converter.warning()
+    if warning is not None:
+        announce(warning)
+    elif not converter.record_count:
         announce("is this the log of a broker that coordinates groups, at level INFO?")
     return 0

@@ -7,11 +7,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
-from kohort.pipeline.broker_log.lines import Fact, read
+from kohort.pipeline.broker_log.lines import Fact, Preparing, begins_rebalance, read
+from kohort.pipeline.broker_log.reasons import UNKNOWN, understand
 from kohort.pipeline.broker_log.story import GroupStory
+from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UsageError
+
+_SHOWN_MAX: Final = 300
+"""Characters of a line that are shown."""
 
 
 @dataclass(slots=True)
@@ -24,6 +29,10 @@ class Converter:
     fact_count: int = 0
     """Lines that told something of a group."""
     record_count: int = 0
+    unread_count: int = 0
+    """Lines that begin a rebalance, and whose layout or reason is unknown."""
+    first_unread: str = ""
+    """The first of them."""
     _stories: dict[str, GroupStory] = field(default_factory=dict)
 
     def records(self, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -31,6 +40,9 @@ class Converter:
         for text in lines:
             self.line_count += 1
             line = read(text, self.zone)
+            if begins_rebalance(text) and (line is None or not _is_explained(line.fact)):
+                self.unread_count += 1
+                self.first_unread = self.first_unread or text.strip()[:_SHOWN_MAX]
             if line is not None:
                 self.fact_count += 1
                 yield from self._counted(self._story(line.fact).take(line.fact, line.at_ms))
@@ -39,6 +51,15 @@ class Converter:
         """What is left at the end."""
         for story in self._stories.values():
             yield from self._counted(story.end())
+
+    def warning(self) -> str | None:
+        """The lines that should have been understood, in words; None without any."""
+        if not self.unread_count:
+            return None
+        return (
+            f"{counted(self.unread_count, 'line')} with the begin of a rebalance could not be read,"
+            f" the first: {self.first_unread}"
+        )
 
     @property
     def group_count(self) -> int:
@@ -55,6 +76,15 @@ class Converter:
         for record in records:
             self.record_count += 1
             yield record
+
+
+def _is_explained(fact: Fact) -> bool:
+    """Whether the reason of a rebalance is known, or none was logged."""
+    return (
+        not isinstance(fact, Preparing)
+        or fact.reason is None
+        or understand(fact.reason).kind != UNKNOWN
+    )
 
 
 def convert_files(paths: Sequence[Path], output: IO[str], zone: tzinfo) -> Converter:

@@ -5,6 +5,7 @@ words around them. Lines of other parts of the broker, and of groups with the co
 KIP-848, are not for us and give nothing.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,16 +124,42 @@ def read(line: str, zone: tzinfo) -> Line | None:
     # Most lines are of others, and this is quicker than any pattern.
     if "roup" not in line:
         return None
-    stamp = _STAMP.search(line)
-    if stamp is None:
-        return None
-    fact = _fact(_LOGGER.sub("", line[stamp.end() :]))
-    if fact is None:
+    text = message(line)
+    stamp = _STAMP.search(text)
+    # The fields of a JSON layout have the time outside of the message.
+    fact = _fact(_LOGGER.sub("", text if stamp is None else text[stamp.end() :]))
+    stamp = stamp or _STAMP.search(line)
+    if fact is None or stamp is None:
         return None
     try:
         return Line(_millis(stamp, zone), fact)
     except ValueError:
         return None
+
+
+def begins_rebalance(line: str) -> bool:
+    """Whether a line says that a rebalance begins, whatever its layout."""
+    return "Preparing to rebalance" in line
+
+
+def message(line: str) -> str:
+    """The message of a line that is a JSON object, or has one behind a prefix; else the line.
+
+    Docker's json-file driver writes such lines, and JSON layouts do; one may contain the other.
+    """
+    for _ in range(_JSON_LEVELS):
+        begin = line.find("{")
+        if begin < 0 or not line.rstrip().endswith("}"):
+            break
+        try:
+            fields = json.loads(line[begin:])
+        except (ValueError, RecursionError):
+            break
+        inner = next((fields[name] for name in MESSAGE_FIELDS if name in fields), None)
+        if not isinstance(inner, str):
+            break
+        line = inner
+    return line
 
 
 def ids_in(text: str) -> tuple[str, ...]:
@@ -160,8 +187,16 @@ _STAMP: Final = re.compile(
 )
 
 
-_LOGGER: Final = re.compile(r"\s*(?:\((?:\w+\.)+[\w$]+\)|\| (?:\w+\.)+[\w$]+ \([^()]*\))?\s*$")
-"""What log layouts put behind the message: " (kafka.coordinator.group.GroupCoordinator)"."""
+MESSAGE_FIELDS: Final = ("log", "message", "msg")
+"""Names that the message has in lines of JSON."""
+
+_JSON_LEVELS: Final = 2
+
+_LOGGER: Final = re.compile(
+    r"\s*(?:\((?:\w+\.)+[\w$]+(?::\d+)?\)(?: \[[^][]*\])?|\| (?:\w+\.)+[\w$]+ \([^()]*\))?\s*$"
+)
+"""What log layouts put behind the message: " (kafka.coordinator.group.GroupCoordinator)", with the
+line of the source, or in Strimzi's layout the thread: " [executor-Heartbeat]"."""
 
 
 def _millis(stamp: re.Match[str], zone: tzinfo) -> int:

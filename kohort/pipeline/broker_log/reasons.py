@@ -8,6 +8,9 @@ from kohort.pipeline.broker_log.lines import ids_in, optional, reason_text
 UNKNOWN: Final = "unknown"
 """The kind of a cause that is not logged (until Kafka 2.0), or not in words that are known."""
 
+_BEHIND: Final = ") ("
+"""In no reason: an unknown layout has more behind the message, which would end up in an id."""
+
 LEFT: Final = "member_left"
 REMOVED_BY_ADMIN: Final = "removed_by_admin"
 _BY_ADMIN: Final = "member was removed by an admin"
@@ -34,6 +37,8 @@ def understand(reason: str | None) -> Cause:
         return Cause(UNKNOWN)
     head, _, said = reason.removesuffix(".").partition("; client reason: ")
     text = reason_text(said)
+    if _BEHIND in head:
+        return Cause(UNKNOWN, text=text, detail=reason)
     for kind, pattern in _REASONS:
         found = pattern.fullmatch(head)
         if found is not None:

@@ -47,6 +47,78 @@ def told(*lines: str) -> list[Record]:
     return [*converter.records(stamped), *converter.end()]
 
 
+LAYOUTS = {
+    "Kafka's own": "[{d},500] INFO {m} ({c})",
+    "line number": "[{d},500] INFO {m} ({c}:66)",
+    "Strimzi's": "{d} INFO {m} ({c}) [data-plane-kafka-request-handler-3]",
+    "line number and thread": "[{d},500] INFO {m} ({c}:66) [executor-Heartbeat]",
+    "Docker's json-file driver": (
+        '{{"log":"[{d},500] INFO {j} ({c})\\n","time":"2024-01-01T00:00:00Z"}}'
+    ),
+    "JSON layout": '{{"timestamp":"{d}.500Z","level":"INFO","loggerName":"{c}","message":"{j}"}}',
+    "JSON layout behind a prefix": 'kafka-1  | {{"@timestamp":"{d}.500Z","message":"{j}"}}',
+    "JSON layout in Docker's": '{{"log":"{{\\"time\\":\\"{d}\\",\\"msg\\":\\"{m}\\"}}\\n"}}',
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_the_layout_of_a_log_makes_no_difference(layout: str) -> None:
+    messages = [
+        (
+            "Preparing to rebalance group a b in state PreparingRebalance with old generation 41 "
+            "(__consumer_offsets-45) (reason: Adding new member w-1 with group instance id None)"
+        ),
+        "Stabilized group a b generation 42 (__consumer_offsets-45) with 1 members",
+        (
+            "Assignment received from leader w-1 for group a b for generation 42. The group has 1 "
+            "members, 0 of which are static."
+        ),
+        (
+            "Preparing to rebalance group a b in state PreparingRebalance with old generation 42 "
+            "(__consumer_offsets-45) (reason: removing member w-1 on heartbeat expiration)"
+        ),
+        "Group a b with generation 43 is now empty (__consumer_offsets-45)",
+    ]
+    converter = Converter(UTC)
+    lines = [
+        layout.format(
+            d=f"2024-05-06 07:08:{second:02}",
+            m=message,
+            j=json.dumps(message)[1:-1],
+            c="kafka.coordinator.group.GroupCoordinator",
+        )
+        for second, message in enumerate(messages)
+    ]
+    records = [*converter.records(lines), *converter.end()]
+    causes = [(one["trigger"]["kind"], one["trigger"].get("instance_id")) for one in records]
+    assert causes == [("member_added", None), ("session_expired", None)]
+    assert [record["generation"] for record in records] == [42, 43]
+    assert converter.warning() is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Preparing to rebalance group a (reason: none) - GroupCoordinator",
+        (
+            "[2024-05-06 07:08:09,500] INFO Preparing to rebalance group a in state "
+            "PreparingRebalance with old generation 41 (__consumer_offsets-45) (reason: Adding new "
+            "member w-1 with group instance id None) (unknown layout)"
+        ),
+        (
+            "[2024-05-06 07:08:09,500] INFO Preparing to rebalance group a in state "
+            "PreparingRebalance with old generation 41 (__consumer_offsets-45) (reason: a new one)"
+        ),
+    ],
+)
+def test_a_line_that_begins_a_rebalance_and_is_not_understood_is_reported(line: str) -> None:
+    converter = Converter(UTC)
+    records = [*converter.records([line, line + " "]), *converter.end()]
+    assert converter.unread_count == 2
+    assert line in str(converter.warning())
+    assert {record["trigger"]["kind"] for record in records} <= {"unknown"}
+
+
 def summary(record: Record) -> tuple[Any, ...]:
     return (
         record["sequence"],
