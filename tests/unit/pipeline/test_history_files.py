@@ -9,8 +9,8 @@ import pytest
 from kohort.pipeline.history_files import histories
 
 BEGUN = (
-    "[2024-05-06 07:08:09,500] INFO Preparing to rebalance group a in state PreparingRebalance with "
-    "old generation 41 (reason: Adding new member w-1 with group instance id None)"
+    "[2024-05-06 07:08:09,500] INFO Preparing to rebalance group a in state PreparingRebalance "
+    "with old generation 41 (reason: Adding new member w-1 with group instance id None)"
 )
 
 
