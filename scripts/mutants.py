@@ -45,7 +45,7 @@ TEST_TIMEOUT_S: Final = 120
 
 STAGES: Final[tuple[tuple[int | None, tuple[str, ...]], ...]] = (
     (6, ("unit", "property")),
-    (40, ("unit", "property")),
+    (20, ("unit", "property")),
     (10, ("simulation", "integration", "interop", "pipeline")),
     (None, ("unit", "property", "simulation")),
     (None, ("integration", "interop", "crash", "histories", "fuzz", "pipeline")),

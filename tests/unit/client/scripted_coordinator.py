@@ -178,12 +178,14 @@ class RecordingObserver:
         self.seconds: list[float] = []
         """The duration of each successful commit."""
         self.failures: list[ErrorCode] = []
+        self.stale_count = 0
+        """How often the metadata was reported to be stale."""
 
     def coordinator_lost(self) -> None:
         self._coordinator.lost()
 
     def metadata_stale(self) -> None:
-        """Pass: the metadata here never changes."""
+        self.stale_count += 1
 
     def committed(self, seconds: float) -> None:
         self.seconds.append(seconds)

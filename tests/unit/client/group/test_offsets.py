@@ -52,6 +52,7 @@ def test_a_commit_is_tried_again_where_that_may_help(fault: ErrorCode | str) -> 
         await scene.commit()
         assert scene.broker.stored == {0: (1, "", -1)}
         assert scene.broker.searches == (3 if fault in REDISCOVERED else 1)
+        assert scene.observer.stale_count == (2 if fault is ErrorCode.UNKNOWN_TOPIC_ID else 0)
         assert scene.membership.identity == ME
 
     on_virtual_time(test)

@@ -497,6 +497,18 @@ def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
     assert not [note for note in found.unknown if "session.timeout" in note or "poll" in note]
 
 
+@pytest.mark.parametrize(
+    ("measured_ms", "extensions_ms", "delay_ms"),
+    [(3_017, [], 3_000), (3_040, [], 3_040), (9_060, [6_000, 9_000], 3_000)],
+)
+def test_the_initial_delay_is_that_of_the_timer_unless_it_was_much_later(
+    measured_ms: int, extensions_ms: list[int], delay_ms: int
+) -> None:
+    timeline = {"join_phase_ms": measured_ms, "extensions_ms": extensions_ms}
+    first = rebalance(1, 0, cause("member_added", "a-1"), initial=True, timeline=timeline)
+    assert read([first]).recorded.initial_rebalance_delay_ms == delay_ms
+
+
 def test_the_present_assignor_is_that_of_the_last_generation_that_has_one() -> None:
     came = cause("member_added", "a-1")
     first, second, third = (rebalance(number, number * S, came) for number in (1, 2, 3))
