@@ -41,7 +41,8 @@ EQUIVALENT: Final = ROOT / "scripts" / "equivalent_mutants.toml"
 ONLY_WHILE_BUILDING: Final = "kohort/accelerated/"
 MEMORY_MAX: Final = 4 << 30
 """Data of each test process: a mutant may append for ever."""
-TEST_TIMEOUT_S: Final = 120
+UNIT_TIMEOUT_S: Final = 120
+"""Of each test of the suites that need no other process; others have their usual one."""
 
 STAGES: Final[tuple[tuple[int | None, tuple[str, ...]], ...]] = (
     (6, ("unit", "property")),
@@ -178,7 +179,9 @@ class Copy:
     def pytest(self, tests: Sequence[str]) -> Outcome:
         cache = self.root / ".pytest_cache"
         shutil.rmtree(cache, ignore_errors=True)
-        options = ["-x", "-q", "--no-header", "-p", "no:randomly", f"--timeout={TEST_TIMEOUT_S}"]
+        options = ["-x", "-q", "--no-header", "-p", "no:randomly"]
+        if all(test.startswith(("tests/unit/", "tests/property/")) for test in tests):
+            options.append(f"--timeout={UNIT_TIMEOUT_S}")
         options += [f"--deselect={test}" for test in sorted(self.broken) if "::" in test]
         options += [f"--ignore={test}" for test in sorted(self.broken) if "::" not in test]
         tests = [test for test in tests if test not in self.broken]
