@@ -110,6 +110,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in LOG_METHODS:
             if "log" in ast.unparse(value).lower():
                 return
+        case ast.Call(func=ast.Name(id="announce")):
+            return
         case ast.FunctionDef(name="__repr__" | "__str__"):
             return
         case ast.FunctionDef() | ast.AsyncFunctionDef():
