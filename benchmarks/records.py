@@ -1,7 +1,6 @@
 """What a record costs on its way in and out: validating, inflating, decoding and building batches.
 
-These are the figures that the default of kohort.validate.records rests on. Records are of words
-from a small vocabulary, which compress about as well as real ones.
+Records are of words from a small vocabulary, which compress about as well as real ones.
 """
 
 import random
@@ -15,8 +14,6 @@ from kohort.broker.config.topic import TopicConfig
 from kohort.broker.core.partition.validation import validate
 from kohort.broker.core.partition.verdict import (
     ProduceTerms,
-    ValidationDepth,
-    ValidationPolicy,
     ValidBatch,
 )
 from kohort.protocol.records.batch import CompressionType, crc_matches, read_header
@@ -45,10 +42,8 @@ def _measure_all() -> Measured:
         records = _records(value_bytes)
         batch = memoryview(encode_batch(records))
         kind = f"{value_bytes} B records"
-        for depth in ValidationDepth:
-            policy = ValidationPolicy(depth)
-            seconds = _best(partial(_validate, batch, topic, policy))
-            measured[f"validate, {depth.value}, {value_bytes} B values"] = seconds * 1e3
+        seconds = _best(partial(_validate, batch, topic))
+        measured[f"validate, {value_bytes} B values"] = seconds * 1e3
         per_record = 1e6 / len(records)
         measured[f"decode {kind}"] = _best(partial(decode_records, batch)) * per_record
         measured[f"build {kind}"] = _best(partial(encode_batch, records)) * per_record
@@ -77,8 +72,8 @@ def _records(value_bytes: int) -> list[Record]:
     ]
 
 
-def _validate(batch: memoryview, topic: TopicConfig, policy: ValidationPolicy) -> None:
-    if not isinstance(validate(batch, topic, _TERMS, policy), ValidBatch):
+def _validate(batch: memoryview, topic: TopicConfig) -> None:
+    if not isinstance(validate(batch, topic, _TERMS), ValidBatch):
         raise TypeError("a good batch was refused")
 
 

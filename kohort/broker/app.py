@@ -36,7 +36,6 @@ from kohort.broker.config import BrokerConfig, ConfigError, Endpoint, LoadedConf
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.core.partition.verdict import ValidationDepth, ValidationPolicy
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.dispatch.access import make_access, make_quotas
 from kohort.broker.dispatch.context import BrokerServices
@@ -330,10 +329,7 @@ class Broker:
                 self.metrics.edge.denied,
             ),
             activity=Activity(self._clock),
-            validation=ValidationPolicy(
-                ValidationDepth(self.config.kohort_validate_records),
-                self.config.kohort_inflated_batch_bytes_max,
-            ),
+            inflated_batch_bytes_max=self.config.kohort_inflated_batch_bytes_max,
         )
 
     def _make_server(
@@ -342,6 +338,7 @@ class Broker:
         log = PeerLog(logging.getLogger("kohort.broker.network"), self._clock)
         edge = self.metrics.edge
         self.router = Router(apis)
+        self.services.log = log
         dispatcher = Dispatcher(self.router, self.services, edge, log)
         settings, quotas = self.services.topics.settings, self.services.quotas
         assert quotas is not None

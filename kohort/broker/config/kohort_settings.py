@@ -153,20 +153,11 @@ class KohortSettings(Settings):
         at_least=1,
         doc="A connection that does not complete a request within this time is closed.",
     )
-    kohort_validate_records: String = setting(
-        "framing",
-        one_of=("header", "framing", "full"),
-        doc="How thoroughly produced batches are checked beyond header and CRC. `framing`: "
-        "compressed batches decompress, the first record parses, and the lengths of all "
-        "records fill the batch exactly; `full`: every record parses, as in Kafka, at "
-        "about ten times the cost; `header`: no further check. Compacted topics are "
-        "always checked in full.",
-    )
     kohort_inflated_batch_bytes_max: Int = setting(
         64 << 20,
         at_least=1 << 20,
-        doc="Decompressed size that a batch may have when it is checked; a larger batch is "
-        "refused with INVALID_RECORD.",
+        doc="Decompressed size that a produced batch may have; a larger one is rejected with "
+        "MESSAGE_TOO_LARGE.",
     )
     kohort_unsent_max_bytes: Long = setting(
         536_870_912,

@@ -7,7 +7,6 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kohort.broker.core.partition.verdict import ValidationPolicy
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
@@ -16,10 +15,12 @@ from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
 from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.activity import Activity
+from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later, Tasks
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
+from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.schema import VersionRange
 
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ class BrokerServices:
     """The users that can authenticate; None only in tests without users."""
     apis: Mapping[int, VersionRange] = field(default_factory=dict)
     """The versions listed by ApiVersions, by key, in its order."""
-    validation: ValidationPolicy = field(default_factory=ValidationPolicy)
-    """How strictly produced batches are validated."""
+    inflated_batch_bytes_max: int = INFLATED_BYTES_LIMIT
+    """Decompressed size that a produced batch may have."""
+    log: PeerLog | None = None
+    """For lines about clients' requests; None only in tests."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request that validates a large batch over several loop iterations."""
     long_description: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -264,6 +264,11 @@ def _serve_partition(
         ]
         if verdict.reports_log_start:
             partition_response.log_start_offset = partition.log.log_start_offset
+        if verdict.code is ErrorCode.MESSAGE_TOO_LARGE and ctx.broker.log is not None:
+            # Before v8 the client is not told which limit it exceeds.
+            text = "Rejected a batch of client %s for %s-%d: %s"
+            client, name = ctx.header.client_id, partition.topic_name
+            ctx.broker.log.note("batch_too_large", text, client, name, data.index, verdict.message)
         return
     if verdict.header.attributes & TRANSACTIONAL_BIT:
         append = partial(
@@ -356,9 +361,9 @@ def _validate(
     piece: Slice,
 ) -> Generator[_Pause, None, Verdict]:
     """Validate a batch. It is a large one if its checks do not end within the slice."""
-    policy = ctx.broker.validation
+    inflated_bytes_limit = ctx.broker.inflated_batch_bytes_max
     large_batch = ctx.broker.large_batch
-    steps = validation_steps(data.records, partition.config, terms, policy)
+    steps = validation_steps(data.records, partition.config, terms, inflated_bytes_limit)
     verdict: Verdict
     while True:
         try:
@@ -375,7 +380,7 @@ def _validate(
     steps.close()
     yield _Pause.BEFORE_LARGE_BATCH
     piece.begin()
-    steps = validation_steps(data.records, partition.config, terms, policy)
+    steps = validation_steps(data.records, partition.config, terms, inflated_bytes_limit)
     while True:
         try:
             next(steps)

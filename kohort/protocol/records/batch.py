@@ -51,6 +51,7 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 _DELETE_HORIZON_BIT = 0x40
+_KNOWN_BITS = 0x7F
 
 
 class CompressionType(IntEnum):
@@ -250,7 +251,8 @@ def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) ->
 def _restamped(
     buffer: Buffer, header: BatchHeader, attributes: int, max_timestamp: int
 ) -> BatchHeader:
-    changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+    # Kafka, too, drops unknown attributes where it rewrites a header, and nowhere else.
+    changed = header._replace(attributes=attributes & _KNOWN_BITS, max_timestamp=max_timestamp)
     return changed._replace(crc=header_crc(changed, payload_of(buffer, header)))
 
 

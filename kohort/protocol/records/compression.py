@@ -2,8 +2,12 @@
 
 Inflating is streaming: a block comes out in pieces, and `decompress` stops at the first one that
 passes the limit. A batch of 1 MB that inflates to 1 GB costs at most twice the limit in memory
-(while pieces are joined) and ends in DecodeError, as do a truncated block and bytes after its end.
-`decompress_steps` is the same with a pause after every MiB, for callers on an event loop.
+(while pieces are joined) and ends in DecodeError, as does a truncated block.
+
+Readers differ in what they accept. `decompress` reads everything that any broker may have stored:
+what Java reads, and LZ4 frames that only liblz4 reads. `open_steps` is for the broker, which must
+not store a block that a reader cannot read: it accepts what Java reads, and reports whether
+librdkafka and franz-go read it as well. It pauses after every MiB, for callers on an event loop.
 
 Codec libraries are imported on first use, which keeps them out of the start-up time.
 
@@ -16,7 +20,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 from kohort.protocol.errors import DecodeError, InflatedTooLargeError
 from kohort.protocol.records.batch import CompressionType
@@ -29,6 +34,18 @@ compression; only those that limit the compressed size come near this."""
 PIECE_BYTES = 1 << 20
 """Bytes inflated between two pauses, if the codec allows a choice."""
 
+_COMPRESSED_STEP_BYTES = 128 << 10
+"""Bytes compressed between two pauses: up to 5 ms with gzip."""
+
+Compressor: TypeAlias = Callable[[Iterable[Buffer], int, int | None], Iterator[bytes]]
+"""Takes the block in slices, its size, and the level of `compress`."""
+
+_Inflating: TypeAlias = Generator[bytes, None, bool]
+"""Yields a block in pieces of bounded size, and returns OpenedBlock.is_one_stream."""
+
+Decompressor: TypeAlias = Callable[[Buffer, int], _Inflating]
+"""Takes the compressed data and the limit of the inflated size."""
+
 
 def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
     """Compress a records block.
@@ -37,31 +54,73 @@ def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> 
     """
     if codec is CompressionType.NONE:
         return bytes(data)
-    return _COMPRESSORS[codec](data, level)
+    return b"".join(_COMPRESSORS[codec]((data,), len(data), level))
+
+
+def compress_steps(codec: CompressionType, data: Buffer) -> Generator[None, None, bytes]:
+    """Compress a records block, yielding after every _COMPRESSED_STEP_BYTES."""
+    view = memoryview(data)
+    starts = range(0, len(view), _COMPRESSED_STEP_BYTES)
+    slices = (view[start : start + _COMPRESSED_STEP_BYTES] for start in starts)
+    out: list[bytes] = []
+    for piece in _COMPRESSORS[codec](slices, len(view), None):
+        out.append(piece)
+        yield
+    return b"".join(out)
+
+
+class OpenedBlock(NamedTuple):
+    """A decompressed records block."""
+
+    block: bytes | memoryview
+    is_one_stream: bool
+    """False if some clients cannot read the compressed block: librdkafka and franz-go read only one
+    gzip member, xerial stream or LZ4 frame, and nothing behind it, where Java reads more."""
 
 
 def decompress(
     codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> bytes | memoryview:
     """Decompress the records block of a batch; for CompressionType.NONE a view of `data` itself."""
-    steps = decompress_steps(codec, data, limit_bytes)
+    steps = _decompress_steps(_DECOMPRESSORS, codec, data, limit_bytes)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            block: bytes | memoryview = done.value
-            return block
+            opened: OpenedBlock = done.value
+            return opened.block
 
 
-def decompress_steps(
+def open_steps(
     codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
-) -> Generator[None, None, bytes | memoryview]:
-    """Decompress like `decompress`, yielding after every PIECE_BYTES, and return the block."""
+) -> Generator[None, None, OpenedBlock]:
+    """Decompress what Java can read, yielding after every PIECE_BYTES, and return the block.
+
+    Raises:
+        DecodeError: the block is malformed, or Java cannot read it.
+        InflatedTooLargeError: it inflates to more than `limit_bytes`.
+    """
+    return _decompress_steps(_JAVA_DECOMPRESSORS, codec, data, limit_bytes)
+
+
+def _decompress_steps(
+    decompressors: Mapping[CompressionType, Decompressor],
+    codec: CompressionType,
+    data: Buffer,
+    limit_bytes: int,
+) -> Generator[None, None, OpenedBlock]:
     if codec is CompressionType.NONE:
-        return data if isinstance(data, bytes) else memoryview(data)
+        return OpenedBlock(data if isinstance(data, bytes) else memoryview(data), True)
     pieces: list[bytes] = []
     left, pause_at = limit_bytes, limit_bytes - PIECE_BYTES
-    for piece in _DECOMPRESSORS[codec](data, limit_bytes):
+    inflating = decompressors[codec](data, limit_bytes)
+    is_one_stream = True
+    while True:
+        try:
+            piece = next(inflating)
+        except StopIteration as done:
+            is_one_stream = done.value
+            break
         left -= len(piece)
         if left < 0:
             raise _too_big(codec, limit_bytes)
@@ -69,7 +128,7 @@ def decompress_steps(
         if left < pause_at:
             pause_at = left - PIECE_BYTES
             yield
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return OpenedBlock(pieces[0] if len(pieces) == 1 else b"".join(pieces), is_one_stream)
 
 
 def _too_big(codec: CompressionType, limit_bytes: int) -> InflatedTooLargeError:
@@ -86,14 +145,24 @@ _GZIP_WBITS = 31
 """zlib's value for deflate in gzip's framing."""
 
 
-def _gzip(data: Buffer, level: int | None) -> bytes:
+def _gzip(slices: Iterable[Buffer], _size_bytes: int, level: int | None) -> Iterator[bytes]:
     compressor = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_WBITS)
-    return compressor.compress(data) + compressor.flush()
+    for data in slices:
+        yield compressor.compress(data)
+    yield compressor.flush()
 
 
-def _gunzip(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
-    """Inflate consecutive gzip members as one stream, as Java's reader and gzip itself do."""
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_MEMBER_BYTES_MIN = 18
+"""Header and trailer."""
+
+
+def _gunzip(data: Buffer, _limit_bytes: int) -> _Inflating:
+    """Inflate consecutive gzip members as one stream, and ignore other bytes behind them, as Java's
+    reader and gzip itself do.
+    """
     rest: Buffer = data
+    is_one_stream = True
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
         try:
@@ -107,7 +176,10 @@ def _gunzip(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
             raise DecodeError(f"gzip block: {error}") from None
         rest = member.unused_data
         if not rest:
-            return
+            return is_one_stream
+        is_one_stream = False
+        if len(rest) <= _GZIP_MEMBER_BYTES_MIN or not rest.startswith(_GZIP_MAGIC):
+            return False
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -120,29 +192,39 @@ _SNAPPY_GROWTH_MAX = 22
 _INT32 = struct.Struct(">i")
 
 
-def _snappy(data: Buffer, _level: int | None) -> bytes:
+def _snappy(slices: Iterable[Buffer], _size_bytes: int, _level: int | None) -> Iterator[bytes]:
     from cramjam import snappy  # noqa: PLC0415 - on first use, see above.
 
-    out = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, _XERIAL_VERSION, _XERIAL_VERSION)]
-    view = memoryview(data)
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-        out += (_INT32.pack(len(block)), block)
-    return b"".join(out)
+    yield _XERIAL_HEADER.pack(_XERIAL_MAGIC, _XERIAL_VERSION, _XERIAL_VERSION)
+    for data in slices:
+        view = memoryview(data)
+        for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+            block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+            yield _INT32.pack(len(block)) + block
 
 
-def _unsnappy(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
+def _unsnappy(data: Buffer, limit_bytes: int) -> _Inflating:
+    """Inflate one raw block, or consecutive xerial streams; at their end, Java ignores a length
+    that is cut short.
+    """
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield _unsnappy_block(view, limit_bytes, limit_bytes)
-        return
+        return True
     left, position = limit_bytes, _XERIAL_HEADER.size
     if len(view) < position:
         raise _cut_short(CompressionType.SNAPPY)
+    is_one_stream = True
     while position < len(view):
         start = position + _INT32.size
         if start > len(view):
-            raise _cut_short(CompressionType.SNAPPY)
+            return False
+        if bytes(view[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            is_one_stream = False
+            position += _XERIAL_HEADER.size
+            if len(view) < position:
+                raise _cut_short(CompressionType.SNAPPY)
+            continue
         (length,) = _INT32.unpack_from(view, position)
         if not 0 < length <= len(view) - start:
             raise DecodeError(f"snappy block of {length} bytes where {len(view) - start} are left")
@@ -150,6 +232,7 @@ def _unsnappy(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
         piece = _unsnappy_block(view[start:position], left, limit_bytes)
         left -= len(piece)
         yield piece
+    return is_one_stream
 
 
 def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
@@ -171,59 +254,111 @@ def _unsnappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
         raise DecodeError(f"snappy block: {error}") from None
 
 
-def _lz4(data: Buffer, level: int | None) -> bytes:
+def _lz4(slices: Iterable[Buffer], size_bytes: int, level: int | None) -> Iterator[bytes]:
     from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
     # Kafka's reader refuses linked blocks; 64 KiB is what its writer uses.
-    compressed: bytes = frame.compress(
-        data,
+    compressor = frame.LZ4FrameCompressor(
         compression_level=0 if level is None else level,
         block_size=frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
     )
-    return compressed
+    yield compressor.begin(source_size=size_bytes)
+    for data in slices:
+        yield compressor.compress(data)
+    yield compressor.flush()
 
 
-def _unlz4(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
+_LZ4_MAGIC = 0x184D2204
+_LZ4_START = struct.Struct("<IB")
+"""Magic and flags."""
+_LZ4_INDEPENDENT_BIT = 0x20
+_LZ4_DICTIONARY_BIT = 0x01
+_SKIPPABLE_MAGIC = 0x184D2A50
+"""Of frames with other data, in LZ4 and in zstd; the lowest four bits may have any value."""
+_SKIPPABLE_MASK = 0xFFFF_FFF0
+_SKIPPABLE_START = struct.Struct("<II")
+"""Magic, and the size of the data."""
+_UINT32_LE = struct.Struct("<I")
+
+
+def _unlz4_frame(data: Buffer) -> Generator[bytes, None, bytes]:
+    """Inflate the frame at the start; return what follows it."""
     from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
-    rest: Buffer | None = data
-    while rest:
-        stream = frame.LZ4FrameDecompressor()
-        try:
-            while not stream.eof:
-                if not rest and stream.needs_input:
-                    raise _cut_short(CompressionType.LZ4)
-                yield stream.decompress(rest, PIECE_BYTES)
-                rest = b""
-        except RuntimeError as error:
-            raise DecodeError(f"lz4 block: {error}") from None
-        rest = stream.unused_data
-    if rest is data:
+    rest: Buffer = data
+    stream = frame.LZ4FrameDecompressor()
+    try:
+        while not stream.eof:
+            if not rest and stream.needs_input:
+                raise _cut_short(CompressionType.LZ4)
+            yield stream.decompress(rest, PIECE_BYTES)
+            rest = b""
+    except RuntimeError as error:
+        raise DecodeError(f"lz4 block: {error}") from None
+    return stream.unused_data or b""
+
+
+def _unlz4(data: Buffer, _limit_bytes: int) -> _Inflating:
+    """Inflate consecutive frames of any kind as one stream, and ignore other bytes behind them."""
+    rest = yield from _unlz4_frame(data)
+    is_one_stream = not rest
+    while len(rest) >= _UINT32_LE.size:
+        (magic,) = _UINT32_LE.unpack_from(rest)
+        if magic != _LZ4_MAGIC and magic & _SKIPPABLE_MASK != _SKIPPABLE_MAGIC:
+            break
+        rest = yield from _unlz4_frame(rest)
+    return is_one_stream
+
+
+def _unlz4_of_java(data: Buffer, _limit_bytes: int) -> _Inflating:
+    """Inflate what Java's reader does: one frame of independent blocks without a dictionary. It
+    ignores what follows.
+    """
+    if len(data) < _LZ4_START.size:
         raise _cut_short(CompressionType.LZ4)
+    magic, flags = _LZ4_START.unpack_from(data)
+    if magic != _LZ4_MAGIC:
+        raise DecodeError(f"lz4 block with a frame of magic {magic:#x}")
+    if not flags & _LZ4_INDEPENDENT_BIT:
+        raise DecodeError("lz4 block with linked blocks, which Java's clients cannot read")
+    if flags & _LZ4_DICTIONARY_BIT:
+        raise DecodeError("lz4 block with a dictionary, which Kafka clients do not have")
+    rest = yield from _unlz4_frame(data)
+    return not rest
 
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK_BYTES = 128 << 10
 """Maximum inflated size of a block; even one of 4 bytes can inflate to as much."""
 _ZSTD_RLE_BLOCK = 1
-_UINT32_LE = struct.Struct("<I")
 
 
-def _zstd(data: Buffer, level: int | None) -> bytes:
+def _zstd(slices: Iterable[Buffer], size_bytes: int, level: int | None) -> Iterator[bytes]:
     import zstandard  # noqa: PLC0415 - on first use, see above.
 
-    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    compressor = zstandard.ZstdCompressor(level=3 if level is None else level)
+    stream = compressor.compressobj(size=size_bytes)
+    for data in slices:
+        yield stream.compress(data)
+    yield stream.flush()
 
 
-def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
-    """Inflate zstd. Its streams take no output limit, so they are fed a few blocks at a time."""
+def _unzstd(data: Buffer, _limit_bytes: int) -> _Inflating:
+    """Inflate consecutive frames, as all clients do. The library's streams take no output limit, so
+    they are fed a few blocks at a time.
+    """
     import zstandard  # noqa: PLC0415 - on first use, see above.
 
     view = memoryview(data)
     position, whole = 0, False
     try:
         while position < len(view):
+            skipped = _skippable_bytes(view, position)
+            if skipped:
+                position += skipped
+                whole = position <= len(view)
+                continue
             stream = zstandard.ZstdDecompressor().decompressobj()
             for stop in _zstd_stops(view, position):
                 yield stream.decompress(view[position:stop])
@@ -233,6 +368,15 @@ def _unzstd(data: Buffer, _limit_bytes: int) -> Iterator[bytes]:
         raise DecodeError(f"zstd block: {error}") from None
     if not whole:
         raise _cut_short(CompressionType.ZSTD)
+    return True
+
+
+def _skippable_bytes(view: memoryview, position: int) -> int:
+    """Return the size of the skippable frame at `position`, 0 if there is none."""
+    if len(view) - position < _SKIPPABLE_START.size:
+        return 0
+    magic, size = _SKIPPABLE_START.unpack_from(view, position)
+    return _SKIPPABLE_START.size + size if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC else 0
 
 
 def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
@@ -263,17 +407,18 @@ def _zstd_stops(view: memoryview, position: int) -> Iterator[int]:
     yield min(position, len(view))
 
 
-_COMPRESSORS: dict[CompressionType, Callable[[Buffer, int | None], bytes]] = {
+_COMPRESSORS: dict[CompressionType, Compressor] = {
     CompressionType.GZIP: _gzip,
     CompressionType.SNAPPY: _snappy,
     CompressionType.LZ4: _lz4,
     CompressionType.ZSTD: _zstd,
 }
 
-_DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] = {
+_DECOMPRESSORS: dict[CompressionType, Decompressor] = {
     CompressionType.GZIP: _gunzip,
     CompressionType.SNAPPY: _unsnappy,
     CompressionType.LZ4: _unlz4,
     CompressionType.ZSTD: _unzstd,
 }
-"""Each yields a block in pieces of bounded size, up to the limit."""
+
+_JAVA_DECOMPRESSORS = _DECOMPRESSORS | {CompressionType.LZ4: _unlz4_of_java}

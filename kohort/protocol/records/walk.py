@@ -4,13 +4,13 @@ A record is its length and then attributes, timestamp delta, offset delta, key, 
 -1 is the length of an absent key or value. Readers check that a record has exactly its stated
 length, and raise only DecodeError.
 
-There are two readers, because time per record is scarce in Python: `skip_records` follows only the
-lengths, `read_span` parses everything. Both are straight-line code, with one- and two-byte integers
-inline, because calls would cost more than the parsing; tests compare them with a declaration in
-construct.
+There are two readers: `read_span` returns the positions of one record, `check_records` checks many
+and returns only a summary, without an object for each record. Both parse every field. They are
+straight-line code, with one- and two-byte integers inline, because calls would cost more than the
+parsing; tests compare them with a declaration in construct.
 
 If there is a C compiler, this module is compiled (see docs/adr): walk.pxd beside it gives the
-types, and a length takes 5 ns instead of 200. It works the same uncompiled.
+types, and checking a record takes 20 ns instead of 1.5 us. It works the same uncompiled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from kohort.protocol.records.varint import (
     VARLONG_BYTES_MAX,
     Buffer,
     read_groups,
-    read_varint,
 )
 
 RECORD_BYTES_MIN = 7
@@ -55,29 +54,138 @@ class RecordSpan(NamedTuple):
     header_count: int
 
 
-def skip_records(block: Buffer, position: int, count: int) -> int:
-    """Return the position after `count` records, found by their lengths; their content is not read.
+class CheckedRecords(NamedTuple):
+    """The summary of consecutive records; see check_records."""
 
-    It may be beyond the end of the block if the last length is too large.
+    stop: int
+    """Position after the last record."""
+    record_count: int
+    timestamp_delta_min: int
+    timestamp_delta_max: int
+    missing_keys: int
+    """Records without a key."""
+    body_bytes_max: int
+    """Length of the largest record, its length field not included."""
+
+
+def check_records(  # noqa: C901, PLR0912, PLR0915 - see above.
+    block: Buffer, position: int, first_index: int, count: int, effort: int
+) -> CheckedRecords:
+    """Check up to `count` records from `position` on in full, and summarise them.
+
+    Args:
+        first_index: the expected offset delta of the first record. That of each other one must be
+            higher by one.
+        effort: stop early after so many records and headers of records, but not before one record.
+
+    Raises:
+        DecodeError: a record is malformed, or has another offset delta.
     """
-    try:
-        for _ in range(count):
-            byte = block[position]
-            if byte < 0x80:
-                position += 1
-            else:
-                second = block[position + 1]
+    index = first_index
+    stop_index = first_index + count
+    missing_keys = body_bytes_max = delta_min = delta_max = 0
+    while index < stop_index and effort > 0:
+        cursor = position
+        try:
+            size = block[cursor]
+            cursor += 1
+            if size > 0x7F:
+                second = block[cursor]
+                cursor += 1
                 if second < 0x80:
-                    byte += (second << 7) - 0x80
-                    position += 2
+                    size += (second << 7) - 0x80
                 else:
-                    byte, position = read_groups(block, position, UVARINT_BYTES_MAX)
-            if byte & 1:
-                raise DecodeError(f"record before {position} has a negative length")
-            position += byte >> 1
-    except IndexError:
-        raise DecodeError(f"record at {position} of {len(block)}") from None
-    return position
+                    size = _long_size(block, cursor - 2)
+                    cursor += (size & 7) - 2
+                    size >>= 3
+            stop = cursor + (size >> 1)
+            timestamp = block[cursor + 1]
+            cursor += 2
+            if timestamp > 0x7F:
+                timestamp &= 0x7F
+                shift = 7
+                while True:
+                    group = block[cursor]
+                    cursor += 1
+                    timestamp |= (group & 0x7F) << shift
+                    if group < 0x80:
+                        break
+                    shift += 7
+                    if shift > 63:
+                        raise DecodeError(f"record {index} has a timestamp delta of over 64 bits")
+                if shift == 63 and group > 1:
+                    raise DecodeError(f"record {index} has a timestamp delta of over 64 bits")
+            offset = block[cursor]
+            cursor += 1
+            if offset > 0x7F:
+                second = block[cursor]
+                cursor += 1
+                if second < 0x80:
+                    offset += (second << 7) - 0x80
+                else:
+                    offset = _long_size(block, cursor - 2)
+                    cursor += (offset & 7) - 2
+                    offset >>= 3
+            if offset != index << 1:
+                delta = (offset >> 1) ^ -(offset & 1)
+                raise DecodeError(f"record {index} has offset delta {delta}")
+            key_size = block[cursor]
+            cursor += 1
+            if key_size > 0x7F:
+                second = block[cursor]
+                cursor += 1
+                if second < 0x80:
+                    key_size += (second << 7) - 0x80
+                else:
+                    key_size = _long_size(block, cursor - 2)
+                    cursor += (key_size & 7) - 2
+                    key_size >>= 3
+            if key_size == 1:
+                missing_keys += 1
+            else:
+                cursor += key_size >> 1
+            value_size = block[cursor]
+            cursor += 1
+            if value_size > 0x7F:
+                second = block[cursor]
+                cursor += 1
+                if second < 0x80:
+                    value_size += (second << 7) - 0x80
+                else:
+                    value_size = _long_size(block, cursor - 2)
+                    cursor += (value_size & 7) - 2
+                    value_size >>= 3
+            if value_size != 1:
+                cursor += value_size >> 1
+            header_size = block[cursor]
+            cursor += 1
+            if header_size:
+                if header_size > 0x7F:
+                    header_size = _long_size(block, cursor - 1)
+                    cursor += (header_size & 7) - 1
+                    header_size >>= 3
+                cursor = _skip_headers(block, cursor, header_size)
+                effort -= header_size >> 1
+        except IndexError:
+            raise DecodeError(f"record at {position} of {len(block)} is cut short") from None
+        if cursor != stop or size & 1 or stop > len(block):
+            raise DecodeError(f"record at {position} ends at {cursor}, not {stop} of {len(block)}")
+        if (key_size & 1 and key_size != 1) or (value_size & 1 and value_size != 1):
+            raise DecodeError(f"record at {position} has a key or value of negative length")
+        delta = (timestamp >> 1) ^ -(timestamp & 1)
+        if index == first_index:
+            delta_min = delta_max = delta
+        elif delta < delta_min:
+            delta_min = delta
+        elif delta > delta_max:
+            delta_max = delta
+        body_bytes_max = max(body_bytes_max, size >> 1)
+        position = cursor
+        index += 1
+        effort -= 1
+    return CheckedRecords(
+        position, index - first_index, delta_min, delta_max, missing_keys, body_bytes_max
+    )
 
 
 def read_span(block: Buffer, position: int) -> RecordSpan:  # noqa: C901, PLR0912, PLR0915 - see above.
@@ -158,6 +266,22 @@ def read_span(block: Buffer, position: int) -> RecordSpan:  # noqa: C901, PLR091
     )
 
 
+def _long_size(block: Buffer, position: int) -> int:
+    """Read a varint before zig-zag decoding; return it times 8, plus the bytes that it takes.
+
+    One integer for both, because a tuple would be an object per call when compiled.
+    """
+    value = 0
+    for index in range(UVARINT_BYTES_MAX):
+        group = block[position + index]
+        value |= (group & 0x7F) << 7 * index
+        if group < 0x80:
+            if value >> 32:
+                break
+            return value << 3 | (index + 1)
+    raise DecodeError(f"varint at {position} does not fit 32 bits")
+
+
 def _skip_headers(block: Buffer, cursor: int, size: int) -> int:
     if size & 1:
         raise DecodeError("record with a negative number of headers")
@@ -165,12 +289,24 @@ def _skip_headers(block: Buffer, cursor: int, size: int) -> int:
     if count > HEADERS_MAX:
         raise DecodeError(f"record with {count} headers")
     for _ in range(count):
-        key_length, cursor = read_varint(block, cursor)
-        if key_length < 0:
+        length = block[cursor]
+        cursor += 1
+        if length > 0x7F:
+            length = _long_size(block, cursor - 1)
+            cursor += (length & 7) - 1
+            length >>= 3
+        if length & 1:
             raise DecodeError("record with a header without key")
-        value_length, cursor = read_varint(block, cursor + key_length)
-        if value_length < -1:
-            raise DecodeError("record with a header value of negative length")
-        if value_length > 0:
-            cursor += value_length
+        cursor += length >> 1
+        length = block[cursor]
+        cursor += 1
+        if length > 0x7F:
+            length = _long_size(block, cursor - 1)
+            cursor += (length & 7) - 1
+            length >>= 3
+        if length & 1:
+            if length != 1:
+                raise DecodeError("record with a header value of negative length")
+        else:
+            cursor += length >> 1
     return cursor

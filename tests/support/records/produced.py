@@ -1,4 +1,4 @@
-"""What a Produce request meets: a topic's rules, the request's terms and every policy."""
+"""What a Produce request meets: a topic's rules and the request's terms."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,6 @@ from kohort.broker.core.partition.verdict import (
     ProduceTerms,
     RejectedBatch,
     TopicRules,
-    ValidationDepth,
-    ValidationPolicy,
     ValidBatch,
     Verdict,
 )
@@ -39,9 +37,6 @@ PLAIN = Topic()
 COMPACTED = Topic(cleanup_policy=("compact",))
 STAMPING = Topic(message_timestamp_type="LogAppendTime")
 TERMS = ProduceTerms(api_version=9, acks=-1, has_transactional_id=False, wall_ms=NOW)
-POLICIES = [ValidationPolicy(depth) for depth in ValidationDepth]
-OPENING = [policy for policy in POLICIES if policy.depth is not ValidationDepth.HEADER]
-FULL = ValidationPolicy(ValidationDepth.FULL)
 
 
 def records(count: int = 3, key: bytes | None = b"key", timestamp: int = NOW) -> list[Record]:
@@ -66,7 +61,4 @@ def accepted(verdict: Verdict) -> ValidBatch:
 def code_of(
     batch: bytes | None, topic: TopicRules = PLAIN, terms: ProduceTerms = TERMS
 ) -> ErrorCode:
-    """The one code that all policies give."""
-    codes = {rejected(validate(batch, topic, terms, policy)).code for policy in POLICIES}
-    assert len(codes) == 1
-    return codes.pop()
+    return rejected(validate(batch, topic, terms)).code

@@ -18,6 +18,7 @@ from kohort.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     CompressionType,
+    crc_matches,
     read_header,
 )
 from kohort.protocol.records.crc import crc32c
@@ -26,6 +27,8 @@ from kohort.protocol.records.walk import RECORD_BYTES_MIN
 
 ZSTD_SINCE_VERSION = 7
 _MAGIC_POSITION = 16
+_MESSAGE_LENGTH_MIN = 14
+"""CRC, magic, attributes and the lengths of key and value, in the message format 0."""
 
 
 def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
@@ -38,7 +41,10 @@ def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
         header = read_header(view)
     except DecodeError as error:
         reject(ErrorCode.INVALID_RECORD, str(error), reports_log_start=False)
-    excess = len(view) - (header.length + LENGTH_OVERHEAD_BYTES)
+    excess = len(view) - header.size_bytes
+    if excess > 0 and not crc_matches(view, header):
+        # The length is wrong, which Kafka finds by the CRC, after the checks that precede it.
+        return header, view[: header.size_bytes]
     if excess:
         what = "are missing" if excess < 0 else "follow the one batch there may be"
         reject(ErrorCode.INVALID_RECORD, f"{abs(excess)} bytes {what}", reports_log_start=False)
@@ -49,18 +55,18 @@ def _check_beginning(view: memoryview) -> None:
     """Check magic and length, for which Kafka has specific answers."""
     if len(view) <= _MAGIC_POSITION:
         reject(ErrorCode.INVALID_RECORD, "batch is cut short", reports_log_start=False)
+    length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
     (magic,) = view[_MAGIC_POSITION : _MAGIC_POSITION + 1].cast("b")
-    if 0 <= magic < MAGIC:
+    if 0 <= magic < MAGIC and length >= _MESSAGE_LENGTH_MIN:
         # Message sets from before 2017; clients that write them can be configured to write newer
         # ones.
         message = f"message format {magic} is not supported, only {MAGIC}"
         reject(ErrorCode.INVALID_RECORD, message, reports_log_start=False)
-    if magic != MAGIC:
-        message = f"invalid magic {magic}"
-        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
-    length = int.from_bytes(view[8:LENGTH_OVERHEAD_BYTES], "big", signed=True)
     if length < LENGTH_MIN:
         message = f"batch length {length} is less than that of a header"
+        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
+    if magic != MAGIC:
+        message = f"invalid magic {magic}"
         reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
 
 

@@ -6,12 +6,12 @@ UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null re
 codecs) the answer is INVALID_RECORD, and bytes after the single batch, which Kafka drops while it
 acknowledges the rest, are refused: an acknowledgement must not cover data that is not stored.
 
-`verdict.ValidationDepth` describes how much is examined.
+No field of a header is trusted if it can be derived: every record of every batch is parsed, as in
+Kafka, and the maximum timestamp in the header, on which retention and searches by time rely, is
+replaced by that of the records.
 """
 
 from __future__ import annotations
-
-from collections.abc import Generator
 
 from kohort.broker.core.partition.envelope import (
     check_envelope,
@@ -24,8 +24,7 @@ from kohort.broker.core.partition.record_checks import (
     RECORD_ERRORS_MAX,
     RecordRules,
     TimestampRange,
-    framing_steps,
-    full_steps,
+    check_steps,
     timestamp_range,
 )
 from kohort.broker.core.partition.verdict import (
@@ -34,62 +33,57 @@ from kohort.broker.core.partition.verdict import (
     RejectedBatch,
     RejectionError,
     TopicRules,
-    ValidationDepth,
-    ValidationPolicy,
     ValidBatch,
     Verdict,
     reject,
 )
-from kohort.protocol.errors import DecodeError, ErrorCode
+from kohort.broker.core.steps import Steps, at_once
+from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
 from kohort.protocol.records.batch import (
     CODEC_MASK,
     HEADER_BYTES,
+    LENGTH_MIN,
     LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
     BatchHeader,
     encode_header,
+    seal,
     with_create_time,
     with_log_append_time,
 )
-from kohort.protocol.records.compression import decompress_steps
+from kohort.protocol.records.compression import (
+    INFLATED_BYTES_LIMIT,
+    compress_steps,
+    open_steps,
+)
 from kohort.protocol.records.varint import Buffer
 
 _INT32_MAX = (1 << 31) - 1
-_INT64_MAX = (1 << 63) - 1
 _LOG_APPEND_TIME = "LogAppendTime"
 _COMPACT = "compact"
 _REJECTED_RECORDS = "One or more records have been rejected"
-_AT_LEAST_FRAMING = {depth: depth for depth in ValidationDepth} | {
-    ValidationDepth.HEADER: ValidationDepth.FRAMING
-}
-_DEFAULT_POLICY = ValidationPolicy()
 
 
 def validate(
     records: Buffer | None,
     topic: TopicRules,
     terms: ProduceTerms,
-    policy: ValidationPolicy = _DEFAULT_POLICY,
+    inflated_bytes_limit: int = INFLATED_BYTES_LIMIT,
 ) -> Verdict:
     """Return the verdict without pauses, however long it takes; see validation_steps."""
-    steps = validation_steps(records, topic, terms, policy)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            verdict: Verdict = done.value
-            return verdict
+    return at_once(validation_steps(records, topic, terms, inflated_bytes_limit))
 
 
 def validation_steps(
     records: Buffer | None,
     topic: TopicRules,
     terms: ProduceTerms,
-    policy: ValidationPolicy = _DEFAULT_POLICY,
-) -> Generator[None, None, Verdict]:
+    inflated_bytes_limit: int = INFLATED_BYTES_LIMIT,
+) -> Steps[Verdict]:
     """Validate a partition's part of a request; the verdict is the generator's return value.
 
     It yields after every few milliseconds of work on a batch, which for ordinary batches is never.
-    An unfinished one may hold `policy.inflated_bytes_limit` bytes and twice that for a moment, so a
+    An unfinished one may hold `inflated_bytes_limit` bytes and twice that for a moment, so a
     broker should finish one that has yielded before it continues the next.
     """
     try:
@@ -97,15 +91,18 @@ def validation_steps(
         check_terms(header, terms)
         check_envelope(header, batch, topic)
         check_header(header)
-        verdict = yield from _check_records(header, batch, topic, terms, policy)
-        if len(batch) > topic.segment_bytes:
+        verdict = yield from _check_records(header, batch, topic, terms, inflated_bytes_limit)
+        if len(verdict.batch) > topic.segment_bytes:
             reject(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"batch of {len(batch)} bytes where a segment has {topic.segment_bytes}",
+                f"batch of {len(verdict.batch)} bytes where a segment has {topic.segment_bytes}",
                 reports_log_start=False,
             )
     except RejectionError as rejection:
         return rejection.verdict
+    except InflatedTooLargeError as error:
+        # Kafka has no such limit. Clients know this error, and Java's splits such a batch.
+        return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error))
     except DecodeError as error:
         return RejectedBatch(ErrorCode.INVALID_RECORD, str(error))
     return verdict
@@ -116,9 +113,9 @@ def _check_records(
     batch: memoryview,
     topic: TopicRules,
     terms: ProduceTerms,
-    policy: ValidationPolicy,
-) -> Generator[None, None, ValidBatch]:
-    """Examine the records as far as necessary, and set the timestamps as the topic requires."""
+    inflated_bytes_limit: int,
+) -> Steps[ValidBatch]:
+    """Check the records, and correct the header and the compressed block where necessary."""
     stamps_itself = topic.message_timestamp_type == _LOG_APPEND_TIME
     allowed = timestamp_range(
         terms.wall_ms, topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
@@ -133,19 +130,18 @@ def _check_records(
         needs_key=_COMPACT in topic.cleanup_policy,
         body_bytes_max=topic.max_decompressed_message_bytes if is_compressed else _INT32_MAX,
     )
-    depth = _depth(header, topic, rules, policy, has_own_timestamps=has_own_timestamps)
-    max_timestamp = header.max_timestamp
-    if depth is not ValidationDepth.HEADER:
-        block = yield from decompress_steps(
-            header.codec, batch[HEADER_BYTES:], policy.inflated_bytes_limit
-        )
-        if depth is ValidationDepth.FULL or len(block) > rules.body_bytes_max:
-            yield from full_steps(block, header, rules)
-            _check_findings(rules)
-            if has_own_timestamps:
-                max_timestamp = rules.max_timestamp
-        else:
-            yield from framing_steps(block, header.record_count)
+    payload = batch[HEADER_BYTES:]
+    block, is_one_stream = yield from open_steps(header.codec, payload, inflated_bytes_limit)
+    yield from check_steps(block, header, rules)
+    _check_findings(rules)
+    if not is_one_stream:
+        # Kafka stores it as it is, and only Java's consumers can read it.
+        compressed = yield from compress_steps(header.codec, block)
+        sealed, header = seal(header._replace(length=LENGTH_MIN + len(compressed)), compressed)
+        batch = memoryview(sealed)
+    max_timestamp = rules.max_timestamp
+    if not has_own_timestamps:
+        max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)
     return _stamped(header, batch, max_timestamp, terms.wall_ms if stamps_itself else None)
 
 
@@ -167,33 +163,6 @@ def _check_claimed_append_time(
     )
     message = f"{_REJECTED_RECORDS} due to invalid timestamp"
     raise RejectionError(RejectedBatch(ErrorCode.INVALID_TIMESTAMP, message, errors))
-
-
-def _depth(
-    header: BatchHeader,
-    topic: TopicRules,
-    rules: RecordRules,
-    policy: ValidationPolicy,
-    *,
-    has_own_timestamps: bool,
-) -> ValidationDepth:
-    """Return the depth of the policy, or more if rules concern records or the header looks wrong.
-
-    Every client writes its first record's timestamp as base and the highest as maximum; a batch
-    where that is impossible is parsed, and gets its true maximum, on which the time index relies.
-    """
-    if rules.needs_key:
-        return ValidationDepth.FULL
-    if has_own_timestamps and (
-        topic.message_timestamp_before_max_ms < _INT64_MAX
-        or header.max_timestamp < header.base_timestamp
-        or header.max_timestamp > rules.timestamps.latest
-    ):
-        return ValidationDepth.FULL
-    if rules.body_bytes_max < policy.inflated_bytes_limit:
-        # A record that is too large can only be detected after decompression.
-        return _AT_LEAST_FRAMING[policy.depth]
-    return policy.depth
 
 
 def _check_findings(rules: RecordRules) -> None:

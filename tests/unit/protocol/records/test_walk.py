@@ -13,7 +13,7 @@ from kohort.protocol.errors import DecodeError
 from kohort.protocol.records import walk as walk_module
 from kohort.protocol.records.layout import RECORD
 from kohort.protocol.records.record import Record, field_of, iter_spans
-from kohort.protocol.records.varint import encode_varint
+from kohort.protocol.records.varint import encode_varint, read_varint
 from tests.support.both_forms import BothForms
 from tests.support.records.batches import SHAPES, one_record
 
@@ -112,29 +112,51 @@ def test_garbage_is_no_record(walk: ModuleType, garbage: bytes) -> None:
         walk.read_span(garbage, 0)
 
 
-def test_following_lengths_finds_where_each_record_stops(walk: ModuleType) -> None:
-    block = b"".join(one_record(record, 0, n) for n, record in enumerate(SHAPES))
-    stops = [span.stop for span in iter_spans(block, len(SHAPES))]
-    position = 0
-    for stop in stops:
-        position = walk.skip_records(memoryview(block), position, 1)
-        assert position == stop
-    assert walk.skip_records(block, 0, len(SHAPES)) == len(block)
-    assert walk.skip_records(block, stops[2], 3) == stops[5]
+TIMES = [0, 63, -64, 64, 8_191, -8_192, 8_192, 1 << 40, (1 << 63) - 1, -(1 << 63), 5, -1]
 
 
-@pytest.mark.parametrize(
-    "block", [b"", b"\x80", b"\xff\xff", b"\x01\x01", b"\x00\x01", b"\x83\x80\x00", b"\xff" * 9]
-)
-def test_lengths_that_cannot_be_followed_are_refused(walk: ModuleType, block: bytes) -> None:
-    with pytest.raises(DecodeError):
-        walk.skip_records(block, 0, 2)
+@pytest.mark.parametrize("first_index", [0, 62, 8_190, 2_000_000])
+def test_a_summary_of_records_is_that_of_each(walk: ModuleType, first_index: int) -> None:
+    shapes = [SHAPES[number % len(SHAPES)] for number in range(len(TIMES))]
+    block = b"".join(
+        one_record(record, TIMES[number], first_index + number)
+        for number, record in enumerate(shapes)
+    )
+    spans = list(iter_spans(block, len(shapes)))
+    for first in range(len(spans)):
+        for count in range(1, len(spans) - first + 1):
+            some = spans[first : first + count]
+            checked = walk.check_records(
+                memoryview(block), some[0].start, first_index + first, count, 1_000_000
+            )
+            deltas = [span.timestamp_delta for span in some]
+            bodies = [read_varint(block, span.start)[0] for span in some]
+            assert checked == (
+                some[-1].stop,
+                count,
+                min(deltas),
+                max(deltas),
+                sum(span.key_length < 0 for span in some),
+                max(bodies),
+            )
 
 
-def test_a_length_beyond_the_end_is_seen_by_where_it_leads(walk: ModuleType) -> None:
-    assert walk.skip_records(b"\x7e", 0, 1) == 64
-    with pytest.raises(DecodeError):
-        walk.skip_records(b"\x7e", 0, 2)
+def test_checking_stops_early_after_so_many_records_and_headers(walk: ModuleType) -> None:
+    with_headers = Record(b"v", headers=(("h", b"x"),) * 5)
+    block = b"".join(one_record(with_headers, 0, number) for number in range(10))
+    assert walk.check_records(block, 0, 0, 10, 1).record_count == 1
+    assert walk.check_records(block, 0, 0, 10, 6).record_count == 1
+    assert walk.check_records(block, 0, 0, 10, 13).record_count == 3
+    assert walk.check_records(block, 0, 0, 10, 1_000).record_count == 10
+
+
+@pytest.mark.parametrize("offset_delta", [0, 2, -1, 127, 1 << 20, -(1 << 31)])
+def test_a_record_must_have_the_offset_delta_of_its_place(
+    walk: ModuleType, offset_delta: int
+) -> None:
+    block = one_record(Record(b"v"), 0, 0) + one_record(Record(b"v"), 0, offset_delta)
+    with pytest.raises(DecodeError, match=f"record 1 has offset delta {offset_delta}"):
+        walk.check_records(block, 0, 0, 2, 1_000)
 
 
 def outcome(read: Callable[..., object], *args: object) -> object:
@@ -158,7 +180,11 @@ BLOCKS = st.one_of(
 def test_both_forms_say_the_same_of_any_bytes(block: bytes, position: int, count: int) -> None:
     compiled = walk_module
     for given_as in (block, memoryview(block), bytearray(block)):
-        skipped = outcome(FORMS.as_written.skip_records, given_as, position, count)
-        assert skipped == outcome(compiled.skip_records, given_as, position, count)
+        checked = outcome(FORMS.as_written.check_records, given_as, position, 0, count, 1_000)
+        assert checked == outcome(compiled.check_records, given_as, position, 0, count, 1_000)
         span = outcome(FORMS.as_written.read_span, given_as, position)
         assert span == outcome(compiled.read_span, given_as, position)
+        if count == 1 and checked is not DecodeError:
+            assert isinstance(span, tuple)
+            assert isinstance(checked, tuple)
+            assert span[1:3] == (checked[0], checked[2])
