@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -266,4 +267,5 @@ def test_a_batch_of_one_megabyte_that_inflates_to_a_gigabyte(server: KohortServe
         client.call(create, 5, CreateTopicsResponse)
         answer = client.call(request, 9, ProduceResponse)
         ((partition,),) = [topic.partition_responses for topic in answer.responses]
-        assert partition.error_code != 0
+        assert partition.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert "for bomb-0: gzip block inflates to more than" in server.log_file.read_text()

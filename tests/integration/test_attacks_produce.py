@@ -22,8 +22,9 @@ from kohort.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kohort.protocol.records.batch import CompressionType
-from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.batch import CompressionType, read_header
+from kohort.protocol.records.builder import assemble, encode_batch
+from kohort.protocol.records.compression import compress
 from kohort.protocol.records.record import Record
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.measures.watch import MIB, forget_peak, resident_bytes, undisturbed, warmed_up
@@ -84,6 +85,21 @@ def test_a_record_of_sixteen_million_headers(server: KohortServer) -> None:
 
     with undisturbed(server, longest_s=1.0, more_bytes_max=64 * MIB):
         assert produced(server, [batch]) == [ErrorCode.INVALID_RECORD]
+
+
+@pytest.mark.parametrize(
+    "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
+)
+def test_a_large_block_that_is_compressed_again(
+    server: KohortServer, codec: CompressionType
+) -> None:
+    block = one_record(Record(bytes(10 * MIB)))
+    plain = with_block(block, 1)
+    payload = compress(codec, block) + b"\x00"
+    batch = assemble(read_header(plain)._replace(attributes=int(codec)), payload)
+
+    with undisturbed(server, longest_s=1.0, more_bytes_max=64 * MIB):
+        assert produced(server, [batch] * 3) == [ErrorCode.NONE] * 3
 
 
 def test_many_connections_with_batches_that_inflate_far(server: KohortServer) -> None:

@@ -1,13 +1,22 @@
 """Every client library by itself: what it writes, it reads back."""
 
+import os
 import random
 import string
 import time
 
 import pytest
 
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.produce import ProduceResponse
+from kohort.protocol.records import record as kohort_record
+from kohort.protocol.records.batch import HEADER_BYTES, read_header
+from kohort.protocol.records.builder import assemble, encode_batch
 from tests.interop.conftest import CreateTopic
+from tests.interop.same_answers.scenes import Topic, produce_request
 from tests.support.clients.model import AN_HOUR_AGO_MS, CODECS, Client, Codec, Record, content
+from tests.support.network.wire import RawClient
+from tests.support.records.compressed_forms import FORMS, Readers
 
 
 def letters(count: int, seed: int) -> bytes:
@@ -45,6 +54,36 @@ def test_a_record_of_one_megabyte_comes_back_whole(
     client.produce(topic, [Record(value), Record(b"after it")], codec=codec)
 
     assert [record.value for record in client.consume(topic, 2)] == [value, b"after it"]
+
+
+def test_compressed_blocks_are_read_in_every_form_that_is_accepted(
+    client: Client, topic: str, bootstrap: str
+) -> None:
+    """Kafka also keeps some that only Java reads."""
+    kept_readable = {Readers.ALL} if "BOOTSTRAP" in os.environ else {Readers.ALL, Readers.SOME}
+    forms = [
+        form
+        for form in FORMS
+        if form.readers in kept_readable
+        # aiokafka compares all of a xerial header.
+        and not (client.name == "aiokafka" and "version" in form.name)
+    ]
+    values = [letters(300, 4), letters(100, 5) * 20]
+    with RawClient(int(bootstrap.rpartition(":")[2])) as producer:
+        for form in forms:
+            records = [kohort_record.Record(value, key=form.name.encode()) for value in values]
+            plain = encode_batch(records)
+            header = read_header(plain)._replace(attributes=int(form.codec))
+            batch = assemble(header, form.compress(plain[HEADER_BYTES:]))
+            request = produce_request(Topic(topic, bytes(16)), batch)
+            answer = producer.call(request, 9, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, form
+
+    received = client.consume(topic, len(forms) * len(values))
+
+    assert [(record.key, record.value) for record in received] == [
+        (form.name.encode(), value) for form in forms for value in values
+    ]
 
 
 def test_a_record_keeps_the_time_that_its_producer_gave_it(client: Client, topic: str) -> None:

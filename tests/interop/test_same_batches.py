@@ -55,6 +55,7 @@ TIMES_OF_TOPIC: Final = 20
 RETENTION_MS: Final = HOUR_MS
 RETENTION_ROUND_S: Final = 0.5
 LARGEST_TIMESTAMP: Final = -3
+INT64_MAX: Final = (1 << 63) - 1
 
 COMMON: Final = {
     "retention.ms": "-1",
@@ -67,7 +68,7 @@ KINDS: Final = (
     {"message.timestamp.type": "LogAppendTime"},
     {"cleanup.policy": "compact"},
     {"message.timestamp.before.max.ms": str(24 * HOUR_MS)},
-    {"message.timestamp.after.max.ms": str((1 << 63) - 1)},
+    {"message.timestamp.after.max.ms": str(INT64_MAX)},
 )
 
 
@@ -199,9 +200,9 @@ def _compared(batch: memoryview, *, is_recompressed: bool) -> BatchHeader:
 def _compare_searches(pair: Pair, rng: Random, topic: Topic, times: list[int]) -> None:
     near = [time + by for time in times for by in (-1, 0, 1)]
     for timestamp in (*rng.sample(near, min(len(near), TIMES_OF_TOPIC)), random_timestamp(rng), 0):
-        if timestamp >= 0:
+        if 0 <= timestamp <= INT64_MAX:
             pair.ask(offsets_request(topic, timestamp), 7)
-    if any(time >= 0 for time in times):
+    if any(0 <= time <= INT64_MAX for time in times):
         pair.ask(offsets_request(topic, LARGEST_TIMESTAMP), 7)
 
 

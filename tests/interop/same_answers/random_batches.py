@@ -92,7 +92,8 @@ def _timestamp(rng: Random, true: int) -> int:
     extremes = (_INT64_MIN, _INT64_MIN + 1, -1, 0, _INT64_MAX - 1, _INT64_MAX)
     if rng.random() < 0.2:
         return rng.choice((*extremes, rng.randint(_INT64_MIN, _INT64_MAX)))
-    return rng.choice((random_timestamp(rng), random_timestamp(rng), true + 1, true - 1))
+    near = true - 1 if true == _INT64_MAX else true + 1
+    return rng.choice((random_timestamp(rng), random_timestamp(rng), near))
 
 
 _INT32: Final = (-(1 << 31), -2, -1, 0, 1, (1 << 31) - 1)

@@ -72,6 +72,12 @@ def _check_beginning(view: memoryview) -> None:
 
 def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
     """Check that the batch and its request are consistent."""
+    if header.attributes & TRANSACTIONAL_BIT and not terms.has_transactional_id:
+        reject(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional batch in a request without transactional id",
+            reports_log_start=False,
+        )
     codec_id = header.attributes & CODEC_MASK
     if codec_id == CompressionType.ZSTD and terms.api_version < ZSTD_SINCE_VERSION:
         reject(
@@ -82,12 +88,6 @@ def check_terms(header: BatchHeader, terms: ProduceTerms) -> None:
     if terms.acks not in {-1, 0, 1}:
         message = f"acks {terms.acks} is none of -1, 0, 1"
         reject(ErrorCode.INVALID_REQUIRED_ACKS, message, reports_log_start=False)
-    if header.attributes & TRANSACTIONAL_BIT and not terms.has_transactional_id:
-        reject(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactional batch in a request without transactional id",
-            reports_log_start=False,
-        )
 
 
 def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) -> None:

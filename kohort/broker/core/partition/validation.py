@@ -151,7 +151,7 @@ def _check_claimed_append_time(
     """Check a batch with append time set by the client. All its records have the header's
     timestamp.
     """
-    if stamps_itself:
+    if stamps_itself or header.max_timestamp == NO_TIMESTAMP:
         error = RecordError(0, "Producer should not set timestamp type to LogAppendTime.")
     elif header.max_timestamp not in allowed:
         error = allowed.objection(header.max_timestamp, 0)

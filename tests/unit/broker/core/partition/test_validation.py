@@ -255,6 +255,11 @@ def test_log_append_time_claimed_for_another_topic_is_taken_back() -> None:
     assert verdict.log_append_time_ms == -1
 
 
+def test_log_append_time_claimed_without_a_time_is_refused() -> None:
+    batch = with_header(OK, attributes=0x08, max_timestamp=-1)
+    assert code_of(batch) is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_log_append_time_claimed_for_the_future_is_refused() -> None:
     batch = with_header(OK, attributes=0x08, max_timestamp=NOW + DAY)
     verdict = rejected(validate(batch, PLAIN, TERMS))
