@@ -29,9 +29,6 @@ _ROW = re.compile(rf"^\| `({_PATH})` \| (`[\w.`, ]+`) \|", re.MULTILINE)
 _REFERENCE = re.compile(rf"`([A-Za-z_][\w.]*)`(?:,| of)?\s+(?:in\s+)?\(?`({_PATH})`")
 """`name` (`file.py`), `name`, `file.py` or `name` in `file.py`."""
 
-every_document = pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS]
-)
 every_decision = pytest.mark.parametrize(
     "decision", DECISIONS, ids=[path.stem[:4] for path in DECISIONS]
 )
@@ -70,9 +67,9 @@ def is_defined(path: str, name: str) -> bool:
     return True
 
 
-@every_document
-def test_a_function_is_where_the_document_says(document: Path) -> None:
-    assert [one for one in named(document.read_text()) if not is_defined(*one)] == []
+def test_a_function_is_where_the_documents_say() -> None:
+    places = {place for document in DOCUMENTS for place in named(document.read_text())}
+    assert [place for place in sorted(places) if not is_defined(*place)] == []
 
 
 def test_the_walks_are_read_by_the_test_above() -> None:
@@ -83,33 +80,45 @@ def test_the_walks_are_read_by_the_test_above() -> None:
     assert not is_defined("broker/network/frames.py", "FrameReader.no_such_method")
 
 
-@every_document
-def test_a_file_that_the_document_names_exists(document: Path) -> None:
-    paths = re.findall(rf"`((?:{'|'.join(SOURCES)}|tests|docs)/[\w/.-]+)`", document.read_text())
-
-    assert [path for path in paths if not (ROOT / path).exists()] == []
-
-
-@every_document
-def test_a_link_leads_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\(([^)\s]+)\)", document.read_text())
-    inside = [link.partition("#") for link in links if not link.startswith("http")]
-
-    for path, _, anchor in inside:
-        target = document.parent / path if path else document
-        assert target.exists(), path
-        if anchor:
-            heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
-            assert anchor in {
-                re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads
-            }
+def test_every_file_that_a_document_names_exists() -> None:
+    path_in_text = re.compile(rf"`((?:{'|'.join(SOURCES)}|tests|docs)/[\w/.-]+)`")
+    missing = [
+        (document.name, path)
+        for document in DOCUMENTS
+        for path in path_in_text.findall(document.read_text())
+        if not (ROOT / path).exists()
+    ]
+    assert missing == []
 
 
-@every_document
-def test_a_setting_or_module_of_ours_that_the_document_names_exists(document: Path) -> None:
-    names = re.findall(r"`(kohort(?:\.[a-z_]+){2,})(?:=[^`]*)?`", document.read_text())
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for document in DOCUMENTS:
+        links = re.findall(r"\]\(([^)\s]+)\)", document.read_text())
+        for link in links:
+            path, _, anchor = link.partition("#")
+            target = document.parent / path if path else document
+            if link.startswith("http"):
+                continue
+            if not target.exists() or (anchor and anchor not in anchors_in(target)):
+                broken.append((document.name, link))
+    assert broken == []
 
-    assert [name for name in names if name not in BROKER_SETTINGS and not _is_module(name)] == []
+
+def anchors_in(document: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_every_setting_or_module_of_ours_that_a_document_names_exists() -> None:
+    name_in_text = re.compile(r"`(kohort(?:\.[a-z_]+){2,})(?:=[^`]*)?`")
+    missing = [
+        (document.name, name)
+        for document in DOCUMENTS
+        for name in name_in_text.findall(document.read_text())
+        if name not in BROKER_SETTINGS and not _is_module(name)
+    ]
+    assert missing == []
 
 
 def _is_module(name: str) -> bool:
@@ -118,16 +127,16 @@ def _is_module(name: str) -> bool:
     return (place / "__init__.py").exists() or place.with_suffix(".py").exists()
 
 
-@every_document
-def test_a_make_target_that_the_document_names_exists(document: Path) -> None:
+def test_every_make_target_that_a_document_names_exists() -> None:
     offered = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    text = document.read_text()
-    named = {
-        *re.findall(r"`make ([a-z]+)", text),
-        *re.findall(r"^make ([a-z]+)", text, re.MULTILINE),
-    }
-
-    assert named <= offered
+    target_in_text = re.compile(r"`make ([a-z]+)|^make ([a-z]+)", re.MULTILINE)
+    missing = [
+        (document.name, quoted or typed)
+        for document in DOCUMENTS
+        for quoted, typed in target_in_text.findall(document.read_text())
+        if (quoted or typed) not in offered
+    ]
+    assert missing == []
 
 
 def test_the_states_of_a_group_are_drawn_as_the_code_has_them() -> None:

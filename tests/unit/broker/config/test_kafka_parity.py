@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from kohort.broker.config.current import BROKER_SETTINGS
 from kohort.broker.config.ignored import IGNORED
 from kohort.broker.config.settings import Setting
@@ -87,13 +85,13 @@ def test_every_topic_config_of_kafka_is_declared_and_no_other() -> None:
     assert set(TOPIC_SETTINGS) == {theirs.name for theirs in TOPIC}
 
 
-@pytest.mark.parametrize("theirs", TOPIC, ids=lambda theirs: theirs.name)
-def test_a_topic_config_has_kafkas_type_default_and_bounds(theirs: Theirs) -> None:
-    ours = TOPIC_SETTINGS[theirs.name]
-    assert ours.type.name == theirs.type
-    assert shown_default(ours) == theirs.default
-    if "partitionId" not in theirs.validator:
-        assert validator_of(ours) == theirs.validator
+def test_every_topic_config_has_kafkas_type_default_and_bounds() -> None:
+    for theirs in TOPIC:
+        ours = TOPIC_SETTINGS[theirs.name]
+        assert ours.type.name == theirs.type, theirs.name
+        assert shown_default(ours) == theirs.default, theirs.name
+        if "partitionId" not in theirs.validator:
+            assert validator_of(ours) == theirs.validator, theirs.name
 
 
 def test_every_broker_setting_of_kafka_is_either_declared_or_ignored_with_a_reason() -> None:
@@ -105,41 +103,37 @@ def test_every_broker_setting_of_kafka_is_either_declared_or_ignored_with_a_reas
     assert {name for name in others if not name.startswith("kohort.")} == set()
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [one for one in BROKER if one.name in BROKER_SETTINGS],
-    ids=lambda theirs: theirs.name,
-)
-def test_a_broker_setting_has_kafkas_type_default_and_bounds(theirs: Theirs) -> None:
-    ours = BROKER_SETTINGS[theirs.name]
-    assert ours.type.name == theirs.type
-    assert shown_default(ours) == OURS_DIFFER.get(theirs.name, theirs.default)
-    assert validator_of(ours) == OUR_BOUNDS_DIFFER.get(theirs.name, theirs.validator)
+def test_every_broker_setting_has_kafkas_type_default_and_bounds() -> None:
+    for theirs in BROKER:
+        if theirs.name not in BROKER_SETTINGS:
+            continue
+        ours = BROKER_SETTINGS[theirs.name]
+        assert ours.type.name == theirs.type, theirs.name
+        assert shown_default(ours) == OURS_DIFFER.get(theirs.name, theirs.default), theirs.name
+        bounds = OUR_BOUNDS_DIFFER.get(theirs.name, theirs.validator)
+        assert validator_of(ours) == bounds, theirs.name
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [one for one in BROKER if one.name in unused_settings()],
-    ids=lambda theirs: theirs.name,
-)
-def test_a_setting_without_effect_has_kafkas_type_and_default(theirs: Theirs) -> None:
-    ours = unused_settings()[theirs.name].setting
-    assert ours.type.name == theirs.type
-    assert shown_default(ours) == theirs.default.replace("<none>", "null")
-    if ours.declared.dynamic and theirs.validator:
-        assert validator_of(ours) == theirs.validator
+def test_every_setting_without_effect_has_kafkas_type_and_default() -> None:
+    unused = unused_settings()
+    for theirs in BROKER:
+        if theirs.name not in unused:
+            continue
+        ours = unused[theirs.name].setting
+        assert ours.type.name == theirs.type, theirs.name
+        assert shown_default(ours) == theirs.default.replace("<none>", "null"), theirs.name
+        if ours.declared.dynamic and theirs.validator:
+            assert validator_of(ours) == theirs.validator, theirs.name
 
 
-@pytest.mark.parametrize("setting", TOPIC_SETTINGS.values(), ids=lambda setting: setting.name)
-def test_a_topic_config_and_the_broker_setting_it_falls_back_to_have_one_default(
-    setting: Setting,
-) -> None:
-    name = setting.declared.falls_back_to
-    if name is None:
-        return
-    source = BROKER_SETTINGS[name]
-    assert source.type is setting.type
-    assert source.declared.dynamic
-    assert source.declared.honoured is setting.declared.honoured
-    if not source.optional:
-        assert source.default == setting.default
+def test_every_topic_config_and_the_broker_setting_it_falls_back_to_have_one_default() -> None:
+    for setting in TOPIC_SETTINGS.values():
+        name = setting.declared.falls_back_to
+        if name is None:
+            continue
+        source = BROKER_SETTINGS[name]
+        assert source.type is setting.type, name
+        assert source.declared.dynamic, name
+        assert source.declared.honoured is setting.declared.honoured, name
+        if not source.optional:
+            assert source.default == setting.default, name

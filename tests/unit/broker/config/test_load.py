@@ -127,14 +127,11 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_left_alone() -> None:
 
 
 def test_a_setting_of_kafka_that_changes_nothing_is_accepted_and_named(file: Path) -> None:
-    file.write_text(
-        "num.io.threads=8\nzookeeper.connect=localhost:2181\nkohort.validate.records=full\n"
-    )
+    file.write_text("num.io.threads=8\nzookeeper.connect=localhost:2181\n")
     loaded = load(file=file, environment={"KAFKA_PROCESS_ROLES": "broker,controller"})
     assert {given.name for given in loaded.ignored} == {
         "num.io.threads",
         "zookeeper.connect",
-        "kohort.validate.records",
         "process.roles",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import ModuleType
 
 import pytest
@@ -47,19 +48,24 @@ def declared(values: list[bytes], first: int = 0) -> bytes:
     return bytes(block)
 
 
-@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 63, 64, 8_180, 8_191, 8_192, 1 << 20, 1 << 21])
-@pytest.mark.parametrize("first", [0, 63, 64, 8_191, 8_192, 1 << 20, 1 << 27, (1 << 30) - 2])
-def test_lengths_and_deltas_of_any_size_are_written_as_declared(
-    lines: ModuleType, size: int, first: int
-) -> None:
-    values = [b"v" * size, b"next"]
-    text = b"\n".join([*values, b""])
-    found = packed(lines, text, room=size + 100, count=first)
-    assert found == (declared(values, first), first + 2, len(text))
+SIZES = [0, 1, 56, 57, 58, 63, 64, 8_180, 8_191, 8_192, 1 << 20, 1 << 21]
+FIRSTS = [0, 63, 64, 8_191, 8_192, 1 << 20, 1 << 27, (1 << 30) - 2]
 
 
-@pytest.mark.parametrize("room", range(64))
-def test_a_line_is_taken_whole_or_not_at_all(lines: ModuleType, room: int) -> None:
+def test_lengths_and_deltas_of_any_size_are_written_as_declared(lines: ModuleType) -> None:
+    for size, first in product(SIZES, FIRSTS):
+        values = [b"v" * size, b"next"]
+        text = b"\n".join([*values, b""])
+        found = packed(lines, text, room=size + 100, count=first)
+        assert found == (declared(values, first), first + 2, len(text)), (size, first)
+
+
+def test_a_line_is_taken_whole_or_not_at_all(lines: ModuleType) -> None:
+    for room in range(64):
+        check_taken_whole(lines, room)
+
+
+def check_taken_whole(lines: ModuleType, room: int) -> None:
     text = b"one\ntwo\n\nthree\n"
     block, count, position = packed(lines, text, room=room)
     taken = text.split(b"\n")[:count]

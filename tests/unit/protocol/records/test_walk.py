@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from types import ModuleType
 
 import pytest
@@ -25,10 +26,16 @@ def walk(request: pytest.FixtureRequest) -> ModuleType:
     return FORMS.as_written if request.param == "as_written" else FORMS.compiled()
 
 
-@pytest.mark.parametrize("record", SHAPES, ids=range(len(SHAPES)))
-@pytest.mark.parametrize("timestamp_delta", [0, 63, 64, -1, 8_191, 8_192, -(1 << 62), (1 << 62)])
-@pytest.mark.parametrize("offset_delta", [0, 63, 64, 10_000, (1 << 31) - 1])
-def test_a_record_is_written_and_read_as_declared(
+TIMESTAMP_DELTAS = [0, 63, 64, -1, 8_191, 8_192, -(1 << 62), (1 << 62)]
+OFFSET_DELTAS = [0, 63, 64, 10_000, (1 << 31) - 1]
+
+
+def test_a_record_is_written_and_read_as_declared(walk: ModuleType) -> None:
+    for record, timestamp_delta, offset_delta in product(SHAPES, TIMESTAMP_DELTAS, OFFSET_DELTAS):
+        check_as_declared(walk, record, timestamp_delta, offset_delta)
+
+
+def check_as_declared(
     walk: ModuleType, record: Record, timestamp_delta: int, offset_delta: int
 ) -> None:
     block = one_record(record, timestamp_delta, offset_delta)
