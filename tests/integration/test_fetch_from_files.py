@@ -312,6 +312,20 @@ def test_a_segment_that_somebody_shortens_ends_the_connection(running: BrokerThr
     assert len(received) - begin <= 6_000_000
 
 
+def test_what_a_file_system_cannot_send_is_read(
+    running: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(file_range.FileRange, "send_to", refuse)
+    create_topic(running)
+    log = fill(running, [900_000] * 8)
+    with SlowReader(running) as reader:
+        reader.ask_and_wait()
+        assert records_in(reader.receive()) == log
+
+
 def test_what_has_left_the_memory_meanwhile_is_read_by_another_thread(
     running: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,8 +31,8 @@ def test_files_are_kept_for_a_week_at_least(
     given: str, hours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake: Any = OneTable()
-    monkeypatch.setattr(tidy.common, "session_of", lambda *_, **__: None)
-    monkeypatch.setattr(tidy.common, "lake_of", lambda *_: lake)
+    monkeypatch.setattr("kohort.pipeline.options.session_of", lambda *_, **__: None)
+    monkeypatch.setattr("kohort.pipeline.options.lake_of", lambda *_: lake)
     monkeypatch.setattr(tidy, "pulse", lambda _: nullcontext(Mock()))
     parser = ArgumentParser()
     tidy.add_arguments(parser)

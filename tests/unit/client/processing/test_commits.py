@@ -44,6 +44,17 @@ class Scene:
         self.commits.begin_if_due()
 
 
+def test_a_commit_begins_when_the_interval_has_passed_and_not_before() -> None:
+    scene = Scene()
+    scene.now_s = 0.75
+    scene.commits.begin_if_due()
+    assert (scene.sent, scene.commits.due_in_s) == ([], 0.25)
+    scene.now_s = 1.0
+    assert scene.commits.due_in_s == 0
+    scene.commits.begin_if_due()
+    assert scene.sent == [{A, B}]
+
+
 def test_what_is_committed_is_not_committed_again() -> None:
     scene = Scene()
     scene.pass_interval()

@@ -1,0 +1,33 @@
+"""Delegation tokens are refused for the first reason that Kafka would find."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kohort.broker.core.security.session import Principal
+from kohort.broker.handlers.create_delegation_token import create_delegation_token
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+)
+
+DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+@pytest.mark.parametrize(
+    ("types", "code"),
+    [
+        ([], DISABLED),
+        (["User"], DISABLED),
+        (["User", "Group"], ErrorCode.INVALID_PRINCIPAL_TYPE),
+    ],
+)
+def test_every_renewer_must_be_a_user(types: list[str], code: ErrorCode) -> None:
+    session = SimpleNamespace(principal=Principal("User", "alice"))
+    ctx: Any = SimpleNamespace(session=session, api_version=3)
+    renewers = [CreatableRenewers(principal_type=kind, principal_name="bob") for kind in types]
+    request = CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1)
+    answer = create_delegation_token(ctx, request)
+    assert answer.error_code == code
