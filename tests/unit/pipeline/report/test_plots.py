@@ -10,10 +10,11 @@ from kohort.pipeline.report.answer import answer
 from kohort.pipeline.report.contents import Ownership
 from kohort.pipeline.report.events import History
 from kohort.pipeline.report.from_history import group_page
-from kohort.pipeline.report.markup import NBSP
+from kohort.pipeline.report.markup import NBSP, element
 from kohort.pipeline.report.ownership import ownership
 from kohort.pipeline.report.scales import Times, Values, nice_interval
 from kohort.pipeline.report.settings_plot import front
+from kohort.pipeline.report.svg import time_axis
 from kohort.pipeline.report.timeline import timeline
 from tests.unit.pipeline.report.pages import BEGIN_MS, advice, event, page
 
@@ -112,6 +113,16 @@ def test_a_narrow_timeline_has_at_most_four_times_and_a_wide_one_more() -> None:
     _, wide, narrow = timeline(page()).split("<svg")
     times = [len(re.findall(r">\d+ Jan<", drawn)) for drawn in (wide, narrow)]
     assert times[0] > 4 >= times[1] > 1
+
+
+def test_each_time_is_below_its_line_and_within_the_drawing() -> None:
+    drawn = element(
+        "svg", *time_axis([(2.0, "0 Jan"), (50.0, "1 Jan"), (99.0, "2 Jan")], 0, 9, 100)
+    )
+    lines = re.findall(r'<line x1="([\d.]+)"', drawn)
+    first, second, last = map(float, re.findall(r'<text x="([\d.]+)"', drawn))
+    assert lines == ["2", "50", "99"]
+    assert 2 < first < second == 50 < last < 99
 
 
 def test_colours_never_stand_alone() -> None:
