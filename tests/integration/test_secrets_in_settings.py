@@ -147,10 +147,10 @@ def changes(planted: Planted, authority: Authority) -> Iterator[Change]:
     yield Change({jaas: f'{FOREIGN} required password="{planted.new()}";'})
     yield Change({jaas: f'{PLAIN} required user_f="{planted.new()}'})
     yield Change({f"{own}plain.{jaas}": planted.new()})
-    yield Change({f"{own}no.such.setting": planted.new()})
-    yield Change({"listener.name.nowhere.ssl.key.password": planted.new()})
-    yield Change({"no.such.password": planted.new()})
-    yield Change({"super.users": planted.new()})
+    yield Change({f"{own}no.such.setting": planted.new()}, at_start=True)
+    yield Change({"listener.name.nowhere.ssl.key.password": planted.new()}, at_start=True)
+    yield Change({"no.such.password": planted.new()}, at_start=True)
+    yield Change({"super.users": planted.new()}, at_start=True)
 
 
 def change_requests(
