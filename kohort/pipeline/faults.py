@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyarrow import ArrowException
@@ -26,6 +26,7 @@ _OF_WORKER: Final = "Traceback (most recent call last)"
 _RAISED: Final = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b: .+$", re.MULTILINE
 )
+_RECORD: Final = re.compile(r"partition \d+ offset \d+")
 _REGISTRY: Final = f"{RegistryError.__module__}.{RegistryError.__qualname__}"
 _NOT_A_LAKE: Final = (
     "DELTA_TABLE_NOT_FOUND",
@@ -71,17 +72,32 @@ def explain(what: str, error: Exception) -> PipelineError:
     return PipelineError(f"{what}: {_reason(text)}")
 
 
-def _words(error: Exception) -> str:
+def causes(error: BaseException | None) -> Iterator[str]:
+    """The texts of an error and of its causes, Python's and Java's, from the outside in."""
+    for _ in range(_CAUSES_MAX):
+        if error is None:
+            return
+        yield _words(error)
+        origin = getattr(error, "_origin", None)
+        if origin is not None:
+            yield from _of_java(origin)
+        error = error.__cause__ or error.__context__
+
+
+def _words(error: BaseException) -> str:
     """Java's causes from the outside in, instead of "An error occurred while calling"."""
     if not isinstance(error, Py4JJavaError):
         is_of_spark = isinstance(error, (PySparkException, Py4JError))
         return str(error) if is_of_spark else f"{type(error).__name__}: {error}"
-    words: list[str] = []
-    cause = error.java_exception
-    while cause is not None and len(words) < _CAUSES_MAX:
-        words.append(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}")
+    return "\n".join(_of_java(error.java_exception))
+
+
+def _of_java(cause: Any) -> Iterator[str]:  # noqa: ANN401 - py4j's view of a Throwable.
+    for number in range(_CAUSES_MAX):
+        if cause is None:
+            return
+        yield f"{_CAUSED if number else ''}{cause.getClass().getSimpleName()}: {cause.getMessage()}"
         cause = cause.getCause()
-    return "\n".join(words)
 
 
 def _first_line(text: str) -> str:
@@ -101,5 +117,6 @@ def _reason(text: str) -> str:
         return words if name == _REGISTRY else f"a Python worker raised {told}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
-    cause = f"; caused by {causes[-1][:_TEXT_MAX]}" if causes else ""
-    return _first_line(text) + cause
+    # One that names the record says more than the innermost one.
+    cause = next(filter(_RECORD.search, causes), causes[-1] if causes else "")
+    return _first_line(text) + (f"; caused by {cause[:_TEXT_MAX]}" if cause else "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,6 +24,7 @@ Offsets: TypeAlias = dict[int, int]
 """An offset by partition."""
 
 PORT: Final = 9092
+_POLL_MS: Final = 200
 CLIENT_ID: Final = "kohort-pipeline"
 
 
@@ -77,6 +79,44 @@ class Kafka:
     def admin(self, spark: SparkSession) -> Admin:
         """A client of this cluster. Raises UnavailableError."""
         return Admin(spark, self)
+
+    def records(
+        self, spark: SparkSession, topic: str, partition: int, first: int, end: int
+    ) -> list[tuple[Any, ...]]:
+        """The records from the one offset up to, and without, the other, read in this process's
+        JVM: key, value, topic, partition, offset, timestamp in milliseconds, timestamp type,
+        headers or None.
+
+        Raises:
+            UnavailableError: no answer in time.
+        """
+        java = jvm.of(spark)
+        settings = java.java.util.HashMap()
+        for name, value in self.client_settings().items():
+            settings.put(name, value)
+        settings.put("auto.offset.reset", "earliest")
+        as_bytes = java.org.apache.kafka.common.serialization.ByteArrayDeserializer()
+        place = java.org.apache.kafka.common.TopicPartition(topic, partition)
+        consumer = java.org.apache.kafka.clients.consumer.KafkaConsumer(
+            settings, as_bytes, as_bytes
+        )
+        found: list[tuple[Any, ...]] = []
+        try:
+            consumer.assign(java.java.util.List.of(place))
+            consumer.seek(place, first)
+            deadline_s = time.monotonic() + self.timeout_s
+            while (at := consumer.position(place)) < end:
+                records = consumer.poll(java.java.time.Duration.ofMillis(_POLL_MS))
+                found += map(_row, records.records(place))
+                if consumer.position(place) > at:
+                    deadline_s = time.monotonic() + self.timeout_s
+                elif time.monotonic() > deadline_s:
+                    raise UnavailableError(f"no broker answers at {self.servers} in time")
+        except Py4JJavaError as error:
+            raise PipelineError(f"{self.servers} refuses: {_reason(error)}") from error
+        finally:
+            consumer.close()
+        return [row for row in found if row[_OFFSET] < end]
 
     def client_settings(self) -> dict[str, str]:
         """Settings for an admin client."""
@@ -213,6 +253,28 @@ class Admin:
                     f"no broker answers at {self._servers} ({reason})"
                 ) from error
             raise PipelineError(f"{self._servers} refuses: {reason}") from error
+
+
+_OFFSET: Final = 4
+
+
+def _row(record: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a Java ConsumerRecord.
+    headers = [(header.key(), _bytes(header.value())) for header in record.headers().toArray()]
+    return (
+        _bytes(record.key()),
+        _bytes(record.value()),
+        record.topic(),
+        record.partition(),
+        record.offset(),
+        record.timestamp(),
+        # Its numbers begin at -1, for none.
+        record.timestampType().ordinal() - 1,
+        headers or None,
+    )
+
+
+def _bytes(value: Any) -> bytearray | None:  # noqa: ANN401 - bytes, as py4j has them.
+    return None if value is None else bytearray(value)
 
 
 def partition_ranges(offsets: Iterable[tuple[int, int]]) -> str:

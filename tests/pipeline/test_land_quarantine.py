@@ -16,7 +16,7 @@ import pytest
 
 from tests.pipeline.frames import assert_rows
 from tests.pipeline.lakes import lake_of
-from tests.pipeline.test_land_shape import BEGIN_MS, DAY_MS, decoded, produce
+from tests.pipeline.test_land_shape import BEGIN_MS, DAY_MS, decoded, made_producer, produce
 from tests.pipeline.topics import Topics
 from tests.support.network.schemas import USER, Schemas, registered
 
@@ -87,7 +87,7 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
     bad = [(1, b"{", "not JSON"), (3, b"\xff", "not UTF-8")]
     assert_rows(put_aside(lake, topic), bad)
     told = capfd.readouterr().err
-    assert f"2 values that cannot be decoded: in the table quarantined/{topic}" in told
+    assert f"2 records put aside: in the table quarantined/{topic}" in told
     assert "land: 5 rows in all, of them 2 in quarantine" in told
     quarantined = [one for one in metrics.read_text().splitlines() if "quarantined_total{" in one]
     assert [line.rpartition(" ")[2] for line in quarantined] == ["2.0"]
@@ -207,3 +207,35 @@ def test_a_backfill_that_was_killed_between_its_tables_is_made_whole(
         lander(lake, topic, "earliest").backfill(BEGIN_MS + since * DAY_MS)
     assert_rows(places(lake, f"land/{topic}"), [(0, n) for n in (2, 3, 4, 6, 8, 10)])
     assert_rows(places(lake, f"quarantined/{topic}"), [(0, n) for n in (5, 7, 9, 11)])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_records_whose_timestamps_spark_has_not_are_put_aside_and_end_no_job(
+    pipeline: Pipeline, spark: SparkSession, topics: Topics, tmp_path: Path, kind: str
+) -> None:
+    topic = topics.create(2, message_timestamp_after_max_ms=str(2**63 - 1))
+    lake = lake_of(spark, tmp_path / "lake", kind)
+    last, first_beyond, nanoseconds = 9_223_372_036_854_775, 9_223_372_036_854_776, BEGIN_MS * 10**6
+    times = [BEGIN_MS, first_beyond, last, BEGIN_MS, *[nanoseconds] * 250, BEGIN_MS + 1, 2**63 - 1]
+    producer = made_producer(topics)
+    for number, at in enumerate(times):
+        producer.produce(topic, b"%d" % at, b"k", 0, timestamp=at, headers=[("n", b"%d" % number)])
+    producer.produce(topic, b"other", None, 1, timestamp=BEGIN_MS)
+    assert producer.flush(60) == 0
+    job: tuple[object, ...] = ("land", topic, "--available-now", "--format", kind)
+    job = (*job, "--bootstrap-server", topics.bootstrap, "--lake", tmp_path / "lake")
+    for _ in range(2):
+        assert pipeline(*job) == 0
+        landed = lake.read(f"land/{topic}")
+        millis = landed.selectExpr("partition", "offset", "unix_millis(timestamp)", "key")
+        good = [(n, at) for n, at in enumerate(times) if at <= last]
+        assert_rows(millis, [*((0, n, at, b"k") for n, at in good), (1, 0, BEGIN_MS, None)])
+        aside = lake.read(f"quarantined/{topic}").where("timestamp IS NULL")
+        assert_rows(
+            aside.selectExpr("offset", "value", "undecodable", "string(headers[0].value)"),
+            [
+                (n, b"%d" % at, f"its timestamp is beyond what Spark has: {at}", str(n))
+                for n, at in enumerate(times)
+                if at > last
+            ],
+        )

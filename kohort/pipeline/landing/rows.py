@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from kohort.pipeline.landing.decoding import DECODED, UNDECODABLE, Decoding
+from kohort.pipeline.landing.timestamps import BEYOND
 
 HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -65,7 +66,8 @@ PLACE: Final = ("partition", "offset")
 """Where a record is, within its topic id."""
 
 QUARANTINED: Final = StructType([*LANDED.fields, StructField(UNDECODABLE, StringType())])
-"""One row for each record whose value could not be decoded, with the reason."""
+"""One row for each record whose value could not be decoded, or whose timestamp Spark cannot
+represent (it is null then), with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +92,18 @@ class Shape:
 
     def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:
         """Rows of the connector, with headers, as rows of the table: with UNDECODABLE as well if
-        they are decoded, where a row is not to be in the table.
+        some may have to be put aside, where a row is not to be in the table.
         """
         rows = frame.withColumn("topic_id", f.lit(topic_id)).withColumn(
             "landed_at", f.current_timestamp()
         )
+        reasons = [f.col(BEYOND)] if BEYOND in frame.columns else []
         if self.decoding is not None:
             rows = self.decoding.decoded(rows)
+            reasons.append(f.col(UNDECODABLE))
+        if reasons:
+            rows = rows.withColumn(UNDECODABLE, f.coalesce(*reasons))
         if self.by_day:
             rows = rows.withColumn(DAY, f.to_date("timestamp"))
-        reason = [UNDECODABLE] if self.decoding is not None else []
+        reason = [UNDECODABLE] if reasons else []
         return rows.select(*self.schema.names, *reason)

@@ -1,6 +1,7 @@
 """Where the records of a topic go: its table, and a quarantine beside it for those that are bad.
 
-A record whose value cannot be decoded is put aside, as it is and with the reason. Both tables take
+A record whose value cannot be decoded, or whose timestamp Spark cannot represent, is put aside, as
+it is and with the reason. Both tables take
 a batch once, the topic's table first. What that one does not have of a batch is what the other is
 to have: a batch that is done again after a kill between the two is decided by what is there, and
 not by what a registry, or the command line, says by now.
@@ -9,7 +10,7 @@ not by what a registry, or the command line, says by now.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from kohort.pipeline.landing.rows import PLACE, QUARANTINED, Shape
 if TYPE_CHECKING:
     from kohort.pipeline.kafka import Offsets, Topic
     from kohort.pipeline.lake import Lake
+    from kohort.pipeline.landing.timestamps import Reader
 
 QUARANTINE: Final = "quarantined"
 """Tables of records that were put aside are ``quarantined/<topic>``."""
@@ -35,23 +37,21 @@ _COUNTED_S_MAX: Final = 10.0
 class LandedTables:
     """See the module. All methods raise PipelineError."""
 
-    def __init__(
-        self, lake: Lake, table: str, topic: Topic, shape: Shape, read: Callable[..., DataFrame]
-    ) -> None:
+    def __init__(self, lake: Lake, table: str, topic: Topic, shape: Shape, reader: Reader) -> None:
         """Makes the tables that are not there yet.
 
         Args:
             table: the topic's.
-            read: the records of the topic from the one up to, and without, the other Offsets.
+            reader: of records of the topic.
         """
         self.name: Final = table
         self.quarantine: Final = f"{QUARANTINE}/{topic.name}"
         self._lake, self._topic_id = lake, topic.topic_id
-        self._shape, self._read = shape, read
+        self._shape, self._reader = shape, reader
         self.table_id: Final = lake.create(table, shape.schema, shape.cut_by)
         if shape.decoding is not None:
             # Before there is a batch: a run that decodes nothing knows by it what to look for.
-            lake.create(self.quarantine, QUARANTINED)
+            self._make_quarantine()
         self.has_quarantine = lake.exists(self.quarantine)
 
     def append(
@@ -60,8 +60,24 @@ class LandedTables:
         """Adds a batch, in the columns of `Shape.landed`, if it was not there; returns how many of
         its records are in quarantine by this call.
 
-        It was read from `begins` to `ends`, each of which has all of its partitions.
+        It was read from `begins` to `ends`, each of which has all of its partitions. Records that
+        Spark's connector cannot read are read otherwise.
         """
+        self._reader = replace(self._reader, stretches=())
+        while True:
+            try:
+                return self._append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
+            except Exception as error:
+                reader = self._reader.past(error, ends)
+                if reader is None:
+                    raise
+            self._reader = reader
+            self._make_quarantine()
+            rows = self.between(begins, ends)
+
+    def _append(
+        self, rows: DataFrame, begins: Offsets, ends: Offsets, *, app_id: str, batch_id: int
+    ) -> int:
         if not self.has_quarantine:
             self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
             return 0
@@ -76,7 +92,7 @@ class LandedTables:
         """The records from the one up to the other, in the columns of `Shape.landed`; without those
         that are there, if some may be in quarantine.
         """
-        rows = self._shape.landed(self._read(begins, ends), self._topic_id)
+        rows = self._shape.landed(self._reader.between(begins, ends), self._topic_id)
         if not self.has_quarantine:
             return rows
         changed = [(at, ends[index]) for index, at in begins.items() if at < ends[index]]
@@ -85,6 +101,10 @@ class LandedTables:
         there = self.offsets().where(f.col("offset").between(first, behind - 1))
         return rows.join(there, list(PLACE), "left_anti")
 
+    def _make_quarantine(self) -> None:
+        self._lake.create(self.quarantine, QUARANTINED)
+        self.has_quarantine = True
+
     def offsets(self) -> DataFrame:
         """Partition and offset of each record of the topic that is there, in quarantine or not."""
         names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
@@ -92,7 +112,7 @@ class LandedTables:
 
     def _append_good(self, rows: DataFrame, app_id: str, batch_id: int) -> int | None:
         """Returns how many could not be decoded, if that is known."""
-        if self._shape.decoding is None:
+        if UNDECODABLE not in rows.columns:
             self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
             return 0
         counted = Observation()

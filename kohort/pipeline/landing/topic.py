@@ -28,6 +28,7 @@ from kohort.pipeline.landing.decoding import Decoding
 from kohort.pipeline.landing.gaps import Gap
 from kohort.pipeline.landing.rows import DAY, GAPS, GAPS_KEY, Shape
 from kohort.pipeline.landing.tables import LandedTables
+from kohort.pipeline.landing.timestamps import Reader
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 
 JOB: Final = "land"
@@ -93,7 +94,11 @@ class TopicLander:
         try:
             self._shape = Shape(self._is_by_day(), settings.decoding)
             self._tables = LandedTables(
-                lake, self.table, self.query.topic, self._shape, self._read_between
+                lake,
+                self.table,
+                self.query.topic,
+                self._shape,
+                Reader(spark, kafka, topic, self._read_between),
             )
             self._app_id = self.query.begin(self._tables.table_id, self._begin)
             position = self.query.position()
@@ -223,8 +228,7 @@ class TopicLander:
         count = self._tables.append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
         if count:
             self.query.announce(
-                f"{counted(count, 'value')} that cannot be decoded: in the table"
-                f" {self._tables.quarantine}"
+                f"{counted(count, 'record')} put aside: in the table {self._tables.quarantine}"
             )
             self._put_aside(self.name, count)
 

@@ -37,9 +37,7 @@ def test_a_file_is_checked_without_a_start(
     file = tmp_path / "server.properties"
     file.write_text("log.retention.hours=5\nlog.dirs=/data\nzookeeper.connect=x\n")
     assert main(["config", "check", "--config", str(file), "--override", "num.partition=1"]) == 1
-    assert (
-        "there is no setting num.partition; did you mean num.partitions?" in capsys.readouterr().err
-    )
+    assert "did you mean num.partitions?" in capsys.readouterr().err
     assert main(["config", "check", "--config", str(file)]) == 0
     out = capsys.readouterr().out
     assert f"log.retention.hours=5  ({file}:1)" in out
