@@ -232,7 +232,7 @@ def test_whatever_a_compressed_block_holds_only_decode_errors_come_out(
     codec: CompressionType, block: bytes
 ) -> None:
     with suppress(DecodeError):
-        decompress(codec, block, 1_000)
+        assert len(decompress(codec, block, 1_000)) <= 1_000
 
 
 @few

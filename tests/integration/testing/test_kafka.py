@@ -200,6 +200,7 @@ def test_brokers_of_one_process_are_strangers(kafka: Kafka, kafka_module: Kafka)
 def test_the_brokers_of_wider_scope_live_on_a(kafka_module: Kafka, kafka_session: Kafka) -> None:
     kafka_module.produce("module", b"x")
     kafka_session.produce("session", b"x")
+    assert kafka_module.port != kafka_session.port
 
 
 def test_the_brokers_of_wider_scope_live_on_b(kafka_module: Kafka, kafka_session: Kafka) -> None:

@@ -382,6 +382,7 @@ async def test_closing_does_not_wait_for_a_peer_that_does_not_read() -> None:
     await asyncio.sleep(0.1)
     async with asyncio.timeout(60):
         await server.close()
+    assert server.connection_count == 0
     writer.transport.abort()
 
 

@@ -180,7 +180,8 @@ def test_a_secret_goes_nowhere_in_the_clear(url: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
 def test_this_machine_may_be_asked_without_tls(host: str) -> None:
-    ClientCredentials(f"http://{host}:8080/token", "orders", SECRET)
+    url = f"http://{host}:8080/token"
+    assert ClientCredentials(url, "orders", SECRET).url == url
 
 
 def test_a_file_is_read_each_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import hmac
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -184,11 +185,9 @@ def test_a_user_who_is_not_there_is_answered_like_one_who_is() -> None:
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=3))
 def test_whatever_comes_is_a_failure_and_no_fault(tokens: list[bytes]) -> None:
     server = exchange()
-    try:
+    with suppress(SaslFailure):
         for token in tokens:
-            server.step(token)
-    except SaslFailure:
-        return
+            assert not isinstance(server.step(token), Done)
 
 
 def test_secrets_are_in_no_text() -> None:
