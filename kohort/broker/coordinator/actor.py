@@ -354,7 +354,7 @@ class GroupActor:
         if error is None:
             self.group.on_appended(now)
         else:
-            logger.warning("An append for group %r failed: %s", self.group.group_id, error)
+            self._host.note_append_failure(self.group.group_id, error)
             self.group.on_append_failed(error.code, now)
 
     def _apply_effects(self, effects: Sequence[Effect], now: Now) -> Append | None:

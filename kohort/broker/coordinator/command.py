@@ -16,6 +16,7 @@ from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin
+from kohort.protocol.errors import KafkaError
 
 Step = Callable[[Group, Now], Steps[None] | None]
 
@@ -64,6 +65,10 @@ class ActorHost(Protocol):
 
     def start_task(self, work: Any, name: str) -> None:  # noqa: ANN401 - a coroutine of anything.
         """Run a coroutine in a task that the host supervises."""
+        ...
+
+    def note_append_failure(self, group_id: str, error: KafkaError) -> None:
+        """Log that an append for a group failed; rate-limited."""
         ...
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:

@@ -28,6 +28,7 @@ from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import RoundRobin, Slice
@@ -94,6 +95,8 @@ class GroupHost:
         self.log = log
         self._purgatory = purgatory
         self._clock = clock
+        self._failures = PeerLog(logger, clock)
+        """Logs failed appends: on a full disk, every commit of every client causes one."""
         self._lasting = lasting or LastingTasks(clock)
         self._new_group = new_group
         self._topic_id = topic_id
@@ -238,6 +241,9 @@ class GroupHost:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._forget_task)
+
+    def note_append_failure(self, group_id: str, error: KafkaError) -> None:
+        self._failures.note("append", "An append for group %s failed: %s", group_id, error)
 
     def observe(self, group_id: str, event: Event, now: Now) -> None:
         for observer in self._observers.get(event.__class__, ()):

@@ -35,6 +35,7 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.later import Later
@@ -94,6 +95,8 @@ class TransactionHost:
         self.config = config
         self._log = log
         self._clock = clock
+        self._failures = PeerLog(logger, clock)
+        """Logs failed appends: on a full disk, every request of every client causes one."""
         self._new_producer_id = new_producer_id
         self.ids = KnownIds()
         """The known ids, for others to read; only this host has them take steps."""
@@ -447,9 +450,13 @@ class TransactionHost:
 
     def _on_append_failed(self, one: TransactionalId, error: KafkaError) -> None:
         self.counts["append_failures"] += 1
-        logger.warning("An append for transactional id %r failed: %s", one.transactional_id, error)
+        self._failures.note(
+            "append", "An append for transactional id %s failed: %s", one.transactional_id, error
+        )
         one.on_append_failed()
         self.ids.note_state(one)
+        if one.deadline_ms is not None:
+            self._timers.abort_later(one)
 
     # All of them, one after the other.
 

@@ -17,7 +17,7 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
 
 RETRY_MS: Final = 1_000
-"""How long a partition that could not take its marker is left alone."""
+"""Delay before a failed write is retried: a marker, or the abort of an overdue transaction."""
 
 TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
 """A step of an id at this wall time."""
@@ -54,12 +54,23 @@ class TransactionTimers:
         # While a record is being written nothing is aborted; its end calls `watch` again.
         if deadline_ms is None or one.is_pending:
             return
-        remaining_ms = max(1, deadline_ms - self._clock.wall_ms())
-        check_ms = self._clock.monotonic_ms() + min(remaining_ms, self._timeout_check_ms)
+        remaining_ms = deadline_ms - self._clock.wall_ms()
         name = one.transactional_id
         scheduled_ms = self._timeouts.deadline_ms(name)
+        if remaining_ms <= 0 and scheduled_ms is not None:
+            # Perhaps by `abort_later`: sooner, the abort would fail again at once.
+            return
+        check_ms = self._clock.monotonic_ms() + min(max(1, remaining_ms), self._timeout_check_ms)
         if scheduled_ms is None or scheduled_ms > check_ms:
             self._timeouts.schedule(name, check_ms)
+
+    def abort_later(self, one: TransactionalId) -> None:
+        """Retry the abort of a transaction, which could not be written, when RETRY_MS have passed
+        and it is overdue.
+        """
+        if self._timeouts.deadline_ms(one.transactional_id) is None:
+            retry_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._timeouts.schedule(one.transactional_id, retry_ms)
 
     def retry_later(self, name: str) -> None:
         """Have it try again what is stuck."""

@@ -11,8 +11,9 @@ from kohort.broker.core.transaction.requests import (
     TransactionConfig,
 )
 from kohort.broker.core.transaction.transactional_id import TransactionalId
+from kohort.broker.network.peer_log import LINES_PER_INTERVAL
 from kohort.broker.transactions.host import TransactionsConfig
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_transaction_log import MemoryTransactionLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.transactions.driven_id import ABORT, COMMIT, ORDERS, OTHER, given
@@ -84,6 +85,24 @@ async def test_a_timeout_waits_for_what_is_being_written(clock: VirtualClock) ->
         assert await added is NONE
         await asyncio.sleep(0.1)
         assert harness.state() == "CompleteAbort"
+
+
+@virtual
+async def test_an_abort_that_cannot_be_written_is_retried_once_a_second(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryTransactionLog()
+    async with running(clock, log, MarkedPartitions(ORDERS)) as harness:
+        for number in range(20):
+            harness.init(f"t{number}")
+            harness.add(ORDERS, name=f"t{number}", producer_id=PID + number)
+        log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        await asyncio.sleep(TIMEOUT_MS / 1_000 + 10)
+        assert 20 * 9 <= harness.host.counts["append_failures"] <= 20 * 11
+        assert caplog.text.count("the disk is full") <= 2 * LINES_PER_INTERVAL
+        log.failure = None
+        await asyncio.sleep(2)
+        assert {harness.state(f"t{number}") for number in range(20)} == {"CompleteAbort"}
 
 
 @virtual
