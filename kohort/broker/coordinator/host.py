@@ -17,7 +17,7 @@ from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.coordinator.log.rehoming import former_partition_of
-from kohort.broker.core.coordinator_partitions import partition_of
+from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.group.config import GroupConfig
 from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.group.events import Event
@@ -277,6 +277,8 @@ class GroupHost:
                 if ticket is not None:
                     ticket.give(command.answer_absent())
                 return
+            if not error and len(group_id) > ID_CHARACTERS_MAX:
+                error = ErrorCode.INVALID_GROUP_ID
             if not error and len(self._actors) >= self.config.groups_max:
                 error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error:

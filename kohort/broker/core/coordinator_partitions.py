@@ -1,6 +1,14 @@
-"""Which partition of a coordinator's topic has the records of a group, or of a transactional id."""
+"""Which partition of a coordinator's topic has the records of a group, or of a transactional id.
+
+Compiled, as an id may have 32 kB and is hashed at each start: coordinator_partitions.pxd beside it
+gives the types.
+"""
 
 from typing import Final
+
+ID_CHARACTERS_MAX: Final = 1_024
+"""The longest group id or transactional id that is created: the number of ids is bounded, and so
+must be their memory. Kafka has no bound; Kafka Streams' and Flink's ids have at most 300."""
 
 _JAVA_INT_MIN: Final = -0x8000_0000
 
@@ -19,6 +27,7 @@ def java_hash(text: str) -> int:
     """Return the result of Java's `String.hashCode`."""
     hashed = 0
     units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
+    count = len(units)
+    for position in range(0, count, 2):
         hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
     return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed

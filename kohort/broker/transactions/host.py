@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Never, assert_never
 
-from kohort.broker.core.coordinator_partitions import partition_of
+from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.effects import (
     Append,
@@ -260,6 +260,8 @@ class TransactionHost:
         one = self.ids.get(transactional_id)
         error = self.error(transactional_id)
         if not error and one is None:
+            if len(transactional_id) > ID_CHARACTERS_MAX:
+                return ErrorCode.INVALID_REQUEST
             error = self._forgetting.make_room()
         if error:
             return error
