@@ -105,9 +105,9 @@ def test_a_damaged_byte_or_page_of_a_large_database_loses_nothing(
     store = MetadataStore(source, new_cluster_id="c" * 22)
     store.create_topics([topic(number) for number in range(1, 400)])
     for number in range(100, 200):
-        store.mark_topic_deleted(topic(number).topic_id)
+        store.mark_topics_deleted([topic(number).topic_id])
     for number in range(100, 160):
-        store.forget_topic(topic(number).topic_id)
+        store.forget_topics([topic(number).topic_id])
     store.set_properties({f"acl:{number}": "y" * (number * 7 % 300) for number in range(200)})
     truth = content_of(store)
     store.close()

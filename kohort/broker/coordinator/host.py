@@ -158,19 +158,21 @@ class GroupHost:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Drop the offsets committed for deleted topics, group by group.
+    async def forget_topics(self, topics: Iterable[str]) -> None:
+        """Drop the offsets committed for deleted topics, group by group, in slices.
 
         A group that has work to do is asked whatever it holds: a pending commit is executed before
         this. Commits for a new topic of the same name come after it.
         """
-        self._forget(dict.fromkeys(topics))
+        await self._forget(dict.fromkeys(topics))
 
-    def _forget(self, topics: Mapping[str, bytes | None]) -> None:
+    async def _forget(self, topics: Mapping[str, bytes | None]) -> None:
         command = Command(lambda group, _: group.forget_topics(topics), is_exclusive=True)
+        piece = Slice(self._clock)
         for actor in list(self._actors.values()):
             if not actor.is_at_rest or actor.group.offsets.has_any(topics):
                 actor.submit(command)
+            await piece.pause()
 
     # Reads.
 
@@ -365,7 +367,7 @@ class GroupHost:
             await piece.pause()
         if lost:
             logger.info("Dropping offsets of topics that are gone: %s", ", ".join(sorted(lost)))
-            self._forget(lost)
+            await self._forget(lost)
 
     async def _sweep_for_ever(self) -> None:
         while True:

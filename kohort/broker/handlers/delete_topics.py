@@ -15,6 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.mutations import Mutations
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_topics import (
@@ -41,7 +42,7 @@ DENIED: Final = "Topic authorization failed."
     ),
 )
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete the topics one after another; one result per topic."""
+    """Delete the topics together; one result per topic."""
     asked = request.topics
     if ctx.api_version < BY_ID_SINCE:
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
@@ -52,8 +53,18 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     named = _Named(
         frozenset([one.name for one in asked]), frozenset([one.topic_id for one in asked])
     )
+    piece = Slice(ctx.broker.clock)
+    found: list[tuple[DeletableTopicResult, Topic]] = []
     for state, times in Counter((one.name, one.topic_id) for one in asked).items():
-        answers.append(await _answer(ctx, mutations, *state, is_repeated=times > 1, named=named))
+        answer, topic = _check(ctx, mutations, *state, is_repeated=times > 1, named=named)
+        answers.append(answer)
+        if answer is not None and topic is not None:
+            found.append((answer, topic))
+        await piece.pause()
+    errors = await ctx.broker.topics.changes.delete_topics([topic for _, topic in found])
+    for (answer, _), error in zip(found, errors, strict=True):
+        if error is not None:
+            answer.error_code, answer.error_message = error.code, error.message
     return DeleteTopicsResponse(
         throttle_time_ms=mutations.throttle_ms,
         responses=[answer for answer in answers if answer is not None],
@@ -73,7 +84,7 @@ class _Named(NamedTuple):
     topic_ids: frozenset[bytes]
 
 
-async def _answer(
+def _check(
     ctx: RequestContext,
     mutations: Mutations,
     name: str | None,
@@ -81,7 +92,8 @@ async def _answer(
     *,
     is_repeated: bool,
     named: _Named,
-) -> DeletableTopicResult | None:
+) -> tuple[DeletableTopicResult | None, Topic | None]:
+    """Return the response for a topic, None for none, and the topic if it can be deleted."""
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
@@ -93,7 +105,7 @@ async def _answer(
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
         by_both = topic.name in named.names and topic.topic_id in named.topic_ids
         if by_both and name is None:
-            return None
+            return None, None
         answer.name, answer.topic_id = topic.name, topic.topic_id
         if by_both:
             raise KafkaError(
@@ -102,10 +114,10 @@ async def _answer(
             )
         _check_allowed(ctx, topic)
         mutations.take(len(topic.partitions))
-        await ctx.broker.topics.changes.delete_topic(topic)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
-    return answer
+        return answer, None
+    return answer, topic
 
 
 def _may(ctx: RequestContext, operation: Operation, name: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -18,6 +18,7 @@ from kohort.broker.config import TopicConfig
 from kohort.broker.config.current import CurrentConfig
 from kohort.broker.config.run_time import check_change
 from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.metadata.store import TopicRecord
 from kohort.broker.topics.catalog import Catalog
@@ -37,6 +38,9 @@ T = TypeVar("T")
 
 Alteration = Callable[[Mapping[str, str]], dict[str, str]]
 """Maps the present configs of a topic or a broker to the new ones; raises KafkaError."""
+
+
+DeletionListener = Callable[[Sequence[str]], Awaitable[None] | None]
 
 
 def _uninterrupted(
@@ -94,14 +98,16 @@ class TopicChanges:
         self._settings = settings
         self._clock = clock
         self._new_uuid = new_uuid
-        self._deletion_listeners: list[Callable[[Sequence[str]], None]] = []
+        self._deletion_listeners: list[DeletionListener] = []
         self._grown_at_ms: dict[str, int] = {}
         """Topics that got more partitions in this process, the latest one last."""
         self.under_way = asyncio.Lock()
         """Held during a change, and while none may be made."""
 
-    def on_topics_deleted(self, listener: Callable[[Sequence[str]], None]) -> None:
-        """Call `listener` with the names of topics after they are deleted for clients."""
+    def on_topics_deleted(self, listener: DeletionListener) -> None:
+        """Call `listener` with the names of topics after they are deleted for clients, and await
+        what it returns, before another topic can get one of the names.
+        """
         self._deletion_listeners.append(listener)
 
     async def create_topic(
@@ -180,23 +186,46 @@ class TopicChanges:
             grown[name] = at_ms
         return grown
 
-    @_uninterrupted
     async def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic; when this returns the deletion is visible to all clients and durable.
+        """Delete one topic as `delete_topics` does, or raise KafkaError."""
+        (error,) = await self.delete_topics([topic])
+        if error is not None:
+            raise error
 
-        The files are removed later. Raises KafkaError.
+    @_uninterrupted
+    async def delete_topics(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
+        """Delete topics; return the error of each, None for success. When this returns the
+        deletions are visible to all clients and durable.
+
+        The files are removed later.
         """
         async with self.under_way:
-            self._check_alive(topic)
-            await self._disk.run(self._disk.data.store.mark_topic_deleted, topic.topic_id)
+            errors = [self._error_if_gone(topic) for topic in topics]
+            living = [topic for topic, error in zip(topics, errors, strict=True) if error is None]
+            try:
+                if living:
+                    await self._delete(living)
+            except StorageError as failure:
+                return [error or failure for error in errors]
+            return errors
+
+    async def _delete(self, topics: Sequence[Topic]) -> None:
+        """Raises StorageError."""
+        ids = [topic.topic_id for topic in topics]
+        await self._disk.run(self._disk.data.store.mark_topics_deleted, ids)
+        piece = Slice(self._clock)
+        for topic in topics:
             self._catalog.remove(topic)
             self._grown_at_ms.pop(topic.name, None)
             for partition in topic.partitions.opened():
                 partition.mark_deleted()
                 self._upkeep.forget(partition)
-            for listener in self._deletion_listeners:
-                listener([topic.name])
-            await self._remove(topic)
+            await piece.pause()
+        for listener in self._deletion_listeners:
+            pending = listener([topic.name for topic in topics])
+            if pending is not None:
+                await pending
+        await self._remove(topics)
 
     @_uninterrupted
     async def alter_topic(
@@ -289,6 +318,7 @@ class TopicChanges:
         except StorageError as error:
             return dict.fromkeys((one.name for one in planned), error)
         failures: dict[str, KafkaError] = {}
+        failed: list[Topic] = []
         for record in records:
             topic = self._opener.topic(record)
             if topic.is_internal or await self._disk.run(topic.partitions.open_all):
@@ -297,35 +327,43 @@ class TopicChanges:
                 failures[topic.name] = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"The partitions of {topic.name} cannot be made."
                 )
-                await self._take_back(topic)
+                failed.append(topic)
+        if failed:
+            await self._take_back(failed)
         self._upkeep.note_configs_changed()
         return failures
 
-    async def _take_back(self, topic: Topic) -> None:
-        """Undo the creation of a topic whose partitions cannot be created.
+    async def _take_back(self, topics: Sequence[Topic]) -> None:
+        """Undo the creation of topics whose partitions cannot be created.
 
         The disk that refused those may refuse this as well. Then what is stored must remain
         consistent with what clients see, or the name could never be used again.
         """
         try:
-            await self._disk.run(self._disk.data.store.mark_topic_deleted, topic.topic_id)
+            ids = [topic.topic_id for topic in topics]
+            await self._disk.run(self._disk.data.store.mark_topics_deleted, ids)
         except StorageError as error:
-            logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
-            self._catalog.add(topic)
+            for topic in topics:
+                logger.error("%s stays and is offline: %s", topic, error)  # noqa: TRY400 - the text says it all.
+                self._catalog.add(topic)
             return
         try:
-            await self._remove(topic)
+            await self._remove(topics)
         except StorageError as error:
-            logger.warning("the remains of %s stay until the next start: %s", topic, error)
+            names = ", ".join(topic.name for topic in topics)
+            logger.warning("the remains of %s stay until the next start: %s", names, error)
 
-    async def _remove(self, topic: Topic) -> None:
-        """Remove the files of a topic that is no longer in store and catalog."""
-        for partition in topic.partitions.opened():
-            await partition.wait_flushed()
+    async def _remove(self, topics: Sequence[Topic]) -> None:
+        """Remove the files of topics that are no longer in store and catalog. Raises
+        StorageError.
+        """
+        for topic in topics:
+            for partition in topic.partitions.opened():
+                await partition.wait_flushed()
         # Before the name can be reused: offsets stored for this topic would be wrong for the next.
         self._disk.data.directories.keep_notes_of({one.name for one in self._catalog.all()})
         await self._disk.write_checkpoints()
-        self._disk.remove_later(await self._disk.run(self._disk.data.release_directories, topic))
+        self._disk.remove_later(await self._disk.run(self._disk.data.release_directories, topics))
 
     def _effective(self, overrides: Mapping[str, str]) -> TopicConfig:
         try:
@@ -338,6 +376,13 @@ class TopicChanges:
         for partition in topic.partitions.opened():
             partition.config = partition.log.config = config
         self._upkeep.note_configs_changed()
+
+    def _error_if_gone(self, topic: Topic) -> KafkaError | None:
+        try:
+            self._check_alive(topic)
+        except KafkaError as error:
+            return error
+        return None
 
     def _check_alive(self, topic: Topic) -> None:
         if self._catalog.get_by_id(topic.topic_id) is not topic:

@@ -90,35 +90,48 @@ class DataDirectory:
         finally:
             self.store.close()
 
-    def release_directories(self, topic: Topic) -> list[Path]:
-        """Free the directory names of a topic that was marked as deleted.
+    def release_directories(self, topics: Iterable[Topic]) -> list[Path]:
+        """Free the directory names of topics that were marked as deleted.
 
         Returns the directories to remove. Anything that fails is repeated at the next start.
         """
+        refuse: list[Path] = []
+        released: list[bytes] = []
+        for topic in topics:
+            try:
+                refuse += self._release(topic)
+            except (OSError, StorageError) as error:
+                logger.warning("the remains of %s stay until the next start: %s", topic, error)
+            else:
+                released.append(topic.topic_id)
+        try:
+            self.directories.sync_names()
+        except OSError as error:
+            logger.warning("deleted topics are not forgotten before the next start: %s", error)
+        else:
+            self.store.forget_topics(released)
+        return refuse
+
+    def _release(self, topic: Topic) -> list[Path]:
+        """Rename the directories of a deleted topic; return their new paths."""
         directories = self.directories
         refuse: list[Path] = []
-        try:
-            for partition in topic.partitions.opened():
-                if not directories.exists(topic.name, partition.index):
-                    continue
-                if is_offline_log(partition.log):
-                    path = directories.path(topic.name, partition.index)
-                    refuse += directories.rename_deleted([path])
-                else:
-                    refuse.append(partition.log.delete(unique_hex()))
-            unopened = TopicRecord(
-                topic_id=topic.topic_id,
-                name=topic.name,
-                partition_count=len(topic.partitions),
-                created_ms=0,
-            )
-            remains = directories.remains_of(unopened, is_name_free=True)
-            refuse += directories.rename_deleted(remains)
-            directories.sync_names()
-        except (OSError, StorageError) as error:
-            logger.warning("the remains of topic %s stay until the next start: %s", topic, error)
-        else:
-            self.store.forget_topic(topic.topic_id)
+        for partition in topic.partitions.opened():
+            if not directories.exists(topic.name, partition.index):
+                continue
+            if is_offline_log(partition.log):
+                path = directories.path(topic.name, partition.index)
+                refuse += directories.rename_deleted([path])
+            else:
+                refuse.append(partition.log.delete(unique_hex()))
+        unopened = TopicRecord(
+            topic_id=topic.topic_id,
+            name=topic.name,
+            partition_count=len(topic.partitions),
+            created_ms=0,
+        )
+        remains = directories.remains_of(unopened, is_name_free=True)
+        refuse += directories.rename_deleted(remains)
         return refuse
 
     def finish_deletions(self, living: set[str]) -> list[Path]:
@@ -133,7 +146,7 @@ class DataDirectory:
             except OSError as error:
                 logger.warning("remains of topic %s cannot be moved: %s", topic.name, error)
             else:
-                self.store.forget_topic(topic.topic_id)
+                self.store.forget_topics([topic.topic_id])
         directories.keep_notes_of(living)
         return refuse
 

@@ -6,7 +6,7 @@ harm: at the next start the sound one with more changes replaces the other
 that cannot be written is given up until the next start.
 
 All metadata changes are made here; components with copies of it update them after the method
-returned. A topic is deleted in two steps: `mark_topic_deleted` frees its name at once,
+returned. A topic is deleted in two steps: `mark_topics_deleted` frees its name at once,
 `forget_topic` follows when its directories are gone; in between, even across a crash,
 `deleted_topics` lists what is still to be removed.
 
@@ -18,7 +18,7 @@ import dataclasses
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -111,15 +111,20 @@ class MetadataStore:
         """Replace all configs of a topic."""
         self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
 
-    def mark_topic_deleted(self, topic_id: bytes) -> None:
-        """Delete a topic: its name is free from now on, and its directories are to be removed."""
-        self._put_topics([dataclasses.replace(self._topics[topic_id], deleted=True)])
+    def mark_topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        """Delete topics: their names are free from now on, and their directories are to be
+        removed.
+        """
+        self._put_topics(
+            [dataclasses.replace(self._topics[topic_id], deleted=True) for topic_id in topic_ids]
+        )
 
-    def forget_topic(self, topic_id: bytes) -> None:
-        """Record that nothing of a deleted topic is left."""
+    def forget_topics(self, topic_ids: Sequence[bytes]) -> None:
+        """Record that nothing of these deleted topics is left."""
         with self._lock:
-            self._change([forget_topic(topic_id)])
-            self._topics.pop(topic_id, None)
+            self._change([forget_topic(topic_id) for topic_id in topic_ids])
+            for topic_id in topic_ids:
+                self._topics.pop(topic_id, None)
 
     def broker_configs(self, broker: str) -> dict[str, str]:
         """Return the dynamic configs of one broker id, or of all brokers for an empty id."""

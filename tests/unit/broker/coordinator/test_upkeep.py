@@ -138,9 +138,9 @@ class TestUpkeep:
         async with running(clock, log) as h:
             await h.do_commit()
             await h.do_commit(group_id="h")
-            h.groups.host.forget_topics(["other"])
+            await h.groups.host.forget_topics(["other"])
             assert log.append_count == 2
-            h.groups.host.forget_topics(["t"])
+            await h.groups.host.forget_topics(["t"])
             assert (h.offset(), h.offset("h")) == (None, None)
         async with running(clock, log) as h:
             assert h.offset() is None
@@ -154,7 +154,7 @@ class TestUpkeep:
             commits = [h.commit(), h.commit(partition=1), h.commit(group_id="h")]
             await asyncio.sleep(0)
             commits += [h.commit(partition=2), h.commit(group_id="gathered")]
-            h.groups.host.forget_topics(["t"])
+            await h.groups.host.forget_topics(["t"])
             # The next topic of that name has a first position already.
             commits.append(h.commit(7, group_id="h"))
             log.release()
@@ -178,7 +178,7 @@ class TestUpkeep:
             commits.append(h.commit(partition=1))
             with pytest.raises(KafkaError):
                 await h.do_commit(partition=2)
-            h.groups.host.forget_topics(["t"])
+            await h.groups.host.forget_topics(["t"])
             log.release()
             for commit in commits:
                 await commit

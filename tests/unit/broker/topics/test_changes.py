@@ -245,17 +245,20 @@ async def test_a_topic_that_cannot_be_taken_back_is_there_and_offline(
     files = SimulatedFileSystem()
     store = memory_store()
 
-    def refuse(topic_id: bytes) -> None:
-        raise StorageError(f"the disk is full: {topic_id!r}")
+    def refuse(topic_ids: list[bytes]) -> None:
+        raise StorageError(f"the disk is full: {topic_ids!r}")
 
     async with running_topics(Path("/data"), files=files, store=store) as topics:
         files.fail("create", suffix="orders-0/00000000000000000000.log", number=errno.ENOSPC)
         with monkeypatch.context() as broken:
-            broken.setattr(store, "mark_topic_deleted", refuse)
-            assert await create(topics, NewTopic(name="orders"), NewTopic(name="sales")) == [
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                PlannedTopic("sales", topics.all()[-1].topic_id, 1, {}),
-            ]
+            broken.setattr(store, "mark_topics_deleted", refuse)
+            outcomes = await create(topics, NewTopic(name="orders"), NewTopic(name="sales"))
+        sales = topics.get("sales")
+        assert sales is not None
+        assert outcomes == [
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            PlannedTopic("sales", sales.topic_id, 1, {}),
+        ]
         orders = topics.get("orders")
         assert orders is not None
         assert not orders.partitions.is_online(0)

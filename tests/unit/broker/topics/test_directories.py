@@ -111,7 +111,7 @@ async def test_a_directory_without_an_id_goes_with_a_deleted_topic_unless_anothe
         append(topic.partitions[0])
     disk.remove(str(ROOT / "orders-0" / FILE_NAME))
     store = new_store(store)
-    store.mark_topic_deleted(topic.topic_id)
+    store.mark_topics_deleted([topic.topic_id])
     if not is_name_free:
         record = TopicRecord(topic_id=bytes(16), name="orders", partition_count=1, created_ms=0)
         store.create_topics([record])

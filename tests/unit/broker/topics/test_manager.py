@@ -110,7 +110,7 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(
         old = await topics.changes.create_topic("orders", partition_count=2)
         append(old.partitions[0])
         # As far as the crash let it come: marked, and nothing else.
-        topics.disk.data.store.mark_topic_deleted(old.topic_id)
+        topics.disk.data.store.mark_topics_deleted([old.topic_id])
     (tmp_path / "sales-0.0123456789abcdef0123456789abcdef-delete").mkdir()
     async with running_topics(tmp_path) as topics:
         assert topics.all() == []
@@ -143,8 +143,8 @@ async def test_a_directory_of_another_topic_is_set_aside_and_not_served(
         old = await topics.changes.create_topic("orders", partition_count=1)
         append(old.partitions[0])
         # Metadata that was lost, as with a database restored from an old backup.
-        topics.disk.data.store.mark_topic_deleted(old.topic_id)
-        topics.disk.data.store.forget_topic(old.topic_id)
+        topics.disk.data.store.mark_topics_deleted([old.topic_id])
+        topics.disk.data.store.forget_topics([old.topic_id])
     async with running_topics(tmp_path) as topics:
         assert "belong" in caplog.text or "directories of no topic" in caplog.text
         new = await topics.changes.create_topic("orders", partition_count=1)

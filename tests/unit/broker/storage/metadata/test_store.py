@@ -74,14 +74,14 @@ def test_a_deleted_topics_name_is_free_while_its_remains_are_remembered(
 ) -> None:
     old, new = topic("orders", 1), topic("orders", 2)
     store.create_topics([old])
-    store.mark_topic_deleted(old.topic_id)
+    store.mark_topics_deleted([old.topic_id])
     store.create_topics([new])
     store.close()
 
     again = reopened(tmp_path)
     assert again.topics() == [new]
     assert [one.topic_id for one in again.deleted_topics()] == [old.topic_id]
-    again.forget_topic(old.topic_id)
+    again.forget_topics([old.topic_id])
     again.close()
     final = reopened(tmp_path)
     assert (final.topics(), final.deleted_topics()) == ([new], [])
