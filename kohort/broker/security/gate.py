@@ -36,6 +36,9 @@ SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
+FRAME_BYTES_MAX: Final = TOKEN_BYTES_MAX + 34 * 1024
+"""The largest frame before authentication: a token, and a header with a client id of 32 kB."""
+
 TOKENS_MAX: Final = 4
 """Bound on the tokens of one attempt; SCRAM has two."""
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000

@@ -27,7 +27,7 @@ from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.security.disabled_users import DisabledUsers
-from kohort.broker.security.gate import Dispatcher, Exchange, GateKeeper
+from kohort.broker.security.gate import FRAME_BYTES_MAX, Dispatcher, Exchange, GateKeeper
 from kohort.broker.security.http_guard import HttpGuard
 from kohort.broker.security.passwords import Passwords, PlainExchange
 from kohort.broker.security.tls_context import StoreError
@@ -386,7 +386,8 @@ def _first_frame_max_bytes(config: BrokerConfig) -> int:
     """The largest frame of an unauthenticated client, which is never unlimited."""
     known = BROKER_SETTINGS["sasl.server.max.receive.size"]
     given = config.sasl_server_max_receive_size
-    return given if given >= 0 else int(str(known.default))
+    wanted = given if given >= 0 else int(str(known.default))
+    return min(wanted, FRAME_BYTES_MAX)
 
 
 def _given_passwords(config: BrokerConfig) -> dict[str, str]:
