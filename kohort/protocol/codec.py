@@ -6,11 +6,12 @@ import importlib
 import linecache
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from kohort.protocol.compiler import compile_decoder, compile_encoder
+from kohort.protocol.constructs import MessageStruct
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.hot import declared, is_hot
 from kohort.protocol.layout import layout
@@ -29,6 +30,15 @@ GAVE_UP: Final = "the compiled codec gave up on"
 """The beginning of that error's text."""
 
 
+_COMPILERS: Final[dict[str, Callable[[MessageStruct], tuple[str, dict[str, Any]]]]] = {
+    "decode": compile_decoder,
+    "encode_into": compile_encoder,
+    "decode_in_steps": partial(compile_decoder, in_steps=True),
+    "encode_in_steps": partial(compile_encoder, in_steps=True),
+}
+_IN_ONE_STEP: Final = {"decode_in_steps": "decode", "encode_in_steps": "encode_into"}
+
+
 class Codec(Generic[T]):
     """Reads and writes one message class in one version.
 
@@ -43,11 +53,22 @@ class Codec(Generic[T]):
         encode_into: ``(message, out) -> [out, ...]``: appends to the bytearray ``out`` and returns
             it with the buffers that follow it, large record payloads among them uncopied. Raises
             EncodeError for a value that the version cannot express.
+        decode_in_steps, encode_in_steps: the same as generators, which yield after each element of
+            an array and return the result. A compiled form is so fast that it is one step.
     """
 
-    __slots__ = ("_message", "decode", "encode_into", "version")
+    __slots__ = (
+        "_message",
+        "decode",
+        "decode_in_steps",
+        "encode_in_steps",
+        "encode_into",
+        "version",
+    )
     decode: Callable[..., tuple[T, int]]
     encode_into: Callable[[T, bytearray], list[Buffer]]
+    decode_in_steps: Callable[[Buffer, int], Generator[None, None, tuple[T, int]]]
+    encode_in_steps: Callable[[T, bytearray], Generator[None, None, list[Buffer]]]
 
     def __init__(self, message: type[T], version: int) -> None:
         schema = schema_of(message)
@@ -58,25 +79,27 @@ class Codec(Generic[T]):
 
     def __getattr__(self, name: str) -> Any:
         # Called only for attributes that are not set yet.
-        if name not in {"decode", "encode_into"}:
+        if name not in _COMPILERS:
             raise AttributeError(name)
         made = None
-        if is_hot(self._message, self.version, name):
+        in_one_step = _IN_ONE_STEP.get(name, name)
+        if is_hot(self._message, self.version, in_one_step):
             made = _compiled(self._message, self.version, self.generated)
         if made is None:
             made = self.generated(name)
+        elif name != in_one_step:
+            made = partial(_one_step, made)
         setattr(self, name, made)
         return made
 
     def generated(self, name: str) -> Callable[..., Any]:
-        """`decode` or `encode_into`, written for this layout in Python."""
-        generate = compile_decoder if name == "decode" else compile_encoder
-        source, names = generate(layout(self._message, self.version))
+        """Return the attribute `name`, written for this layout in Python."""
+        source, names = _COMPILERS[name](layout(self._message, self.version))
         filename = f"<codec {self._message.__name__} v{self.version} {name}>"
         exec(compile(source, filename, "exec"), names)  # noqa: S102 - written from declarations
         # Tracebacks and debuggers show the generated lines.
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        made: Callable[..., Any] = names[name]
+        made: Callable[..., Any] = names[_IN_ONE_STEP.get(name, name)]
         return made
 
     def encode(self, message: T) -> bytes:
@@ -86,6 +109,12 @@ class Codec(Generic[T]):
     def encode_parts(self, message: T) -> Sequence[Buffer]:
         """Encode the message as a list of buffers, with large record payloads uncopied."""
         return self.encode_into(message, bytearray())
+
+
+def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None, Any]:
+    """Return the compiled form of a direction as a generator with one step."""
+    yield
+    return function(*args)
 
 
 def _compiled(

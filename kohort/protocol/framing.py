@@ -6,7 +6,7 @@ A frame is an int32 size and that many bytes; a request or response in it is a h
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kohort.protocol.codec import Buffer, Codec, codec
@@ -97,6 +97,19 @@ def response_buffers(
     if header_has_tags:
         out.append(0)
     parts = codec.encode_into(message, out)
+    size = sum(map(len, parts)) - 4
+    out[0:4] = size.to_bytes(4, "big")
+    return parts
+
+
+def response_buffers_in_steps(
+    correlation_id: int, codec: Codec[T], message: T, *, header_has_tags: bool
+) -> Generator[None, None, list[Buffer]]:
+    """Do what `response_buffers` does, with a step for each element of an array."""
+    out = bytearray(_RESPONSE.pack(0, correlation_id))
+    if header_has_tags:
+        out.append(0)
+    parts = yield from codec.encode_in_steps(message, out)
     size = sum(map(len, parts)) - 4
     out[0:4] = size.to_bytes(4, "big")
     return parts

@@ -12,6 +12,7 @@ from kohort.broker.core.security.session import Session
 from kohort.broker.core.transaction.requests import Client
 from kohort.broker.dispatch.access import DENIED, TEXTS, Access
 from kohort.broker.dispatch.encoded import EncodedResponse, TopicAnswers
+from kohort.broker.dispatch.long_requests import LongRequests
 from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.activity import Activity
@@ -71,6 +72,8 @@ class BrokerServices:
     """For lines about clients' requests; None only in tests."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request that validates a large batch over several loop iterations."""
+    long_requests: LongRequests = field(default_factory=LongRequests)
+    """Turns of requests that are executed over several loop iterations."""
     long_description: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one request that describes very many topics over several loop iterations: what it
     has described so far is kept for it."""
@@ -105,6 +108,9 @@ class RequestContext:
     header: RequestHeader
     connection: ConnectionInfo
     broker: BrokerServices
+    is_long: bool = False
+    """Whether the request may have very many elements: its handler should return a generator of
+    steps, unless the request is split for it."""
 
     @property
     def advertised(self) -> tuple[str, int]:

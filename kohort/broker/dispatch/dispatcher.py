@@ -6,10 +6,13 @@ logged.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
-from typing import Any
+from types import GeneratorType
+from typing import Any, TypeVar
 
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import (
@@ -18,6 +21,7 @@ from kohort.broker.dispatch.failures import (
     refusal,
     unsupported_version,
 )
+from kohort.broker.dispatch.parts import join, parts_of
 from kohort.broker.dispatch.registry import Route, Router
 from kohort.broker.dispatch.throttling import Charging, NoQuotas
 from kohort.broker.network.metrics import NetworkMetrics
@@ -28,6 +32,7 @@ from kohort.broker.network.service import (
     ResponseBuffers,
 )
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice, run
 from kohort.protocol.codec import Buffer, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.framing import (
@@ -35,11 +40,14 @@ from kohort.protocol.framing import (
     RequestHeader,
     read_request_prefix,
     response_buffers,
+    response_buffers_in_steps,
     response_frame,
     skip_header_tags,
 )
 from kohort.protocol.message import Struct
 from kohort.protocol.messages.api_versions import ApiVersionsResponse
+
+T = TypeVar("T")
 
 _Call = tuple[RequestContext, Route, Any, float, int]
 """A request being handled: context, route, request, start time on `perf_counter`, and its size in
@@ -74,14 +82,15 @@ class Dispatcher:
         route = self._routes.get((key, version)) or self._router.find(key, version)
         if route is None:
             return self._answer_unserved(header)
+        size = len(frame)
+        if size > route.long_bytes:
+            return self._serve_long(header, connection, frame, route, position, started_s)
         try:
             if route.request_header_has_tags:
                 position = skip_header_tags(frame, position)
             request, end = route.decode(frame, position)
         except DecodeError as error:
-            text = f"{route.api.name} v{route.version} of {_client(header)}: {error}"
-            raise self._rejected("malformed_body", text) from None
-        size = len(frame)
+            raise self._malformed(route, header, error) from None
         if end != size:
             self._note_extra_bytes(route, header, connection, size - end)
         ctx = RequestContext(header, connection, self._broker)
@@ -95,14 +104,185 @@ class Dispatcher:
             return self._answer(call, returned)
         if kind is EncodedResponse:
             return self._give(call, returned)
+        return self._continue(call, returned)
+
+    def _continue(self, call: _Call, returned: Any) -> ResponseBuffers | Later[ResponseBuffers]:  # noqa: ANN401
+        """Serve what takes longer: a handler that waits, or that has steps."""
+        ctx, route, _, started_s, _ = call
+        if isinstance(returned, GeneratorType):
+            return self._begin_steps(call, returned)
+        if route.api.is_task:
+            return self._run(ctx, self._finish_long(call, returned), route, started_s, call)
+        kind = returned.__class__
         assert kind is Later, f"{route.api.name} returned {kind.__name__}"
         worked_s = 0.0
         if self._quotas.is_limiting:
-            worked_s, connection.worked_s = perf_counter() - started_s, 0.0
+            worked_s, ctx.connection.worked_s = perf_counter() - started_s, 0.0
         if returned.is_done:
             return self._finish(call, worked_s, returned)
         answer: Later[ResponseBuffers] = returned.settle(partial(self._finish, call, worked_s))
         return answer
+
+    def _serve_long(
+        self,
+        header: RequestHeader,
+        connection: ConnectionInfo,
+        frame: Buffer,
+        route: Route,
+        position: int,
+        started_s: float,
+    ) -> Later[ResponseBuffers]:
+        """Serve a long request in slices. If its client disconnects, the rest is not executed."""
+        ctx = RequestContext(header, connection, self._broker, is_long=True)
+        work = self._work_long(ctx, frame, route, position, started_s)
+        return self._run(ctx, work, route, started_s)
+
+    def _begin_steps(
+        self, call: _Call, steps: Steps[Any]
+    ) -> ResponseBuffers | Later[ResponseBuffers]:
+        """Take a slice of a handler's steps; if there are more, continue them in a task."""
+        ctx, route, _, started_s, _ = call
+        piece = Slice(self._broker.clock)
+        try:
+            while not piece.is_over():
+                next(steps)
+        except StopIteration as stop:
+            returned = stop.value
+            if isinstance(returned, Later):
+                return self._continue(call, returned)
+            return self._answer(call, returned)
+        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+            return self._fail(call, error)
+        return self._run(ctx, self._work_on(call, steps), route, started_s, call)
+
+    def _run(
+        self,
+        ctx: RequestContext,
+        work: Coroutine[Any, Any, ResponseBuffers],
+        route: Route,
+        started_s: float,
+        call: _Call | None = None,
+    ) -> Later[ResponseBuffers]:
+        """Run a coroutine that serves a request; `call` is the request, if it is decoded."""
+        ctx.connection.worked_s = perf_counter() - started_s
+        return ctx.run(work, name=route.api.name).settle(partial(self._end_long, call))
+
+    def _end_long(self, call: _Call | None, later: Later[ResponseBuffers]) -> ResponseBuffers:
+        try:
+            return later.result()
+        except asyncio.CancelledError:
+            # The broker is stopping; it is unknown whether the request took effect.
+            if call is None:
+                raise self._rejected("not_answerable", "interrupted") from None
+            return self._fail(call, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "interrupted"))
+
+    async def _work_long(
+        self,
+        ctx: RequestContext,
+        frame: Buffer,
+        route: Route,
+        position: int,
+        started_s: float,
+    ) -> ResponseBuffers:
+        broker = self._broker
+        async with broker.long_requests.turn(_client_key(ctx)):
+            piece = Slice(broker.clock)
+            try:
+                if route.request_header_has_tags:
+                    position = skip_header_tags(frame, position)
+                decoding = route.request_codec.decode_in_steps(frame, position)
+                request, end = await run(decoding, piece)
+            except DecodeError as error:
+                raise self._malformed(route, ctx.header, error) from None
+            size = len(frame)
+            if end != size:
+                self._note_extra_bytes(route, ctx.header, ctx.connection, size - end)
+            call = (ctx, route, request, started_s, size)
+            try:
+                returned = await self._handle_parts(ctx, route, request, piece)
+                if isinstance(returned, GeneratorType):
+                    returned = await run(returned, piece)
+            except Exception as error:  # noqa: BLE001 - every one of them is answered.
+                return self._fail(call, error, self._waited_s(call))
+        return await self._finish_long(call, returned)
+
+    async def _work_on(self, call: _Call, steps: Steps[Any]) -> ResponseBuffers:
+        try:
+            returned = await self._run_in_turn(call[0], steps)
+        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+            return self._fail(call, error, self._waited_s(call))
+        return await self._finish_long(call, returned)
+
+    async def _handle_parts(
+        self,
+        ctx: RequestContext,
+        route: Route,
+        request: Any,  # noqa: ANN401
+        piece: Slice,
+    ) -> Any:  # noqa: ANN401
+        """Call the handler with each part of the request; return the joined responses. A request
+        whose API has no parts is given to its handler as a whole.
+        """
+        lists = route.lists
+        if lists is None:
+            return route.handler(ctx, request)
+        whole: Any = None
+        for part in parts_of(request, lists.request, route.api.part_max):
+            try:
+                response: Any = route.handler(ctx, part)
+                if isinstance(response, GeneratorType):
+                    response = await run(response, piece)
+                if isinstance(response, Later):
+                    response = await response
+            except KafkaError as error:
+                response = error_response(
+                    route.api.on_error, part, route.version, error.code, error.message
+                )
+            if isinstance(response, EncodedResponse):
+                response, _ = route.response_codec.decode(response.body, 0)
+            if whole is None:
+                whole = response
+            else:
+                join(whole, response, lists.response)
+            await piece.pause()
+        return whole
+
+    async def _finish_long(self, call: _Call, returned: Any) -> ResponseBuffers:  # noqa: ANN401
+        """Wait for a handler that waits, and encode its response in slices."""
+        try:
+            response = await returned if isinstance(returned, Later) else returned
+        except Exception as error:  # noqa: BLE001 - every one of them is answered.
+            return self._fail(call, error, self._waited_s(call))
+        if response is None:
+            return self._answer(call, response, self._waited_s(call))
+        if isinstance(response, EncodedResponse):
+            return self._give(call, response, self._waited_s(call))
+        ctx, route, _, _, _ = call
+        encoding = response_buffers_in_steps(
+            ctx.header.correlation_id,
+            route.response_codec,
+            response,
+            header_has_tags=route.response_header_has_tags,
+        )
+        piece = Slice(self._broker.clock)
+        try:
+            while not piece.is_over():
+                next(encoding)
+            buffers = await self._run_in_turn(ctx, encoding)
+        except StopIteration as stop:
+            buffers = stop.value
+        except EncodeError as error:
+            return self._fail(call, error, self._waited_s(call))
+        return self._charge(call, response, buffers, self._waited_s(call))
+
+    async def _run_in_turn(self, ctx: RequestContext, steps: Steps[T]) -> T:
+        async with self._broker.long_requests.turn(_client_key(ctx)):
+            return await run(steps, Slice(self._broker.clock))
+
+    def _waited_s(self, call: _Call) -> float:
+        """For how long nothing was done for a request that is executed in slices."""
+        ctx, _, _, started_s, _ = call
+        return perf_counter() - started_s - ctx.connection.worked_s
 
     def refuse(self, frame: Buffer, code: ErrorCode) -> ResponseBuffers:
         """The answer to a request that is not served, as it comes too early; None where it asks
@@ -146,13 +326,20 @@ class Dispatcher:
         """Encode a handler's response; None is for requests without a response. For
         `waited_s` of the time since it came nothing was done for the request.
         """
-        ctx, route, _, started_s, size = call
+        ctx, route, _, _, _ = call
         buffers: ResponseBuffers = None
         if response is not None:
             try:
                 buffers = _buffers(ctx.header, route, response)
             except EncodeError as error:
                 return self._fail(call, error, waited_s)
+        return self._charge(call, response, buffers, waited_s)
+
+    def _charge(
+        self, call: _Call, response: Struct | None, buffers: ResponseBuffers, waited_s: float
+    ) -> ResponseBuffers:
+        """Charge the client, and throttle it if it is above its quota."""
+        ctx, route, _, started_s, size = call
         duration_s = perf_counter() - started_s
         if self._quotas.is_limiting:
             used_s = duration_s - waited_s
@@ -250,6 +437,12 @@ class Dispatcher:
         v0 = codec(ApiVersionsResponse, 0)
         return response_buffers(header.correlation_id, v0, response, header_has_tags=False)
 
+    def _malformed(
+        self, route: Route, header: RequestHeader, error: DecodeError
+    ) -> CloseConnection:
+        text = f"{route.api.name} v{route.version} of {_client(header)}: {error}"
+        return self._rejected("malformed_body", text)
+
     def _unserved(self, header: RequestHeader) -> CloseConnection:
         is_known = header.api_key in self._router.apis
         reason = "unsupported_version" if is_known else "unknown_api"
@@ -303,6 +496,11 @@ def _throttle(
         return None
     told.throttle_time_ms = throttle_ms
     return _buffers(ctx.header, route, told)
+
+
+def _client_key(ctx: RequestContext) -> tuple[str, str]:
+    """Identify the client, whichever of its connections this is."""
+    return ctx.session.principal.name, ctx.connection.peer_host
 
 
 def _client(header: RequestHeader) -> str:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import OnError
+from kohort.broker.dispatch.long_requests import LONG_BYTES
+from kohort.broker.dispatch.parts import Lists
 from kohort.broker.runtime.later import Later
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
@@ -25,8 +28,11 @@ from kohort.protocol.schema import VersionRange
 Reply: TypeAlias = Message | EncodedResponse | None
 """A response, or None if the request has none."""
 
-Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Later[Any]]
-"""``(context, request) -> reply``, or a `Later` of it."""
+PART_MAX: Final = 200
+"""Elements in a part of a long request, where an element takes some microseconds."""
+
+Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Later[Any] | Steps[Any]]
+"""``(context, request) -> reply``, or a `Later` of it, or a generator of steps towards it."""
 
 AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Reply]]
 """One that is run as a task."""
@@ -61,9 +67,13 @@ class Api:
         "advertised",
         "handler",
         "is_answered",
+        "is_task",
         "key",
+        "long_bytes",
         "name",
         "on_error",
+        "part_max",
+        "parts",
         "request",
         "throttled",
         "versions",
@@ -79,6 +89,9 @@ class Api:
         on_error: OnError = _BY_ITSELF,
         is_answered: Callable[[Any], bool] = _always,
         throttled: Callable[[Any], Any] = _as_it_is,
+        parts: Sequence[Lists] = (),
+        part_max: int = PART_MAX,
+        long_bytes: int = LONG_BYTES,
     ) -> None:
         schema = schema_of(request)
         assert schema.key is not None, f"{schema.name} is not a request"
@@ -86,13 +99,19 @@ class Api:
         self.name = schema.name.removesuffix("Request")
         self.request = request
         self.handler = (
-            _as_task(handler) if iscoroutinefunction(handler) else cast("Handler", handler)
+            _as_task(cast("AsyncHandler", handler))
+            if iscoroutinefunction(handler)
+            else cast("Handler", handler)
         )
+        self.is_task = iscoroutinefunction(handler)
         self.on_error = on_error
         self.is_answered = is_answered
         """Whether the client expects a response to this request."""
         self.throttled = throttled
         """Returns the response that a throttled client gets in place of this one."""
+        self.parts = parts
+        self.part_max = part_max
+        self.long_bytes = long_bytes
         self.versions = VersionRange.parse(versions)
         """Supported versions."""
         self.advertised = VersionRange.parse(advertised or versions)
@@ -108,6 +127,9 @@ class Route:
         "api",
         "decode",
         "handler",
+        "lists",
+        "long_bytes",
+        "request_codec",
         "request_header_has_tags",
         "response",
         "response_codec",
@@ -120,12 +142,30 @@ class Route:
         self.api = api
         self.version = version
         self.handler = api.handler
-        request_codec: Codec[Any] = codec(api.request, version)
-        self.decode = request_codec.decode
+        self.request_codec: Codec[Any] = codec(api.request, version)
+        self.decode = self.request_codec.decode
         self.response = RESPONSES[api.key]
+        self.long_bytes = api.long_bytes
+        self.lists = next(
+            (
+                one
+                for one in api.parts
+                if has_field(api.request, one.request[0], version)
+                and has_field(self.response, one.response[0], version)
+            ),
+            None,
+        )
+        """Lists by which long requests are split; None if the API or the version has none."""
         self.response_codec: Codec[Any] = codec(self.response, version)
         self.request_header_has_tags = flexible
         self.response_header_has_tags = flexible and api.key != API_VERSIONS_KEY
+
+
+def has_field(message: type, name: str, version: int) -> bool:
+    """Whether the message has the field in this version."""
+    return any(
+        field.name == name and version in field.versions for field in schema_of(message).fields
+    )
 
 
 _apis: Final[dict[int, Api]] = {}
@@ -139,6 +179,9 @@ def handles(
     on_error: OnError = _BY_ITSELF,
     is_answered: Callable[[Any], bool] = _always,
     throttled: Callable[[Any], Any] = _as_it_is,
+    parts: Sequence[Lists] = (),
+    part_max: int = PART_MAX,
+    long_bytes: int = LONG_BYTES,
 ) -> Callable[[_Registered], _Registered]:
     """Register a function as the handler of ``request`` in ``versions`` ("0-4").
 
@@ -146,8 +189,13 @@ def handles(
     may say that the client waits for no response, ``throttled`` for those whose response is another
     one if the client exceeds a quota.
 
+    A request of more than ``long_bytes`` is given to the handler in parts of at most ``part_max``
+    elements of the first of ``parts`` whose lists this version has. The elements must not depend on
+    each other: each part fails by itself.
+
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
-    as a task, and is answered with what it returns.
+    as a task, and is answered with what it returns. One with much work may return a generator of
+    its steps (:mod:`kohort.broker.core.steps`), which are run in slices.
     """
 
     def register(handler: _Registered) -> _Registered:
@@ -159,6 +207,9 @@ def handles(
             on_error=on_error,
             is_answered=is_answered,
             throttled=throttled,
+            parts=parts,
+            part_max=part_max,
+            long_bytes=long_bytes,
         )
         assert api.key not in _apis, f"{api.name} has two handlers"
         _apis[api.key] = api

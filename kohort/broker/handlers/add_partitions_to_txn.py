@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.transaction_errors import fenced_in
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import INTERNAL_TOPICS
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_partitions_to_txn import (
@@ -65,11 +67,13 @@ def add_partitions_to_txn(
             ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     if several:
         return ctx.run(_several(ctx, request), name="AddPartitionsToTxn")
+    if ctx.is_long:
+        return ctx.run(_long(ctx, request), name="AddPartitionsToTxn")
     topics = request.v3_and_below_topics
-    refusals = _refusals(ctx, topics, allows_internal=False)
+    refusals = at_once(_refusals(ctx, topics, allows_internal=False))
     if refusals:
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_refused(topics, refusals),
+            results_by_topic_v3_and_below=at_once(_refused(topics, refusals)),
         )
     asked = AddRequest(
         request.v3_and_below_producer_id,
@@ -83,7 +87,7 @@ def add_partitions_to_txn(
     def respond(error: ErrorCode) -> AddPartitionsToTxnResponse:
         told = fenced_in(version, error, since=FENCED_SINCE)
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_results(topics, lambda _: told)
+            results_by_topic_v3_and_below=at_once(_results(topics, lambda _: told))
         )
 
     transactional_id = request.v3_and_below_transactional_id
@@ -93,32 +97,58 @@ def add_partitions_to_txn(
 async def _several(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id, topic_results=await _one_of_several(ctx, one)
-            )
-            for one in request.transactions
-        ]
-    )
+    piece = Slice(ctx.broker.clock)
+    response = AddPartitionsToTxnResponse()
+    for one in request.transactions:
+        results = await _one_of_several(ctx, one, piece)
+        response.results_by_transaction.append(
+            AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
+        )
+        await piece.pause()
+    return response
 
 
 async def _one_of_several(
-    ctx: RequestContext, asked: AddPartitionsToTxnTransaction
+    ctx: RequestContext, asked: AddPartitionsToTxnTransaction, piece: Slice
 ) -> list[AddPartitionsToTxnTopicResult]:
     transactions = ctx.broker.transactions
-    refusals = _refusals(ctx, asked.topics, allows_internal=True)
+    refusals = await run(_refusals(ctx, asked.topics, allows_internal=True), piece)
     if refusals:
-        return _refused(asked.topics, refusals)
+        return await run(_refused(asked.topics, refusals), piece)
     producer = asked.producer_id, asked.producer_epoch
     if asked.verify_only:
-        return _results(
+        results = _results(
             _each_once(asked.topics),
             lambda place: transactions.verify_only(asked.transactional_id, *producer, place),
         )
+        return await run(results, piece)
     request = AddRequest(*producer, tuple(_places(asked.topics)), ClientVersion.V2, ctx.client)
     error = await transactions.add_partitions(asked.transactional_id, request)
-    return _results(asked.topics, lambda _: error)
+    return await run(_results(asked.topics, lambda _: error), piece)
+
+
+async def _long(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Serve a long request before v4, as `add_partitions_to_txn` does, in slices."""
+    piece = Slice(ctx.broker.clock)
+    topics = request.v3_and_below_topics
+    refusals = await run(_refusals(ctx, topics, allows_internal=False), piece)
+    if refusals:
+        results = _refused(topics, refusals)
+    else:
+        asked = AddRequest(
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            tuple(_places(topics)),
+            ClientVersion.V1,
+            ctx.client,
+        )
+        transactional_id = request.v3_and_below_transactional_id
+        error = await ctx.broker.transactions.add_partitions(transactional_id, asked)
+        told = fenced_in(ctx.api_version, error, since=FENCED_SINCE)
+        results = _results(topics, lambda _: told)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await run(results, piece))
 
 
 def _each_once(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
@@ -140,7 +170,7 @@ def _places(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartitio
 
 def _refusals(
     ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, allows_internal: bool
-) -> dict[TopicPartition, ErrorCode]:
+) -> Steps[dict[TopicPartition, ErrorCode]]:
     """Return the partitions whose refusal prevents adding the others."""
     refusals: dict[TopicPartition, ErrorCode] = {}
     for place in _places(topics):
@@ -153,30 +183,31 @@ def _refusals(
             refusals[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or not 0 <= place.partition < len(topic.partitions):
             refusals[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        yield
     return refusals
 
 
 def _refused(
     topics: Iterable[AddPartitionsToTxnTopic], refusals: dict[TopicPartition, ErrorCode]
-) -> list[AddPartitionsToTxnTopicResult]:
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     named = [topic for topic in topics if topic.partitions]
     return _results(named, lambda place: refusals.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
 
 
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], error_of: Callable[[TopicPartition], ErrorCode]
-) -> list[AddPartitionsToTxnTopicResult]:
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     """Return one result for each partition, as often as it was named."""
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
+    results = []
+    for topic in topics:
+        result = AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[])
+        results.append(result)
+        for index in topic.partitions:
+            result.results_by_partition.append(
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
                     partition_error_code=error_of(TopicPartition(topic.name, index)),
                 )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+            )
+            yield
+    return results

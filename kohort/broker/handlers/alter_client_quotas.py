@@ -15,6 +15,7 @@ from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.security.client_quotas import LimitChange, TooManyEntitiesError
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.alter_client_quotas import (
@@ -37,6 +38,7 @@ async def alter_client_quotas(
     is_allowed = ctx.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
     times = Counter(_named(entry) for entry in request.entries)
     results = []
+    piece = Slice(ctx.broker.clock)
     for entry in request.entries:
         code, text = ErrorCode.NONE, None
         try:
@@ -55,6 +57,7 @@ async def alter_client_quotas(
         except KafkaError as error:
             code, text = error.code, error.message
         results.append(EntryResult(error_code=code, error_message=text, entity=entry.entity))
+        await piece.pause()
     return AlterClientQuotasResponse(entries=results)
 
 

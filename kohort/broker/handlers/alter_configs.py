@@ -44,7 +44,9 @@ async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> Al
         )
 
     change = partial(_replace, ctx, validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=await alter_each(request.resources, answer, change))
+    return AlterConfigsResponse(
+        responses=await alter_each(ctx.broker.clock, request.resources, answer, change)
+    )
 
 
 async def _replace(

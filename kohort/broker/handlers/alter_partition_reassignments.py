@@ -8,6 +8,7 @@ from __future__ import annotations
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.alter_partition_reassignments import (
@@ -20,7 +21,11 @@ from kohort.protocol.messages.alter_partition_reassignments import (
 )
 
 
-@handles(AlterPartitionReassignmentsRequest, versions="0-1")
+@handles(
+    AlterPartitionReassignmentsRequest,
+    versions="0-1",
+    parts=(lists("topics.partitions", "responses.partitions"),),
+)
 def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:

@@ -7,6 +7,7 @@ v1-2 as in Kafka 4.4: moving a partition to the directory where it is changes no
 from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
@@ -35,7 +36,7 @@ from kohort.protocol.messages.alter_replica_log_dirs import (
 )
 def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+) -> Steps[AlterReplicaLogDirsResponse]:
     """Answer each partition; the last directory that is named for it counts."""
     if ctx.broker.access is not None:
         ctx.require(Operation.ALTER, ResourceType.CLUSTER)
@@ -44,20 +45,19 @@ def alter_replica_log_dirs(
         for topic in directory.topics:
             for index in topic.partitions:
                 wanted.setdefault(topic.name, {})[index] = directory.path
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_outcome(ctx, name, index, path)
-                    )
-                    for index, path in paths.items()
-                ],
+                yield
+    response = AlterReplicaLogDirsResponse(results=[])
+    for name, paths in wanted.items():
+        result = AlterReplicaLogDirTopicResult(topic_name=name, partitions=[])
+        response.results.append(result)
+        for index, path in paths.items():
+            result.partitions.append(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_outcome(ctx, name, index, path)
+                )
             )
-            for name, paths in wanted.items()
-        ]
-    )
+            yield
+    return response
 
 
 def _outcome(ctx: RequestContext, name: str, index: int, path: str) -> ErrorCode:

@@ -12,10 +12,12 @@ import asyncio
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.security.users import (
     MECHANISMS,
     USERS_MAX,
@@ -77,7 +79,8 @@ async def _alter(
     users = ctx.broker.users
     assert users is not None
     async with ctx.broker.topics.changes.under_way:
-        results, changes = _check_alterations(users, request)
+        checking = _check_alterations(users, request)
+        results, changes = await run(checking, Slice(ctx.broker.clock))
         if changes:
             await ctx.broker.topics.disk.run(users.store_changes, changes)
             users.apply(changes)
@@ -86,7 +89,7 @@ async def _alter(
 
 def _check_alterations(
     users: Users, request: AlterUserScramCredentialsRequest
-) -> tuple[list[AlterUserScramCredentialsResult], list[Change]]:
+) -> Steps[tuple[list[AlterUserScramCredentialsResult], list[Change]]]:
     """Return the answer for each user, and the changes to store."""
     wanted: dict[str, list[Wanted]] = {}
     for one in _all_wanted(request):
@@ -101,6 +104,7 @@ def _check_alterations(
         results.append(
             AlterUserScramCredentialsResult(user=name, error_code=code, error_message=text)
         )
+        yield
     return results, changes
 
 

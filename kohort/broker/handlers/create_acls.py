@@ -12,6 +12,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.security.rules import TooManyRulesError
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_acls import (
@@ -32,6 +33,7 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
     new: list[Rule] = []
+    piece = Slice(ctx.broker.clock)
     for creation in request.creations:
         result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
         results.append(result)
@@ -39,6 +41,7 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
             new.append(_rule(creation))
         except InvalidRuleError as error:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+        await piece.pause()
     try:
         await rules.create(new)
     except TooManyRulesError as error:

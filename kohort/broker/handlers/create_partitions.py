@@ -15,6 +15,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.mutations import Mutations
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.creation import check_expansion
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.create_partitions import (
@@ -40,6 +41,7 @@ async def create_partitions(
     times = Counter(topic.name for topic in request.topics)
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     results = {}
+    piece = Slice(ctx.broker.clock)
     for topic in request.topics:
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
         results[topic.name] = result
@@ -53,6 +55,7 @@ async def create_partitions(
             await _enlarge(ctx, mutations, topic, validate_only=request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
+        await piece.pause()
     return CreatePartitionsResponse(
         throttle_time_ms=mutations.throttle_ms, results=list(results.values())
     )

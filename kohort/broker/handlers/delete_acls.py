@@ -10,6 +10,7 @@ from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.security.rules import TooManyRulesError
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_acls import (
@@ -30,6 +31,7 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
     """Remove rules; requires ALTER on the cluster. Answered when that is durable."""
     rules = rules_in_force(ctx, Operation.ALTER, text="No Authorizer is configured.")
     results = []
+    piece = Slice(ctx.broker.clock)
     sound: list[tuple[RuleFilter, DeleteAclsFilterResult]] = []
     for asked in request.filters:
         result = DeleteAclsFilterResult(
@@ -40,12 +42,14 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
             sound.append((_filter(asked), result))
         except UnknownFilterError as error:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+        await piece.pause()
     try:
         found = await rules.delete([wanted for wanted, _ in sound])
     except TooManyRulesError as error:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from None
     for (_, result), of_filter in zip(sound, found, strict=True):
         result.matching_acls = [_removed(rule) for rule in of_filter]
+        await piece.pause()
     return DeleteAclsResponse(filter_results=results)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_groups import (
@@ -23,6 +24,8 @@ from kohort.protocol.messages.delete_groups import (
     on_error=OnError(
         Mirror(response="results", request="groups_names", copied={"group_id": ITSELF})
     ),
+    parts=(lists("groups_names", "results"),),
+    part_max=20,
 )
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete the groups; answered when that is durable."""

@@ -13,6 +13,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_records import (
@@ -36,17 +37,19 @@ async def delete_records(
     ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Delete the records; partitions fail individually."""
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(ctx, topic, partition) for partition in topic.partitions],
-            )
-            for topic in request.topics
-            if topic.partitions
-        ]
-    )
-    if any(not one.error_code for topic in response.topics for one in topic.partitions):
+    piece = Slice(ctx.broker.clock)
+    response = DeleteRecordsResponse(topics=[])
+    is_any_deleted = False
+    for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+        for partition in topic.partitions:
+            outcome = _delete(ctx, topic, partition)
+            is_any_deleted |= not outcome.error_code
+            result.partitions.append(outcome)
+            await piece.pause()
+        if topic.partitions:
+            response.topics.append(result)
+    if is_any_deleted:
         await ctx.broker.topics.disk.write_checkpoints()
     return response
 

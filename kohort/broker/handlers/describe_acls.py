@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
+from kohort.broker.runtime.slices import Slice, run
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_acls import (
     AclDescription,
@@ -44,11 +46,13 @@ async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> De
     except UnknownFilterError:
         found = []
     return DescribeAclsResponse(
-        error_code=ErrorCode.NONE, error_message=NO_MESSAGE, resources=_by_resource(found)
+        error_code=ErrorCode.NONE,
+        error_message=NO_MESSAGE,
+        resources=await run(_by_resource(found), Slice(ctx.broker.clock)),
     )
 
 
-def _by_resource(rules: list[Rule]) -> list[DescribeAclsResource]:
+def _by_resource(rules: list[Rule]) -> Steps[list[DescribeAclsResource]]:
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for rule in rules:
         resource = rule.resource_type, rule.resource_name, rule.pattern
@@ -67,4 +71,5 @@ def _by_resource(rules: list[Rule]) -> list[DescribeAclsResource]:
                 permission_type=rule.permission,
             )
         )
+        yield
     return list(resources.values())

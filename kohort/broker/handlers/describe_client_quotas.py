@@ -9,6 +9,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.security.quotas import CLIENT_ID, IP, USER, Entity
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -29,7 +30,7 @@ NO_MESSAGE: Final = ""
 @handles(DescribeClientQuotasRequest, versions="0-1")
 def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+) -> Steps[DescribeClientQuotasResponse]:
     """List limits; a filter without components matches all entities, unless it is strict."""
     quotas = ctx.broker.quotas
     assert quotas is not None
@@ -40,11 +41,11 @@ def describe_client_quotas(
         return DescribeClientQuotasResponse(
             error_code=error.code, error_message=error.message, entries=None
         )
-    found = [
-        _entry(entity, limits)
-        for entity, limits in quotas.quotas.limits.items()
-        if _is_found(entity, request)
-    ]
+    found = []
+    for entity, limits in list(quotas.quotas.limits.items()):
+        if _is_found(entity, request):
+            found.append(_entry(entity, limits))
+        yield
     return DescribeClientQuotasResponse(
         error_code=ErrorCode.NONE, error_message=NO_MESSAGE, entries=found
     )

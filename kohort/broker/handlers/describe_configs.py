@@ -22,8 +22,6 @@ from kohort.broker.handlers.shared.config_resources import (
     check_broker_id,
 )
 from kohort.broker.handlers.shared.repeats import check_repeats
-from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
@@ -37,8 +35,6 @@ from kohort.protocol.messages.describe_configs import (
 
 _TYPES: Final = frozenset(ResourceType)
 
-AT_ONCE_MAX: Final = 50
-"""Topics with configs of their own that are described at once: half a millisecond each."""
 NO_MESSAGE: Final = ""
 """Used by Kafka where the other APIs have null."""
 
@@ -54,47 +50,22 @@ NO_MESSAGE: Final = ""
 )
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse | Later[DescribeConfigsResponse]:
-    """Describe each resource; none if one has a type that does not exist, as in Kafka. Tools ask
-    for all topics at once: what does not end soon is continued in slices.
-    """
+) -> Steps[DescribeConfigsResponse]:
+    """Describe each resource; none if one has a type that does not exist, as in Kafka."""
     for resource in request.resources:
         if resource.resource_type not in _TYPES:
             message = f"Unknown resource type {resource.resource_type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     check_repeats((one.resource_type, one.resource_name) for one in request.resources)
-    describing = _describe_each(ctx, request)
-    for _ in range(AT_ONCE_MAX):
-        try:
-            next(describing)
-        except StopIteration as done:
-            results: list[DescribeConfigsResult] = done.value
-            return DescribeConfigsResponse(results=results)
-    return ctx.run(_describe_rest(ctx, describing), name="describe_configs")
-
-
-async def _describe_rest(
-    ctx: RequestContext, describing: Steps[list[DescribeConfigsResult]]
-) -> DescribeConfigsResponse:
-    async with ctx.broker.long_description:
-        return DescribeConfigsResponse(results=await run(describing, Slice(ctx.broker.clock)))
+    results, known = [], _Described()
+    for resource in request.resources:
+        results.append(_describe(ctx, request, resource, known))
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
 _Described: TypeAlias = dict[object, list[DescribeConfigsResourceResult]]
 """What was described for a request already: nearly all topics have the same configs."""
-
-
-def _describe_each(
-    ctx: RequestContext, request: DescribeConfigsRequest
-) -> Steps[list[DescribeConfigsResult]]:
-    """Describe each resource; a step is one that differs from those before it."""
-    results, known = [], _Described()
-    for resource in request.resources:
-        before = len(known)
-        results.append(_describe(ctx, request, resource, known))
-        if len(known) > before:
-            yield
-    return results
 
 
 def _describe(

@@ -11,8 +11,10 @@ from typing import Final
 from kohort.broker.core.group.requests import GroupDescription
 from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.broker.handlers.shared.repeats import check_repeats
@@ -31,16 +33,19 @@ NOT_FOUND_SINCE: Final = 6
     DescribeGroupsRequest,
     versions="0-6",
     on_error=OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF})),
+    parts=(lists("groups"),),
 )
-def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def describe_groups(
+    ctx: RequestContext, request: DescribeGroupsRequest
+) -> Steps[DescribeGroupsResponse]:
     """Describe each group, in the order of the request."""
     check_repeats(request.groups)
     with_operations = request.include_authorized_operations
-    return DescribeGroupsResponse(
-        groups=[
-            _describe(ctx, group_id, with_operations=with_operations) for group_id in request.groups
-        ]
-    )
+    response = DescribeGroupsResponse(groups=[])
+    for group_id in request.groups:
+        response.groups.append(_describe(ctx, group_id, with_operations=with_operations))
+        yield
+    return response
 
 
 def _describe(ctx: RequestContext, group_id: str, *, with_operations: bool) -> DescribedGroup:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
@@ -32,7 +33,7 @@ from kohort.protocol.messages.describe_log_dirs import (
 )
 def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+) -> Steps[DescribeLogDirsResponse]:
     """Describe the requested partitions; those that do not exist are left out, as in Kafka."""
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(
@@ -43,24 +44,30 @@ def describe_log_dirs(
     result = DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=str(directory),
-        topics=_topics(ctx, request),
+        topics=(yield from _topics(ctx, request)),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
     return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
 
 
-def _topics(ctx: RequestContext, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
+def _topics(
+    ctx: RequestContext, request: DescribeLogDirsRequest
+) -> Steps[list[DescribeLogDirsTopic]]:
+    found = []
     if request.topics is None:
-        found = [
-            _describe(topic, range(len(topic.partitions))) for topic in ctx.broker.topics.all()
-        ]
+        for topic in list(ctx.broker.topics.all()):
+            found.append(_describe(topic, range(len(topic.partitions))))
+            yield
     else:
         wanted: dict[str, dict[int, None]] = {}
         for asked in request.topics:
             wanted.setdefault(asked.topic, {}).update(dict.fromkeys(asked.partitions))
-        topics = ((ctx.broker.topics.get(name), indexes) for name, indexes in wanted.items())
-        found = [_describe(topic, indexes) for topic, indexes in topics if topic is not None]
+        for name, indexes in wanted.items():
+            named = ctx.broker.topics.get(name)
+            if named is not None:
+                found.append(_describe(named, indexes))
+            yield
     return [topic for topic in found if topic.partitions]
 
 

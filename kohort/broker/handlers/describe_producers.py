@@ -9,6 +9,7 @@ from __future__ import annotations
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, OnError, per_partition, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.broker.topics.names import name_problem
@@ -28,6 +29,7 @@ from kohort.protocol.messages.describe_producers import (
     on_error=OnError(
         per_partition(same("name"), {"partition_index": ITSELF}, asked="partition_indexes")
     ),
+    parts=(lists("topics.partition_indexes", "topics.partitions"),),
 )
 def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest

@@ -10,6 +10,7 @@ from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_quorum import (
@@ -30,7 +31,7 @@ EPOCH: Final = 1
 END: Final = 0
 
 
-@handles(DescribeQuorumRequest, versions="0-2")
+@handles(DescribeQuorumRequest, versions="0-2", parts=(lists("topics.partitions"),))
 def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe the metadata partition if only that is requested; otherwise an error for each
     partition.

@@ -8,6 +8,7 @@ those of Metadata.
 from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -33,7 +34,7 @@ from kohort.protocol.types import ZERO_UUID
 )
 def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     """Return one page."""
     asked = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
@@ -51,7 +52,9 @@ def describe_topic_partitions(
         denied = sorted(set(names).difference(allowed)) if asked else []
         names = allowed
     limit = ctx.broker.topics.settings.config.max_request_partition_size_limit
-    page = _page(ctx, names, cursor, max(1, min(request.response_partition_limit, limit)))
+    page = yield from _page(
+        ctx, names, cursor, max(1, min(request.response_partition_limit, limit))
+    )
     page.topics += [_missing(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in denied]
     return page
 
@@ -62,9 +65,10 @@ def _is_impossible(cursor: Cursor, asked: list[str]) -> bool:
 
 def _page(
     ctx: RequestContext, names: list[str], cursor: Cursor | None, left: int
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
+        yield
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break

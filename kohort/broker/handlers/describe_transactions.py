@@ -10,6 +10,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.encoding import by_topic
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.broker.transactions.host import TransactionHost
@@ -32,6 +33,7 @@ from kohort.protocol.messages.describe_transactions import (
             copied={"transactional_id": ITSELF},
         )
     ),
+    parts=(lists("transactional_ids", "transaction_states"),),
 )
 def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
@@ -28,19 +29,20 @@ NO_MESSAGE: Final = ""
 @handles(DescribeUserScramCredentialsRequest, versions="0")
 def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> Steps[DescribeUserScramCredentialsResponse]:
     """Describe each user; all users if none is named."""
     users = ctx.broker.users
     assert users is not None
     if not ctx.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return _denied(request)
-    if not request.users:
-        results = [_described(users, name) for name in users.names()]
-    else:
+    if request.users:
         times = Counter(user.name for user in request.users)
-        results = [
-            _described(users, name) if count == 1 else _twice(name) for name, count in times.items()
-        ]
+    else:
+        times = Counter(users.names())
+    results = []
+    for name, count in times.items():
+        results.append(_described(users, name) if count == 1 else _twice(name))
+        yield
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE, error_message=NO_MESSAGE, results=results
     )

@@ -12,6 +12,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.elect_leaders import (
@@ -40,6 +41,7 @@ TOP_LEVEL_ERROR_SINCE: Final = 1
             ),
         )
     ),
+    parts=(lists("topic_partitions.partitions", "replica_election_results.partition_result"),),
 )
 def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Answer each named partition; none if all partitions are meant, since no leader changes."""

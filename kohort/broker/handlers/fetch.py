@@ -12,15 +12,18 @@ no followers; for the same reason there is no choice in rack-aware reads.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import check_leader_epoch
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -68,7 +71,9 @@ def _without_data(response: FetchResponse | None) -> FetchResponse:
     ),
     throttled=_without_data,
 )
-def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[FetchResponse]:
+def fetch(
+    ctx: RequestContext, request: FetchRequest
+) -> FetchResponse | Later[FetchResponse] | Steps[Later[FetchResponse]]:
     """Answer at once if there is enough data, an error, or no maximum wait; otherwise park the
     request.
     """
@@ -89,6 +94,8 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
         ):
             _limit_to_quota(request, quotas.at_once(connection, ctx.header.client_id))
     denied = () if ctx.broker.access is None else _denied(ctx, request)
+    if ctx.is_long:
+        return _begin_in_steps(ctx, request, denied)
     reads = [
         (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
         if not denied or (topic.topic, topic.topic_id) not in denied
@@ -98,10 +105,7 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
     ]
     allowed = [read for _, of_topic in reads for read in of_topic]
     if denied:
-        # Other errors end the wait, but this one must not: the remaining partitions are waited for.
-        allowed = [
-            read for read in allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        ]
+        allowed = _without_denied(allowed)
     first = FetchPass(allowed, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
     if not first.read_at_hand():
         rest = _finish(_Reading(ctx, request, reads, allowed), first)
@@ -109,6 +113,29 @@ def fetch(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Later[F
     if _is_enough(request, allowed, first.total_bytes):
         return _response(reads)
     return _Reading(ctx, request, reads, allowed).park(first.total_bytes)
+
+
+def _without_denied(reads: list[PartitionRead]) -> list[PartitionRead]:
+    """Other errors end the wait, but this one must not: the remaining partitions are waited for."""
+    return [read for read in reads if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
+def _begin_in_steps(
+    ctx: RequestContext, request: FetchRequest, denied: Collection[tuple[str, bytes]]
+) -> Steps[Later[FetchResponse]]:
+    """Do what `fetch` does, for very many partitions."""
+    reads: list[tuple[FetchTopic, list[PartitionRead]]] = []
+    for topic in request.topics:
+        of_topic: list[PartitionRead] = []
+        is_denied = (topic.topic, topic.topic_id) in denied
+        for asked in topic.partitions:
+            of_topic.append(_refused(asked) if is_denied else _plan(ctx, request, topic, asked))
+            yield
+        if of_topic:
+            reads.append((topic, of_topic))
+    allowed = _without_denied([read for _, of_topic in reads for read in of_topic])
+    first = FetchPass(allowed, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
+    return ctx.run(_finish(_Reading(ctx, request, reads, allowed), first), name="fetch")
 
 
 def _is_enough(request: FetchRequest, allowed: list[PartitionRead], found_bytes: int) -> bool:
@@ -125,7 +152,7 @@ async def _finish(reading: _Reading, first: FetchPass) -> FetchResponse:
     """Read from disk what is not in memory, then answer, or park and wait for the answer."""
     await first.finish(reading.threads, reading.clock)
     if _is_enough(reading.request, reading.allowed, first.total_bytes):
-        return _response(reading.reads)
+        return await reading.respond()
     return await reading.park(first.total_bytes)
 
 
@@ -175,13 +202,30 @@ class _Reading:
             self._refuse_what_is_denied()
         max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
         again = FetchPass(self.allowed, max_bytes)
-        if again.read_at_hand():
+        if not self._ctx.is_long and again.read_at_hand():
             answer.give(_response(self.reads))
             return
-        rest = self._ctx.run(again.finish(self.threads, self.clock), name="fetch")
+        rest = self._ctx.run(self._finish_again(again), name="fetch")
         rest.on_done(partial(self._answer_with, answer))
         # A client that disconnects cancels the answer, and with it the task.
         answer.on_done(lambda _: rest.cancel())
+
+    async def _finish_again(self, again: FetchPass) -> FetchResponse:
+        await again.finish(self.threads, self.clock)
+        return await self.respond()
+
+    async def respond(self) -> FetchResponse:
+        """Return the response with what was read."""
+        response, piece = FetchResponse(responses=[]), Slice(self.clock)
+        for topic, of_topic in self.reads:
+            result = FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=[]
+            )
+            response.responses.append(result)
+            for read in of_topic:
+                result.partitions.append(_partition(read))
+                await piece.pause()
+        return response
 
     def _refuse_what_is_denied(self) -> None:
         """Read nothing that rules do not allow any more: a request may wait for weeks."""
@@ -190,17 +234,15 @@ class _Reading:
             if (topic.topic, topic.topic_id) in denied:
                 for read in of_topic:
                     read.partition, read.error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        self.allowed = [
-            read for read in self.allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        ]
+        self.allowed = _without_denied(self.allowed)
 
-    def _answer_with(self, answer: Later[FetchResponse], rest: Later[None]) -> None:
+    def _answer_with(self, answer: Later[FetchResponse], rest: Later[FetchResponse]) -> None:
         if rest.is_cancelled:
             answer.cancel()
         elif rest.error is not None:
             answer.fail(rest.error)
         else:
-            answer.give(_response(self.reads))
+            answer.give(rest.result())
 
 
 def _asker(ctx: RequestContext) -> tuple[object, ...] | None:

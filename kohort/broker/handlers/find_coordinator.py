@@ -17,6 +17,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.access import DENIED
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -45,6 +46,7 @@ SEVERAL_KEYS_SINCE: Final = 4
         node_id=-1,
         port=-1,
     ),
+    parts=(lists("coordinator_keys", "coordinators"),),
 )
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest

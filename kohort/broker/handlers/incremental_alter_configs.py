@@ -47,7 +47,7 @@ async def incremental_alter_configs(
         )
 
     change = partial(_change, ctx, validate_only=request.validate_only)
-    responses = await alter_each(request.resources, answer, change)
+    responses = await alter_each(ctx.broker.clock, request.resources, answer, change)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from kohort.broker.core.group.requests import LeaveEntry, LeaveResult
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
@@ -24,8 +25,11 @@ from kohort.protocol.messages.leave_group import (
 
 SEVERAL_MEMBERS_SINCE: Final = 3
 
+PART_MAX: Final = 5_000
+"""Members that leave in one step, with one rebalance: hardly a group has more."""
 
-@handles(LeaveGroupRequest, versions="0-5")
+
+@handles(LeaveGroupRequest, versions="0-5", parts=(lists("members"),), part_max=PART_MAX)
 def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:

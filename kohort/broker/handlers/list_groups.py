@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
@@ -16,26 +17,28 @@ from kohort.protocol.messages.list_groups import ListedGroup, ListGroupsRequest,
 
 
 @handles(ListGroupsRequest, versions="0-5")
-def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     """List groups, in arbitrary order."""
     sees_all = ctx.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     # Once for all groups: a filter may have thousands of values, even of a client without rights.
     types, states = _accepted(request.types_filter), _accepted(request.states_filter)
-    return ListGroupsResponse(
-        error_code=ErrorCode.NONE,
-        groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=group.kind.value,
-            )
-            for group in ctx.broker.groups.host.groups()
-            if (not types or group.kind.value.lower() in types)
+    response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
+    for group in list(ctx.broker.groups.host.groups()):
+        if (
+            (not types or group.kind.value.lower() in types)
             and (not states or group.state.value.lower() in states)
             and (sees_all or ctx.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
-        ],
-    )
+        ):
+            response.groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=group.kind.value,
+                )
+            )
+        yield
+    return response
 
 
 def _accepted(values: Sequence[str]) -> frozenset[str]:

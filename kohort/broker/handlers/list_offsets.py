@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import current_partition
 from kohort.broker.runtime.later import Later
@@ -77,6 +78,7 @@ class _Search(NamedTuple):
             same("name"), same("partition_index"), timestamp=-1, offset=-1, leader_epoch=-1
         )
     ),
+    parts=(lists("topics.partitions"),),
 )
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest

@@ -16,6 +16,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, Mirror, OnError
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import (
     NOT_COMPUTED,
@@ -56,6 +57,7 @@ TOPICS_REMEMBERED_MAX: Final = 50
     MetadataRequest,
     versions="0-13",
     on_error=OnError(Mirror(response="topics", request="topics", copied=BY_NAME_OR_ID)),
+    parts=(lists("topics"),),
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest

@@ -16,6 +16,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.committed_topics import look_up
 from kohort.broker.runtime.later import Later
@@ -49,6 +50,8 @@ _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
     OffsetCommitRequest,
     versions="2-10",
     on_error=OnError(per_partition(BY_NAME_OR_ID, same("partition_index"))),
+    parts=(lists("topics.partitions"),),
+    part_max=500,
 )
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest

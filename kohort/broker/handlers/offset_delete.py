@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
@@ -41,7 +42,11 @@ class _Draft:
         return self.response
 
 
-@handles(OffsetDeleteRequest, versions="0")
+@handles(
+    OffsetDeleteRequest,
+    versions="0",
+    parts=(lists("topics.partitions"),),
+)
 def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:

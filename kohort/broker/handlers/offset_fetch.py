@@ -15,8 +15,10 @@ from typing import Final, TypeAlias
 
 from kohort.broker.core.group.group import Group
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.repeats import REPEATS_MAX, check_repeats
 from kohort.protocol.errors import ErrorCode
@@ -56,14 +58,21 @@ the id of the topic that has the name now (zero without one), partitions."""
             committed_leader_epoch=-1,
         ),
     ),
+    parts=(
+        lists("groups.topics.partition_indexes", "groups.topics.partitions"),
+        lists("topics.partition_indexes", "topics.partitions"),
+    ),
 )
-def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     """Return committed offsets; never waits."""
     stable = request.require_stable
     if ctx.api_version >= SEVERAL_GROUPS_SINCE:
         if len(request.groups) > 1:
             check_repeats(group.group_id for group in request.groups)
-        groups = [_fetch_group(ctx, group, stable=stable) for group in request.groups]
+        groups = []
+        for group in request.groups:
+            groups.append((yield from _fetch_group(ctx, group, stable=stable)))
+            yield
         return OffsetFetchResponse(topics=[], groups=groups)
     topics = None
     if request.topics is not None:
@@ -72,7 +81,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
             for topic in request.topics
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    found = _fetch_group(ctx, asked, stable=stable)
+    found = yield from _fetch_group(ctx, asked, stable=stable)
     if found.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
         found.topics = [_failed_topic(topic, found.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
@@ -82,7 +91,7 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
 
 def _fetch_group(
     ctx: RequestContext, asked: OffsetFetchRequestGroup, *, stable: bool
-) -> OffsetFetchResponseGroup:
+) -> Steps[OffsetFetchResponseGroup]:
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
     if not ctx.may(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
         answer.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -115,6 +124,7 @@ def _fetch_group(
             ],
         )
         (failed if error else answer.topics).append(topic)
+        yield
     # As in Kafka, unknown and denied topics follow the others.
     answer.topics += failed
     return answer

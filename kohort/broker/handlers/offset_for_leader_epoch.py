@@ -9,6 +9,7 @@ from __future__ import annotations
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import current_partition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -25,6 +26,7 @@ from kohort.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     versions="2-4",
     on_error=OnError(per_partition(same("topic"), same("partition"))),
+    parts=(lists("topics.partitions"),),
 )
 def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest

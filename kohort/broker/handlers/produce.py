@@ -13,6 +13,7 @@ them: :mod:`kohort.broker.handlers.shared.in_transaction`.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -118,6 +119,8 @@ def _is_answered(request: ProduceRequest) -> bool:
         )
     ),
     is_answered=_is_answered,
+    # Most of the bytes are records, and the handler works in slices.
+    long_bytes=sys.maxsize,
 )
 def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Later[_Response]:
     """Append at once; anything that takes long is continued in a task."""

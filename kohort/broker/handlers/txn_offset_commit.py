@@ -18,6 +18,7 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.committed_topics import look_up
 from kohort.broker.handlers.shared.transactional_producer import (
@@ -60,6 +61,8 @@ FLOW: Final = Flow(
     TxnOffsetCommitRequest,
     versions="0-6",
     on_error=OnError(per_partition(BY_NAME_OR_ID, same("partition_index"))),
+    parts=(lists("topics.partitions"),),
+    part_max=500,
 )
 async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest

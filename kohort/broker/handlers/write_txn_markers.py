@@ -13,6 +13,7 @@ from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceTy
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.transactions.markers import MarkerWriter
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.write_txn_markers import (
@@ -49,6 +50,7 @@ async def write_txn_markers(
     if not ctx.sees(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     markers = ctx.broker.transactions.markers
+    piece = Slice(ctx.broker.clock)
     results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
         for topic in marker.topics:
@@ -56,6 +58,7 @@ async def write_txn_markers(
                 topics = results.setdefault(marker.producer_id, {})
                 errors = topics.setdefault(topic.name, {})
                 errors[index] = await _write(markers, marker, topic.name, index)
+                await piece.pause()
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

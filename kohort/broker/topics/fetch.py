@@ -21,7 +21,7 @@ from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.partition.transactions import AbortedTransaction as OfLog
 from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Monotonic, Slice
+from kohort.broker.runtime.slices import Monotonic, Slice, let_others_run
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import Records
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 TURN_BYTES: Final = 1 << 20
 """How much one request reads on the loop before others get their turn: about a millisecond."""
+
+TURN_PARTITIONS: Final = 1_000
+"""How many partitions it reads: about two milliseconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +160,8 @@ class FetchPass:
         reads, total, max_bytes = self._reads, self.total_bytes, self._max_bytes
         turn_bytes_max = total + TURN_BYTES
         number = self._done_count
-        while number < len(reads) and total <= turn_bytes_max:
+        end = min(len(reads), number + TURN_PARTITIONS)
+        while number < end and total <= turn_bytes_max:
             found = reads[number].read_at_hand(max(max_bytes - total, 0), min_one=total == 0)
             if found is None:
                 break
@@ -170,6 +174,10 @@ class FetchPass:
         """Read the rest. `threads` limits how many requests read in other threads."""
         while not self.read_at_hand():
             read = self._reads[self._done_count]
+            if read.partition is None:
+                self._done_count += 1
+                await let_others_run()
+                continue
             async with threads:
                 bytes_left = max(self._max_bytes - self.total_bytes, 0)
                 found = await read.read_aside(

@@ -22,8 +22,12 @@ from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.varints import append_uvarint, read_uvarint, skip_tags
 
 
-def compile_decoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
-    """Return the source of ``decode`` for a layout, and the globals it runs with."""
+def compile_decoder(con: MessageStruct, *, in_steps: bool = False) -> tuple[str, dict[str, Any]]:
+    """Return the source of ``decode`` for a layout, and the globals it runs with.
+
+    Args:
+        in_steps: the function is a generator, which yields after each element of an array.
+    """
     names: dict[str, Any] = {
         "DecodeError": DecodeError,
         "read_uvarint": read_uvarint,
@@ -32,15 +36,19 @@ def compile_decoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
         "unpack_array": struct.unpack_from,
         "new": object.__new__,
     }
-    return DecoderWriter(names).function(con), names
+    return DecoderWriter(names, in_steps=in_steps).function(con), names
 
 
-def compile_encoder(con: MessageStruct) -> tuple[str, dict[str, Any]]:
-    """Return the source of ``encode_into`` for a layout, and the globals it runs with."""
+def compile_encoder(con: MessageStruct, *, in_steps: bool = False) -> tuple[str, dict[str, Any]]:
+    """Return the source of ``encode_into`` for a layout, and the globals it runs with.
+
+    Args:
+        in_steps: the function is a generator, which yields after each element of an array.
+    """
     names: dict[str, Any] = {
         "EncodeError": EncodeError,
         "append_uvarint": append_uvarint,
         "struct_error": struct.error,
         "pack_array": struct.pack,
     }
-    return EncoderWriter(names).function(con), names
+    return EncoderWriter(names, in_steps=in_steps).function(con), names

@@ -32,6 +32,7 @@ class DecoderWriter(Writer):
     def function(self, con: MessageStruct) -> str:
         with self.block("def decode(buf, pos=0):"):
             self("end = len(buf)")
+            self.step()
             is_request = schema_of(con.message).is_request
             self(f"budget = {REQUEST_ELEMENTS_MAX if is_request else ELEMENTS_MAX}")
             with self.block("try:"):
@@ -165,6 +166,7 @@ class DecoderWriter(Writer):
             else:
                 self.value(con.subcon, element)
             self(f"{items}.append({element})")
+            self.step()
         self(f"{target} = {items}")
 
     def _spend(self, count: str, what: str) -> None:

@@ -31,6 +31,7 @@ class EncoderWriter(Writer):
 
     def function(self, con: MessageStruct) -> str:
         with self.block("def encode_into(m, out):"):
+            self.step()
             with self.block("try:"):
                 self("parts = [out]")
                 self.struct(con, "m")
@@ -174,6 +175,7 @@ class EncoderWriter(Writer):
                 self.struct(con.subcon, element)
             else:
                 self.value(con.subcon, element)
+            self.step()
 
     def _tagged(self, con: MessageStruct, tagged: TaggedFields, source: str) -> None:
         fields = {field.name: field for field in schema_of(con.message).fields}

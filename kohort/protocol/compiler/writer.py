@@ -15,11 +15,13 @@ from kohort.protocol.schema import Field
 class Writer:
     """Lines of a function under construction, and the names that they use."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, Any], *, in_steps: bool = False) -> None:
+        """`in_steps`: whether the function is a generator."""
         self.lines: list[str] = []
         self.names = names
         self._indent = 0
         self._counter = 0
+        self._in_steps = in_steps
 
     def __call__(self, line: str) -> None:
         self.lines.append("    " * self._indent + line)
@@ -35,6 +37,11 @@ class Writer:
         """Return an unused variable name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
+
+    def step(self) -> None:
+        """End a step of the function, if it is a generator."""
+        if self._in_steps:
+            self("yield")
 
     def constant(self, prefix: str, value: Any) -> str:
         """Bind ``value`` to a global name of the generated function."""

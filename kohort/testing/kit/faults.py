@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any, Final, TypedDict, TypeVar
 
+from kohort.broker.core.steps import at_once
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
 from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
@@ -206,6 +207,8 @@ class Faults:
             await fault.ended.wait()
         await asyncio.sleep(fault.delay_ms / 1_000)
         returned = self._act(fault, api, ctx, request, faults)
+        if isinstance(returned, GeneratorType):
+            returned = at_once(returned)
         return await returned if isinstance(returned, Later) else returned
 
     def _act(

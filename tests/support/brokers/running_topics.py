@@ -15,6 +15,7 @@ from kohort.broker.dispatch.registry import load_handlers
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.log.log import OS_FILES
 from kohort.broker.storage.metadata.store import MetadataStore
@@ -120,6 +121,8 @@ async def ask(topics: TopicManager, request: Any, version: int | None = None) ->
     api = load_handlers()[ctx.header.api_key]
     response: Any = api.handler(ctx, request)
     # As the dispatcher: what else can be awaited is no answer.
+    if inspect.isgenerator(response):
+        response = await run(cast("Any", response), Slice(ctx.broker.clock))
     if inspect.iscoroutine(response) or isinstance(response, Later):
         response = await response
     response_codec: Codec[Any] = codec(RESPONSES[api.key], ctx.api_version)

@@ -5,12 +5,13 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kohort.broker.assembly.coordinators import make_transactions
 from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.steps import at_once
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import load_handlers
@@ -89,7 +90,9 @@ class RunningGroups:
         context = RequestContext(header, ConnectionInfo("/127.0.0.1"), self.services)
 
         async def answer() -> Any:  # noqa: ANN401
-            response = api.handler(context, request)
+            response: Any = api.handler(context, request)
+            if inspect.isgenerator(response):
+                response = at_once(cast("Any", response))
             if inspect.isawaitable(response):
                 response = await response
             response_class: type[Any] = RESPONSES[api.key]

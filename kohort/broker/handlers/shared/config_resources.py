@@ -15,6 +15,8 @@ from typing import Final, Protocol, TypeVar
 from kohort.broker.core.security import acls
 from kohort.broker.core.security.acls import Operation
 from kohort.broker.dispatch.context import RequestContext
+from kohort.broker.runtime.clock import Clock
+from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -67,6 +69,7 @@ _AlterationResult = TypeVar("_AlterationResult", bound=AlterationResult)
 
 
 async def alter_each(
+    clock: Clock,
     resources: Sequence[_Resource],
     answer_of: Callable[[_Resource], _AlterationResult],
     change: Callable[[_Resource], Awaitable[None]],
@@ -79,6 +82,7 @@ async def alter_each(
     """
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     answers = []
+    piece = Slice(clock)
     for resource in resources:
         answer = answer_of(resource)
         try:
@@ -90,6 +94,7 @@ async def alter_each(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
+        await piece.pause()
     return answers
 
 

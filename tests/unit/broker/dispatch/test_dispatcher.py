@@ -14,6 +14,7 @@ from kohort.broker.core.purgatory import Completion, DelayedOperation, Purgatory
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import EncodedResponse
+from kohort.broker.dispatch.long_requests import LongRequests
 from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
@@ -95,7 +96,14 @@ class Side:
         self.dispatcher = Dispatcher(
             Router({api.key: api for api in apis}),
             cast(
-                BrokerServices, SimpleNamespace(purgatory=self.purgatory, tasks=set(), quotas=None)
+                BrokerServices,
+                SimpleNamespace(
+                    purgatory=self.purgatory,
+                    tasks=set(),
+                    quotas=None,
+                    clock=VirtualClock(),
+                    long_requests=LongRequests(),
+                ),
             ),
             self.metrics,
             PeerLog(logging.getLogger("peers"), VirtualClock()),

@@ -1,0 +1,158 @@
+"""Requests with thousands of elements have the same responses as short ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from kohort.testing import Kafka
+from tests.support.network.wire import RawClient
+
+COUNT = 1_500
+
+
+def create(client: RawClient, *topics: tuple[str, int]) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
+            )
+            for name, count in topics
+        ],
+        timeout_ms=60_000,
+    )
+    client.ask(request, 5)
+
+
+def commit(client: RawClient, group_id: str, indexes: range) -> OffsetCommitResponse:
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        member_id="",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=index, committed_metadata=""
+                    )
+                    for index in indexes
+                ],
+            )
+            for name in ("none", "many")
+        ],
+    )
+    return client.call(request, 8, OffsetCommitResponse)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_fetch_of_many_partitions(kafka: Kafka, version: int) -> None:
+    with RawClient(kafka.port) as client:
+        create(client, ("many", COUNT))
+        request = FetchRequest(
+            max_wait_ms=200,
+            min_bytes=1,
+            topics=[
+                FetchTopic(
+                    topic="many",
+                    partitions=[
+                        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1)
+                        for index in range(COUNT)
+                    ],
+                )
+            ],
+        )
+        (topic,) = client.call(request, version, FetchResponse).responses
+        assert [one.partition_index for one in topic.partitions] == list(range(COUNT))
+        assert {(one.error_code, one.high_watermark) for one in topic.partitions} == {(0, 0)}
+
+
+def test_a_commit_of_many_partitions_and_a_fetch_of_their_offsets(kafka: Kafka) -> None:
+    with RawClient(kafka.port) as client:
+        create(client, ("many", COUNT))
+        unknown, stored = commit(client, "g", range(COUNT)).topics
+        for topic, error in ((unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (stored, 0)):
+            assert [one.partition_index for one in topic.partitions] == list(range(COUNT))
+            assert {one.error_code for one in topic.partitions} == {error}
+        named = OffsetFetchRequestTopics(name="many", partition_indexes=list(range(COUNT + 1)))
+        for topics in ([named], None):
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)]
+            )
+            (group,) = client.call(request, 8, OffsetFetchResponse).groups
+            (found,) = group.topics
+            offsets = {one.partition_index: one.committed_offset for one in found.partitions}
+            assert offsets.pop(COUNT, -1) == -1
+            assert offsets == {index: index for index in range(COUNT)}
+
+
+def test_many_groups_are_described_and_deleted(kafka: Kafka) -> None:
+    names = [f"group-{number}" for number in range(COUNT)]
+    with RawClient(kafka.port) as client:
+        create(client, ("many", 1))
+        for name in names[::100]:
+            commit(client, name, range(1))
+        request = DescribeGroupsRequest(groups=names)
+        described = client.call(request, 5, DescribeGroupsResponse).groups
+        assert [group.group_id for group in described] == names
+        assert [group.group_id for group in described if group.group_state == "Empty"] == names[
+            ::100
+        ]
+        deletion = DeleteGroupsRequest(groups_names=names)
+        results = client.call(deletion, 2, DeleteGroupsResponse).results
+        assert [result.group_id for result in results] == names
+        deleted = [result.group_id for result in results if result.error_code == 0]
+        assert deleted == names[::100]
+
+
+def test_many_topics_are_deleted_together(kafka: Kafka) -> None:
+    names = [f"topic-{number}" for number in range(20)]
+    with RawClient(kafka.port) as client:
+        create(client, *((name, 2) for name in names))
+        commit(client, "g", range(1))
+        request = DeleteTopicsRequest(topic_names=[*names, "none"], timeout_ms=60_000)
+        answered = client.call(request, 4, DeleteTopicsResponse).responses
+        assert [(one.name, one.error_code) for one in answered] == [
+            *((name, 0) for name in names),
+            ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        create(client, *((name, 1) for name in names))
+        answered = client.call(request, 4, DeleteTopicsResponse).responses
+        assert sum(one.error_code == 0 for one in answered) == len(names)
+
+
+@pytest.mark.parametrize(("length", "error"), [(1_024, 0), (1_025, ErrorCode.INVALID_GROUP_ID)])
+def test_a_group_id_has_a_longest_length(kafka: Kafka, length: int, error: int) -> None:
+    with RawClient(kafka.port) as client:
+        create(client, ("many", 1))
+        _, topic = commit(client, "g" * length, range(1)).topics
+        assert topic.partitions[0].error_code == error
+
+
+@pytest.mark.parametrize(("length", "error"), [(1_024, 0), (1_025, ErrorCode.INVALID_REQUEST)])
+def test_a_transactional_id_has_a_longest_length(kafka: Kafka, length: int, error: int) -> None:
+    request = InitProducerIdRequest(
+        transactional_id="t" * length,
+        transaction_timeout_ms=60_000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    with RawClient(kafka.port) as client:
+        assert client.call(request, 4, InitProducerIdResponse).error_code == error

@@ -1,0 +1,194 @@
+"""Long requests are executed in slices, one at a time, with other requests in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.core.steps import Steps
+from kohort.broker.dispatch.context import BrokerServices, RequestContext
+from kohort.broker.dispatch.dispatcher import Dispatcher
+from kohort.broker.dispatch.long_requests import LongRequests
+from kohort.broker.dispatch.parts import lists
+from kohort.broker.dispatch.registry import Api, Router
+from kohort.broker.metrics.requests import EdgeMetrics
+from kohort.broker.network.peer_log import PeerLog
+from kohort.broker.network.service import CloseConnection, ConnectionInfo
+from kohort.broker.runtime.later import Later
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.testing.virtual_clock import VirtualClock
+from tests.support.network.wire import request_body, response_in
+
+PART_MAX = 100
+NAMES = [f"group-{number}" for number in range(5_000)]
+
+
+class WorkingClock(VirtualClock):
+    """Time passes each time it is read: a slice has the same length on every machine."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(1)
+        return super().monotonic_ms()
+
+
+class World:
+    """A dispatcher with two APIs, one of which has long requests."""
+
+    def __init__(self, describe: Any, **options: Any) -> None:  # noqa: ANN401
+        def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+            return HeartbeatResponse(error_code=0)
+
+        apis = [
+            Api(HeartbeatRequest, heartbeat, versions="0-4"),
+            Api(DescribeGroupsRequest, describe, versions="0-6", part_max=PART_MAX, **options),
+        ]
+        self.services = SimpleNamespace(
+            purgatory=Purgatory(report=lambda doing, error: None),
+            tasks=set(),
+            quotas=None,
+            access=None,
+            clock=WorkingClock(),
+            long_requests=LongRequests(),
+        )
+        self.dispatcher = Dispatcher(
+            Router({api.key: api for api in apis}),
+            cast("BrokerServices", self.services),
+            EdgeMetrics(),
+            PeerLog(logging.getLogger("peers"), VirtualClock()),
+        )
+
+    def describe(self, names: list[str], host: str = "/127.0.0.1") -> Later[Any]:
+        frame = request_body(DescribeGroupsRequest(groups=names), 5)
+        answer = self.dispatcher.serve(ConnectionInfo(host), frame)
+        assert isinstance(answer, Later)
+        return answer
+
+    def beat(self) -> None:
+        """Send a heartbeat, which is answered at once."""
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        answer = self.dispatcher.serve(ConnectionInfo("/127.0.0.1"), request_body(request, 4))
+        assert isinstance(answer, list)
+
+
+def described(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[
+            DescribedGroup(
+                error_code=0, group_id=name, group_state="Empty", protocol_type="",
+                protocol_data="", members=[],
+            )
+            for name in request.groups
+        ]
+    )  # fmt: skip
+
+
+def names_in(answer: Any) -> list[str]:  # noqa: ANN401
+    frame = b"".join(answer)[4:]
+    return [group.group_id for group in response_in(frame, DescribeGroupsResponse, 5).groups]
+
+
+async def test_a_long_request_is_handled_in_parts_with_other_requests_in_between() -> None:
+    sizes: list[int] = []
+
+    def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        sizes.append(len(request.groups))
+        return described(request)
+
+    world = World(describe, parts=(lists("groups"),))
+    pending = world.describe(NAMES)
+    begun_at: list[int] = []
+    while not pending.is_done:
+        world.beat()
+        begun_at.append(len(sizes))
+        await asyncio.sleep(0)
+    assert names_in(pending.result()) == NAMES
+    assert set(sizes) == {PART_MAX}
+    # Decoding, each part, and encoding are spread over event loop iterations.
+    assert begun_at.count(0) > len(NAMES) // 4
+    assert begun_at.count(len(sizes)) > len(NAMES) // 4
+    assert max(after - before for before, after in itertools.pairwise(begun_at)) <= 2
+
+
+async def test_a_handler_may_return_steps() -> None:
+    def describe(
+        ctx: RequestContext, request: DescribeGroupsRequest
+    ) -> Steps[DescribeGroupsResponse]:
+        response = DescribeGroupsResponse(groups=[])
+        for name in request.groups:
+            response.groups += described(DescribeGroupsRequest(groups=[name])).groups
+            yield
+        return response
+
+    world = World(describe)
+    for names in (NAMES[:100], NAMES):
+        assert names_in(await world.describe(names)) == names
+
+
+async def test_a_part_that_fails_fails_alone_where_the_response_says_so() -> None:
+    def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    world = World(describe, parts=(lists("groups"),))
+    with pytest.raises(CloseConnection):  # This registration has no error of its own.
+        await world.describe(NAMES)
+
+
+async def test_a_client_that_disconnects_ends_its_request_and_the_next_one_is_executed() -> None:
+    world = World(lambda ctx, request: described(request), parts=(lists("groups"),))
+    first, second = world.describe(NAMES), world.describe(NAMES)
+    await asyncio.sleep(0)
+    first.cancel()
+    assert names_in(await second) == NAMES
+    assert not world.services.tasks
+
+
+async def test_long_requests_of_one_client_delay_another_client_by_one_of_them() -> None:
+    finished: list[str] = []
+    world = World(lambda ctx, request: described(request), parts=(lists("groups"),))
+    for number in range(5):
+        answer = world.describe(NAMES[:1_000], "/10.0.0.1")
+        answer.on_done(lambda _, number=number: finished.append(f"many {number}"))  # type: ignore[misc]
+    last = world.describe(NAMES[:1_000], "/10.0.0.2")
+    last.on_done(lambda _: finished.append("another"))
+    while len(finished) < 6:  # noqa: ASYNC110 - iterations of the loop are what is tested.
+        await asyncio.sleep(0)
+    assert finished.index("another") <= 2
+
+
+async def test_a_malformed_long_request_closes_its_connection() -> None:
+    world = World(lambda ctx, request: described(request))
+    frame = request_body(DescribeGroupsRequest(groups=NAMES), 5)[:-100]
+    answer = world.dispatcher.serve(ConnectionInfo("/127.0.0.1"), frame)
+    with pytest.raises(CloseConnection):
+        await cast("Later[Any]", answer)
+
+
+async def test_a_waiter_that_is_cancelled_when_it_gets_its_turn_passes_it_on() -> None:
+    requests = LongRequests()
+    order: list[str] = []
+
+    async def take(name: str) -> None:
+        async with requests.turn(name):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with requests.turn("a"):
+        second, third = asyncio.create_task(take("b")), asyncio.create_task(take("c"))
+        await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(second, third, return_exceptions=True)
+    assert order == ["c"]
+    async with requests.turn("d"):
+        pass

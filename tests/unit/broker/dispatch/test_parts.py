@@ -1,0 +1,131 @@
+"""Long requests in parts, and the responses joined again."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kohort.broker.dispatch.parts import Lists, join, parts_of
+from kohort.broker.dispatch.registry import Api, load_handlers
+from kohort.protocol.message import RESPONSES
+from kohort.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kohort.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+NESTED = ("topics", "partitions")
+
+
+def request_of(*counts: int) -> OffsetDeleteRequest:
+    """Topics named by their position, with so many partitions."""
+    return OffsetDeleteRequest(
+        group_id="g",
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=f"t{number}",
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=index) for index in range(count)
+                ],
+            )
+            for number, count in enumerate(counts)
+        ],
+    )
+
+
+def answered(request: OffsetDeleteRequest, error_code: int = 0) -> OffsetDeleteResponse:
+    """Return a response with an entry for everything that the request names."""
+    return OffsetDeleteResponse(
+        error_code=error_code,
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=0)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def elements_in(request: OffsetDeleteRequest) -> int:
+    """As `parts_of` counts: an empty topic counts as one."""
+    return sum(max(1, len(topic.partitions)) for topic in request.topics)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_parts_are_bounded_and_their_joined_responses_are_the_response(seed: int) -> None:
+    chance = random.Random(seed)
+    counts = [chance.choice((0, 1, 2, 9, 10, 11, 35)) for _ in range(chance.randrange(12))]
+    request = request_of(*counts)
+    whole = None
+    for part in parts_of(request, NESTED, 10):
+        assert part.group_id == "g"
+        assert elements_in(part) <= 10
+        if whole is None:
+            whole = answered(part)
+        else:
+            join(whole, answered(part), NESTED)
+    assert whole == answered(request_of(*counts))
+    assert request == request_of(*counts), "the request itself is unchanged"
+
+
+def test_a_list_of_texts_is_split_as_well() -> None:
+    request = DescribeGroupsRequest(groups=[f"g{number}" for number in range(25)])
+    parts = [part.groups for part in parts_of(request, ("groups",), 10)]
+    assert [len(part) for part in parts] == [10, 10, 5]
+    assert [name for part in parts for name in part] == request.groups
+
+
+def test_a_null_list_is_one_part() -> None:
+    request = DescribeGroupsRequest(groups=[])
+    assert list(parts_of(request, ("groups",), 10)) == [request]
+
+
+def test_an_error_of_a_later_part_is_that_of_the_response() -> None:
+    whole = answered(request_of(1))
+    join(whole, answered(request_of(), error_code=16), NESTED)
+    join(whole, answered(request_of(), error_code=3), NESTED)
+    assert whole.error_code == 16
+
+
+def test_different_elements_without_inner_lists_are_kept_apart() -> None:
+    def response(state: str) -> DescribeGroupsResponse:
+        group = DescribedGroup(
+            error_code=0, group_id="g", group_state=state, protocol_type="", protocol_data="",
+            members=[],
+        )  # fmt: skip
+        return DescribeGroupsResponse(groups=[group])
+
+    whole = response("Empty")
+    join(whole, response("Empty"), ("groups",))
+    assert [group.group_state for group in whole.groups] == ["Empty", "Empty"]
+
+
+@pytest.mark.parametrize(
+    ("api", "path"),
+    [
+        pytest.param(api, one, id=f"{api.name}-{'.'.join(one.request)}")
+        for api in load_handlers().values()
+        for one in api.parts
+    ],
+)
+def test_the_registered_lists_exist(api: Api, path: Lists) -> None:
+    for message, names in ((api.request, path.request), (RESPONSES[api.key], path.response)):
+        kind: Any = message
+        for name in names:
+            (field,) = (one for one in kind.schema.fields if one.name == name)
+            assert field.is_array
+            kind = field.kind
