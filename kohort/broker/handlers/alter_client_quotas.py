@@ -61,8 +61,8 @@ async def alter_client_quotas(
     return AlterClientQuotasResponse(entries=results)
 
 
-def _named(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
-    return tuple(sorted(_parts(entry), key=repr))
+def _named(entry: EntryData) -> frozenset[tuple[str, str | None]]:
+    return frozenset(_parts(entry))
 
 
 def _parts(entry: EntryData) -> list[tuple[str, str | None]]:

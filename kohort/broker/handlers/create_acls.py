@@ -7,9 +7,12 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kohort.broker.core.security.acls import InvalidRuleError, Operation, Rule, rule_of
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
+from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
 from kohort.broker.runtime.slices import Slice
@@ -22,11 +25,16 @@ from kohort.protocol.messages.create_acls import (
     CreateAclsResponse,
 )
 
+PART_MAX: Final = 2_000
+"""Elements that are stored together."""
+
 
 @handles(
     CreateAclsRequest,
     versions="1-3",
     on_error=OnError(Mirror(response="results", request="creations", copied={})),
+    parts=(lists("creations", "results"),),
+    part_max=PART_MAX,
 )
 async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add rules; requires ALTER on the cluster. Answered when they are durable and in effect."""
