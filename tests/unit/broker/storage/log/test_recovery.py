@@ -8,6 +8,7 @@ from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.filesystem import read_file, write_fully
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.log.recovery import find_end
+from kohort.broker.storage.segment.batch_walk import MANY_BYTES
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.records.storage_tools import (
     WALL_MS,
@@ -56,6 +57,19 @@ def test_garbage_behind_the_last_batch_is_cut_off(tail: bytes) -> None:
     write_fully(files.file(LOG), [tail], size)
     assert read_all(open_log(files, clean=False)) == batches
     assert len(read_file(files, LOG)) == size
+
+
+@pytest.mark.parametrize("position", [MANY_BYTES + 5000, 2 * MANY_BYTES + 70])
+def test_a_batch_longer_than_what_is_read_at_once_is_verified_to_its_end(position: int) -> None:
+    log, files = memory_log(segment_bytes=10_000_000)
+    append(log, batch_of(b"small"))
+    before = log.size_bytes
+    append(log, batch_of(bytes(range(256)) * (3 * MANY_BYTES // 256)))
+    assert log.size_bytes > 3 * MANY_BYTES
+    append(log, batch_of(b"behind"))
+    assert open_log(files.copy(), clean=False).log_end_offset == 3
+    files.flip(LOG, before + position, 1)
+    assert open_log(files, clean=False).log_end_offset == 1
 
 
 def test_the_log_ends_before_the_first_bad_batch_and_later_segments_go() -> None:
