@@ -14,6 +14,7 @@
         <20 digits>.index .timeindex    sparse, can be rebuilt (offset_index.py, time_index.py)
         <20 digits>.txnindex            aborted transactions, if any (transaction_index.py)
         <20 digits>.snapshot            producer state below that offset (producer_snapshot.py)
+        segments.crc                    checksums of these two (segment_checksums.py)
         *.deleted                       to be removed
         *.cleaned *.swap                compaction at work (cleaner.py)
     <topic>-<partition>.<hex>-delete/   a deleted partition on its way out

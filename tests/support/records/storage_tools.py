@@ -105,3 +105,12 @@ def memory_store(cluster_id: str = "x") -> MetadataStore:
     store = MetadataStore(None, new_cluster_id=cluster_id)
     weakref.finalize(store, store._database.close)
     return store
+
+
+def repair_indexes(log: PartitionLog) -> None:
+    """Do what the broker does in another thread before it uses transaction indexes."""
+    for segment in log.aborted.unready(log.log_start_offset):
+        repair = log.aborted.repair(segment)
+        repair.run()
+        repair.take_over()
+    assert not log.aborted.unready(log.log_start_offset)

@@ -365,6 +365,23 @@ class ProducerState:
         for first_offset, producer_id in sorted(opened):
             self.spans.begin(first_offset, producer_id)
 
+    def recall_batches(self, earlier: ProducerState) -> None:
+        """Take over the remembered batches of producers of whom a snapshot has the last one only.
+
+        Args:
+            earlier: the state from batches alone; ignored where its last batch is another one.
+        """
+        for producer_id, entry in self._entries.items():
+            known = earlier.get(producer_id)
+            if (
+                known is not None
+                and entry.batches
+                and known.batches
+                and known.producer_epoch == entry.producer_epoch
+                and known.batches[-1].last_offset == entry.batches[-1].last_offset
+            ):
+                entry.batches = known.batches
+
     def _put(self, producer_id: int, entry: ProducerEntry) -> None:
         self._entries[producer_id] = entry
         if len(self._entries) > self._producers_max:

@@ -2,6 +2,11 @@
 
 On the way, aborted transactions in the batches are compared with the segments' indexes, which are
 corrected if an unclean shutdown has left a difference.
+
+Damage can hide the marker of a transaction. What the index of the segment lists at such an offset
+is believed. Otherwise the next segment's snapshot says whether the transaction had ended before it;
+if so, and there is no index, the transaction counts as aborted: records of an unknown outcome are
+never shown.
 """
 
 from __future__ import annotations
@@ -9,17 +14,24 @@ from __future__ import annotations
 import logging
 from bisect import insort
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from kohort.broker.core.partition.producers import ProducerState
+from kohort.broker.core.partition.producers import ProducerSnapshot, ProducerState
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.checkpoints.producer_snapshot import read_snapshot, write_snapshot
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
-from kohort.broker.storage.segment.batch_walk import BatchAt
-from kohort.broker.storage.segment.search import locate
+from kohort.broker.storage.layout import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+)
+from kohort.broker.storage.segment.batch_walk import BatchAt, crc_of_range
+from kohort.broker.storage.segment.search import header_of_entry, locate, next_indexed_batch
 from kohort.broker.storage.segment.segment import LogSegment
+from kohort.broker.storage.segment.transaction_index import TransactionIndex
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import BatchHeader
 from kohort.protocol.records.control import ControlType, decode_marker
@@ -29,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 CONTROL_BYTES_MAX = 1 << 16
 """A longer control batch is not a marker; a marker has 78 bytes."""
+RETRIED_BYTES = 16 << 20
+"""How far before its end the segment below the recovery point is searched for batches that clients
+may send again: more than the requests that are in flight to a broker."""
 
 
 def note_control(
@@ -57,6 +72,38 @@ def note_control(
     )
 
 
+def is_intact(segment: LogSegment, batch: BatchAt) -> bool:
+    """Whether a batch matches its CRC."""
+    position, header = batch
+    return (
+        segment.is_verified(position, batch.stop)
+        or crc_of_range(segment.log, position, batch.stop) == header.crc
+    )
+
+
+class RightIndex(NamedTuple):
+    """What the transaction index of a segment should contain, and what it contains."""
+
+    entries: list[AbortedTransaction]
+    found: list[AbortedTransaction] | None
+    """The entries of the file, None if it is gone or malformed."""
+
+    def is_there(self, count: int) -> bool:
+        """Whether the first `count` entries of the file are the right ones."""
+        return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
+
+    def report(self, index: TransactionIndex) -> None:
+        """Log that a file differs from the batches and is replaced."""
+        if self.entries or self.found:
+            logger.log(
+                logging.WARNING if index.is_noted else logging.INFO,
+                "%s: it is rebuilt from the batches, %d aborted transactions instead of %s",
+                index.damage,
+                len(self.entries),
+                "an unreadable file" if self.found is None else len(self.found),
+            )
+
+
 class ProducerLog:
     """The files of a log that describe its producers. Methods raise OSError."""
 
@@ -69,14 +116,18 @@ class ProducerLog:
         *,
         end_offset: int,
         wall_ms: int,
+        snapshot_sums: dict[int, int],
     ) -> None:
         """Create an instance for one load.
 
         Args:
             snapshots: offsets of the snapshot files, ascending; damaged files are removed, and also
                 from this list.
+            end_offset: where the last of these segments ends.
             wall_ms: used in place of unknown append times, so that no producer expires because the
                 broker was down.
+            snapshot_sums: checksums by offset, as far as they are known; those of snapshots that
+                are written are added.
         """
         self._files = files
         self._directory = directory
@@ -84,18 +135,16 @@ class ProducerLog:
         self._segments = segments
         self._end_offset = end_offset
         self._wall_ms = wall_ms
+        self._snapshot_sums = snapshot_sums
         self.written: list[int] = []
         """Offsets of snapshots that were missing or damaged and are not synced yet."""
 
     def load(self) -> ProducerState:
-        """Load the producer state, from the latest valid snapshot on.
-
-        A damaged batch hides the rest of its segment, so its producers may be asked to start over.
-        """
+        """Load the producer state, from the latest valid snapshot on."""
         state, offset = self._restored(self._end_offset)
         for segment, end in self._with_ends():
             if end > offset:
-                self._replay(segment, offset, state)
+                self._replay(segment, end, offset, state)
         return state
 
     def load_after_unclean_stop(self, recovery_point: int) -> ProducerState:
@@ -106,6 +155,8 @@ class ProducerLog:
         renewed = renewed or [self._segments[-1]]
         state, offset = self._restored(renewed[0].base_offset)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
+        if len(state) and offset == renewed[0].base_offset:
+            self._recall_batches(offset, state)
         for segment, end in self._with_ends():
             if end <= offset and segment not in renewed:
                 continue
@@ -116,10 +167,37 @@ class ProducerLog:
                 is_complete = reached == segment.base_offset
             elif is_complete and segment is not self._segments[0]:
                 self._complete_snapshots(segment, state)
-            found = self._replay(segment, offset, state)
+            replayed = self._replay(segment, end, offset, state)
             if segment in renewed:
-                self._renew(segment, found, knows_all=is_complete)
+                right = self._right_index(replayed, knows_all=is_complete)
+                try:
+                    self._renew(segment, right)
+                except OSError as error:
+                    path = segment.path(TRANSACTION_INDEX_SUFFIX)
+                    logger.warning("%s cannot be written: %s", path, error)
         return state
+
+    def _recall_batches(self, offset: int, state: ProducerState) -> None:
+        """Add to a snapshot's state the batches before the last one of each producer: a client may
+        send again what was in flight when the segment was rolled.
+        """
+        segment = next((one for one, end in self._with_ends() if end == offset), None)
+        if segment is None:
+            return
+        position, expected = 0, segment.base_offset
+        number = segment.index.find_position(segment.size_bytes - RETRIED_BYTES)
+        header = header_of_entry(segment, number) if number >= 0 else None
+        if header is not None:
+            position, expected = segment.index[number].position, header.base_offset
+        recalled = ProducerState()
+        try:
+            for _, header in segment.walk(position, expected):
+                recalled.note_appended(
+                    header, base_offset=header.base_offset, timestamp=self._wall_ms
+                )
+        except CorruptBatchError as error:
+            logger.warning("%s", error)
+        state.recall_batches(recalled)
 
     def _complete_snapshots(self, segment: LogSegment, state: ProducerState) -> None:
         """Write a segment's snapshot if it is missing or damaged: earlier segments may be
@@ -129,7 +207,9 @@ class ProducerLog:
         if offset in self._snapshots and self._is_whole(offset):
             return
         try:
-            write_snapshot(self._files, self._directory, offset, state.snapshot())
+            self._snapshot_sums[offset] = write_snapshot(
+                self._files, self._directory, offset, state.snapshot()
+            )
         except OSError as error:
             logger.warning("the snapshot of %r cannot be written: %s", segment, error)
             return
@@ -139,35 +219,34 @@ class ProducerLog:
 
     def _is_whole(self, offset: int) -> bool:
         try:
-            read_snapshot(self._files, self._directory, offset)
+            self._read_snapshot(offset)
         except CorruptFileError as error:
             logger.warning("%s: the snapshot at %d: %s", self._directory, offset, error)
             return False
         return True
 
+    def _read_snapshot(self, offset: int) -> list[ProducerSnapshot]:
+        noted_sum = self._snapshot_sums.get(offset)
+        return read_snapshot(self._files, self._directory, offset, noted_sum)
+
     def renew_index(self, segment: LogSegment) -> None:
-        """Rebuild the transaction index of one segment."""
-        state, offset = self._restored(segment.base_offset)
-        is_complete = bool(offset) or self._segments[0].base_offset == 0
-        self._renew(segment, self._replayed(segment, offset, state), knows_all=is_complete)
+        """Rebuild the transaction index of one segment, if it is not right."""
+        right = self.right_index(segment)
+        assert segment.aborted is not None
+        right.report(segment.aborted)
+        self._renew(segment, right)
 
-    def aborted_in(self, segment: LogSegment) -> list[AbortedTransaction]:
-        """Return the correct index content of a segment, from the batches alone;
-        changes no file.
-        """
+    def right_index(self, segment: LogSegment) -> RightIndex:
+        """Return the right index content of a segment; changes no file."""
         state, offset = self._restored(segment.base_offset, removes_damaged=False)
-        return self._replayed(segment, offset, state).aborted
-
-    def _replayed(self, segment: LogSegment, offset: int, state: ProducerState) -> _Replayed:
-        """Replay a segment, after applying everything between an offset and the segment to
-        `state`.
-        """
+        is_complete = bool(offset) or self._segments[0].base_offset == 0
         for before, end in self._with_ends():
             if before is segment:
-                break
+                replayed = self._replay(segment, end, offset, state)
+                return self._right_index(replayed, knows_all=is_complete)
             if end > offset:
-                self._replay(before, offset, state)
-        return self._replay(segment, offset, state)
+                self._replay(before, end, offset, state)
+        raise AssertionError(f"{segment!r} is not in {self._directory}")
 
     def _with_ends(self) -> Iterator[tuple[LogSegment, int]]:
         ends = [segment.base_offset for segment in self._segments[1:]] + [self._end_offset]
@@ -182,96 +261,199 @@ class ProducerLog:
         state = ProducerState()
         for offset in [one for one in self._snapshots if one <= up_to_offset][::-1]:
             try:
-                state.restore(read_snapshot(self._files, self._directory, offset))
+                state.restore(self._read_snapshot(offset))
             except CorruptFileError as error:
                 path = f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
                 logger.warning("%s: %s; more of the log is read instead", path, error)
                 if removes_damaged:
                     self._snapshots.remove(offset)
+                    self._snapshot_sums.pop(offset, None)
                     self._files.remove(path)
             else:
                 return state, offset
+        first = self._segments[0].base_offset
+        if first and removes_damaged:
+            logger.warning(
+                "%s: nothing is known of producers below offset %d, where the log starts",
+                self._directory,
+                first,
+            )
         return state, 0
 
-    def _replay(self, segment: LogSegment, offset: int, state: ProducerState) -> _Replayed:
-        """Apply the batches of a segment from an offset on."""
-        aborted: list[AbortedTransaction] = []
-        unknown: set[int] = set()
+    def _replay(
+        self, segment: LogSegment, end: int, offset: int, state: ProducerState
+    ) -> _Replayed:
+        """Apply the batches of a segment, which reaches to `end`, from an offset on."""
+        found = segment.aborted.plausible() if segment.aborted is not None else []
+        replayed = _Replayed([], found, set(), [])
+        expected = max(segment.base_offset, min(offset, end))
+        for batch, next_offset in self._intact_batches(segment, offset):
+            if batch is None or batch.header.base_offset > expected:
+                stop = next_offset if batch is None else batch.header.base_offset
+                self._pass_hole(replayed, range(expected, stop), state)
+            if batch is not None:
+                self._note(segment, batch, state, replayed)
+            expected = next_offset
+        if expected < end:
+            self._pass_hole(replayed, range(expected, end), state)
+        if replayed.holes:
+            self._end_hidden(replayed, end, state)
+        # Everything found in the log is settled.
+        state.spans.settle(self._end_offset)
+        return replayed
+
+    def _intact_batches(
+        self, segment: LogSegment, offset: int
+    ) -> Iterator[tuple[BatchAt | None, int]]:
+        """Yield (batch, next offset) of a segment from an offset on; None in place of the batch if
+        damage hides everything up to the next offset.
+        """
         try:
-            found = locate(segment, offset)
-            for batch in segment.walk(*found) if found is not None else ():
-                header = batch.header
-                if header.base_offset < offset:
-                    continue
-                if not header.is_control:
-                    state.note_appended(
-                        header, base_offset=header.base_offset, timestamp=self._wall_ms
-                    )
-                    continue
-                entry = self._note_control(segment, batch, state)
-                if entry is None:
-                    unknown.add(header.base_offset)
-                else:
-                    aborted.append(entry)
+            start = locate(segment, offset)
         except CorruptBatchError as error:
             logger.warning("%s", error)
-            return _Replayed(aborted, unknown, is_whole=False)
-        finally:
-            # Everything found in the log is settled.
-            state.spans.settle(self._end_offset)
-        return _Replayed(aborted, unknown, is_whole=True)
+            start = 0, segment.base_offset
+        position = 0
+        while start is not None:
+            position, expected = start
+            try:
+                for batch in segment.walk(position, expected):
+                    header = batch.header
+                    position = batch.stop
+                    if header.base_offset < offset:
+                        continue
+                    # Only these decide which records are shown.
+                    matters = header.is_transactional or header.is_control
+                    if matters and not is_intact(segment, batch):
+                        text = "%s: the CRC of offsets %d to %d is wrong"
+                        path = segment.path(LOG_SUFFIX)
+                        logger.warning(text, path, header.base_offset, header.last_offset)
+                        yield None, header.next_offset
+                    else:
+                        yield batch, header.next_offset
+                return
+            except CorruptBatchError as error:
+                logger.warning("%s", error)
+            behind = next_indexed_batch(segment, position)
+            start = None if behind is None else (behind.position, behind.header.base_offset)
 
-    def _note_control(
-        self, segment: LogSegment, batch: BatchAt, state: ProducerState
-    ) -> AbortedTransaction | None:
+    def _note(
+        self, segment: LogSegment, batch: BatchAt, state: ProducerState, replayed: _Replayed
+    ) -> None:
         header = batch.header
+        if not header.is_control:
+            state.note_appended(header, base_offset=header.base_offset, timestamp=self._wall_ms)
+            return
         if header.size_bytes > CONTROL_BYTES_MAX or not header.has_producer_id:
-            return None
+            return
         data = segment.log.pread(header.size_bytes, batch.position)
-        return note_control(
+        entry = note_control(
             state, data, header, base_offset=header.base_offset, timestamp=self._wall_ms
         )
+        if entry is None:
+            replayed.unknown.add(header.base_offset)
+        else:
+            replayed.aborted.append(entry)
 
-    def _renew(self, segment: LogSegment, found: _Replayed, *, knows_all: bool) -> None:
-        """Replace the index content of a segment by what was found in it.
+    def _pass_hole(self, replayed: _Replayed, hole: range, state: ProducerState) -> None:
+        """Apply the aborts that the index of the segment lists at hidden offsets."""
+        replayed.holes.append(hole)
+        for entry in replayed.found or ():
+            if entry.last_offset in hole:
+                replayed.aborted.append(entry)
+                producer = state.get(entry.producer_id)
+                if producer is not None and producer.transaction_first_offset >= 0:
+                    self._end(entry.producer_id, entry.last_offset, state)
 
-        Entries are kept where the batches are inconclusive: after damage, and if the transaction
-        began in segments that have been deleted with their producer state.
+    def _end_hidden(self, replayed: _Replayed, end: int, state: ProducerState) -> None:
+        """Continue from the snapshot at the end of a segment with holes: it knows what was in them.
+
+        Transactions that ended in a hole without an index that lists them have committed; without
+        an index they count as aborted.
         """
-        before: list[AbortedTransaction] = []
-        if segment.aborted is not None:
-            try:
-                segment.aborted.check()
-                before = list(segment.aborted)
-            except CorruptFileError as error:
-                logger.warning("%s; it is rebuilt from the batches", error)
-        reached = found.aborted[-1].last_offset if found.aborted else -1
+        if end not in self._snapshots:
+            return
+        try:
+            after = ProducerState()
+            after.restore(self._read_snapshot(end))
+        except CorruptFileError as error:
+            logger.warning("%s: the snapshot at %d: %s", self._directory, end, error)
+            return
+        if replayed.found is None:
+            holes = list(replayed.holes)
+            for first_offset, producer_id in list(state.spans.open.items()):
+                if after.spans.open.get(first_offset) == producer_id:
+                    continue
+                hole = next((one for one in holes if one.stop > first_offset + 1), None)
+                if hole is None:
+                    continue
+                place = max(hole.start, first_offset + 1)
+                holes = [range(place + 1, hole.stop) if one is hole else one for one in holes]
+                entry = self._end(producer_id, place, state)
+                logger.error(
+                    "%s: the end of a transaction of producer %d is lost with offsets %d to %d;"
+                    " its records from offset %d on count as aborted",
+                    self._directory,
+                    producer_id,
+                    hole.start,
+                    hole.stop - 1,
+                    first_offset,
+                )
+                if entry is not None:
+                    replayed.aborted.append(entry)
+        state.restore(after.snapshot())
+
+    def _end(
+        self, producer_id: int, offset: int, state: ProducerState
+    ) -> AbortedTransaction | None:
+        producer = state.get(producer_id)
+        assert producer is not None
+        return state.note_marker(
+            producer_id,
+            producer.producer_epoch,
+            is_commit=False,
+            coordinator_epoch=producer.coordinator_epoch,
+            offset=offset,
+            timestamp=self._wall_ms,
+        )
+
+    @staticmethod
+    def _right_index(replayed: _Replayed, *, knows_all: bool) -> RightIndex:
+        """Return what the index of a replayed segment should contain.
+
+        An entry of the file is kept if the batches are inconclusive because the transaction began
+        in segments that have been deleted with their producer state.
+        """
         kept = [
             entry
-            for entry in before
-            if (not knows_all and entry.last_offset in found.unknown)
-            or (not found.is_whole and entry.last_offset > reached)
+            for entry in replayed.found or ()
+            if not knows_all and entry.last_offset in replayed.unknown
         ]
-        entries = sorted({*found.aborted, *kept}, key=lambda entry: entry.last_offset)
-        if entries == before and (before or segment.aborted is None):
-            return
-        path = segment.path(TRANSACTION_INDEX_SUFFIX)
-        try:
-            if entries:
-                index = segment.aborted or segment.add_transaction_index(self._files)
-                index.replace_all(entries)
-            else:
-                segment.aborted = None
-                self._files.remove(path)
-        except OSError as error:
-            logger.warning("%s cannot be written: %s", path, error)
+        entries = sorted({*replayed.aborted, *kept}, key=lambda entry: entry.last_offset)
+        return RightIndex(entries, replayed.found)
+
+    def _renew(self, segment: LogSegment, right: RightIndex) -> None:
+        """Replace the index of a segment if it is not the right one."""
+        index = segment.aborted
+        if index is not None and right.is_there(len(index)):
+            index.accept()
+        elif right.entries:
+            index = index or segment.add_transaction_index(self._files)
+            index.replace_all(right.entries)
+        elif index is not None:
+            segment.aborted = None
+            with suppress(FileNotFoundError):
+                self._files.remove(segment.path(TRANSACTION_INDEX_SUFFIX))
 
 
 class _Replayed(NamedTuple):
-    """Aborted transactions found in the batches of a segment."""
+    """The result of replaying a segment."""
 
     aborted: list[AbortedTransaction]
+    """The aborted transactions, by marker."""
+    found: list[AbortedTransaction] | None
+    """The entries of the segment's index as it is; None if it is gone or malformed."""
     unknown: set[int]
     """Offsets of markers that ended no known transaction, or committed one."""
-    is_whole: bool
-    """Whether no damage hides anything."""
+    holes: list[range]
+    """The offsets without an intact batch."""

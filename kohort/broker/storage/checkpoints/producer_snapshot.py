@@ -31,14 +31,21 @@ def encode_snapshot(producers: Sequence[ProducerSnapshot]) -> bytes:
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
-def decode_snapshot(content: bytes) -> list[ProducerSnapshot]:
-    """Decode a snapshot file. Raises CorruptFileError if it is damaged."""
+def decode_snapshot(content: bytes, noted_sum: int | None = None) -> list[ProducerSnapshot]:
+    """Decode a snapshot file. Raises CorruptFileError if it is damaged.
+
+    Args:
+        noted_sum: the checksum that it must have, if known. Nothing else says to which offset it
+            belongs.
+    """
     if len(content) < _HEAD.size + _COUNT.size:
         raise CorruptFileError(f"a producer snapshot of {len(content)} bytes")
     version, crc = _HEAD.unpack_from(content)
     body = memoryview(content)[_HEAD.size :]
     if version != _VERSION or crc != crc32c(body):
         raise CorruptFileError(f"a producer snapshot of version {version} and a wrong checksum")
+    if noted_sum not in {None, crc}:
+        raise CorruptFileError("the producer snapshot of another offset or partition")
     (count,) = _COUNT.unpack_from(body)
     producers = body[_COUNT.size :]
     if len(producers) != count * _PRODUCER.size:
@@ -48,14 +55,22 @@ def decode_snapshot(content: bytes) -> list[ProducerSnapshot]:
 
 def write_snapshot(
     files: FileSystem, directory: str, offset: int, producers: Sequence[ProducerSnapshot]
-) -> None:
-    """Write the snapshot of an offset. Not synced: until batches below it are deleted, it only
-    saves reading them at a start.
+) -> int:
+    """Write the snapshot of an offset; return its checksum. Not synced: until batches below it are
+    deleted, it only saves reading them at a start.
     """
     path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
-    replace_file(files, path, encode_snapshot(producers), sync=False)
+    content = encode_snapshot(producers)
+    replace_file(files, path, content, sync=False)
+    checksum: int = _HEAD.unpack_from(content)[1]
+    return checksum
 
 
-def read_snapshot(files: FileSystem, directory: str, offset: int) -> list[ProducerSnapshot]:
-    """Return the producers at an offset. Raises OSError and CorruptFileError."""
-    return decode_snapshot(read_file(files, f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"))
+def read_snapshot(
+    files: FileSystem, directory: str, offset: int, noted_sum: int | None = None
+) -> list[ProducerSnapshot]:
+    """Return the producers at an offset. Raises OSError and CorruptFileError; see
+    `decode_snapshot`.
+    """
+    path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+    return decode_snapshot(read_file(files, path), noted_sum)

@@ -337,6 +337,7 @@ class Compaction:
         )
         since_pause = 0
         try:
+            segment.check_identity()
             for batch in walked:
                 size_bytes = batch.header.size_bytes
                 yield batch, file.pread(size_bytes, batch.position)

@@ -117,6 +117,7 @@ class LogAppender:
         active.is_sealed = True
         state.segments = (*state.segments, started)
         state.flusher.note_name(state.directory)
+        state.try_note_checksums()
         return started
 
     def _prepare(self, wall_ms: int) -> None:

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kohort.broker.storage.checkpoints.segment_checksums import FILE_NAME as CHECKSUMS_FILE
+from kohort.broker.storage.checkpoints.segment_checksums import SegmentChecksums
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import (
     CLEANED_SUFFIX,
@@ -39,54 +41,71 @@ _LEFT_OVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 class DirectoryContent:
     """The segments and snapshots in a partition's directory, ascending."""
 
+    checksums: SegmentChecksums
     segments: list[LogSegment] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     """Offsets of producer snapshots."""
     orphans: dict[int, int] = field(default_factory=dict)
-    """Removed indexes whose .log is missing although it was not deleted: base offset -> the least
-    offset that the segment had reached."""
+    """Indexes whose .log is missing although it was not deleted: base offset -> the least offset
+    that the segment had reached. Where a transaction index is left, the segment stays, empty."""
 
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
     """Scan a partition's directory and clean up after a crash. Raises OSError."""
     entries = files.entries(directory)
-    if any(entry.name.endswith(SWAP_SUFFIX) for entry in entries):
+    is_swapping = any(entry.name.endswith(SWAP_SUFFIX) for entry in entries)
+    if is_swapping:
         complete_swaps(files, directory)
         entries = files.entries(directory)
     sizes: dict[int, dict[str, int]] = {}
     modified_ms: dict[int, int] = {}
     left_over: dict[str, tuple[int, str] | None] = {}
-    content = DirectoryContent()
+    snapshots: list[int] = []
+    has_checksums = False
     for entry in entries:
         named = split_file_name(entry.name)
         if entry.name.endswith(_LEFT_OVER_SUFFIXES):
             left_over[entry.name] = named
             continue
         if named is None:
+            has_checksums = has_checksums or entry.name == CHECKSUMS_FILE
             continue
         offset, suffix = named
         if suffix == SNAPSHOT_SUFFIX:
-            content.snapshots.append(offset)
+            snapshots.append(offset)
         elif suffix in SEGMENT_SUFFIXES:
             sizes.setdefault(offset, {})[suffix] = entry.size_bytes
             if suffix == LOG_SUFFIX:
                 modified_ms[offset] = entry.modified_ms
-    content.snapshots.sort()
+    checksums = SegmentChecksums(files, directory, exists=has_checksums)
+    if is_swapping:
+        checksums.keep_snapshots()
+    content = DirectoryContent(checksums, snapshots=sorted(snapshots))
     deleted = {named[0] for named in left_over.values() if named and _is_deleted_log(named[1])}
-    for base_offset in sorted(sizes):
-        if LOG_SUFFIX not in sizes[base_offset]:
-            if base_offset not in deleted:
-                reached = _reached(files, directory, base_offset, sizes[base_offset])
-                content.orphans[base_offset] = reached
-            _remove_orphans(files, directory, base_offset, sizes[base_offset])
+    for base_offset, found in sorted(sizes.items()):
+        if LOG_SUFFIX not in found and not _keep_orphan(
+            files, directory, content, base_offset, found, is_deleted=base_offset in deleted
+        ):
             continue
-        segment = LogSegment(files, directory, base_offset, sizes[base_offset])
-        segment.created_ms = modified_ms[base_offset]
+        segment = LogSegment(files, directory, base_offset, found)
+        segment.created_ms = modified_ms.get(base_offset, 0)
         content.segments.append(segment)
+    _compare_indexes(files, content, sizes)
     for name in left_over:
         # Not before the indexes that are there because of it.
         files.remove(f"{directory}/{name}")
     return content
+
+
+def _compare_indexes(
+    files: FileSystem, content: DirectoryContent, sizes: Mapping[int, Mapping[str, int]]
+) -> None:
+    """Compare the transaction indexes of all segments with the listed checksums."""
+    for segment in content.segments:
+        size_bytes = sizes[segment.base_offset].get(TRANSACTION_INDEX_SUFFIX)
+        is_unused = segment is content.segments[-1] and not segment.size_bytes
+        if size_bytes is not None or not is_unused:
+            segment.note_index_sums(files, size_bytes, content.checksums.sums)
 
 
 def _is_deleted_log(suffix: str) -> bool:
@@ -104,11 +123,30 @@ def _reached(files: FileSystem, directory: str, base_offset: int, sizes: Mapping
     return last_offset + 1 if last_offset <= base_offset + RELATIVE_OFFSET_MAX else base_offset
 
 
-def _remove_orphans(
-    files: FileSystem, directory: str, base_offset: int, sizes: Mapping[str, int]
-) -> None:
-    for suffix in sizes:
-        files.remove(f"{directory}/{file_name(base_offset, suffix)}")
+def _keep_orphan(
+    files: FileSystem,
+    directory: str,
+    content: DirectoryContent,
+    base_offset: int,
+    sizes: dict[str, int],
+    *,
+    is_deleted: bool,
+) -> bool:
+    """Remove indexes without a .log; return whether the segment stays, empty, because of its
+    transaction index.
+
+    Records of these transactions may be in segments before it, which are still read.
+    """
+    if not is_deleted:
+        content.orphans[base_offset] = _reached(files, directory, base_offset, sizes)
+    stays = TRANSACTION_INDEX_SUFFIX in sizes and not is_deleted
+    for suffix in list(sizes):
+        if not stays or suffix != TRANSACTION_INDEX_SUFFIX:
+            files.remove(f"{directory}/{file_name(base_offset, suffix)}")
+            del sizes[suffix]
+    if stays:
+        files.create(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}")
+    return stays
 
 
 @dataclass(slots=True, eq=False)

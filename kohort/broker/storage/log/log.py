@@ -399,6 +399,7 @@ class PartitionLog:
             return False
         is_decided = False
         try:
+            state.note_checksums(without=replaced)
             cleaned.decide()
             is_decided = True
             state.replace_segments(replaced, cleaned, wall_ms)
@@ -485,4 +486,5 @@ class PartitionLog:
             state.write_snapshot()  # The next start derives the end of the log from its name.
         if active.size_bytes:
             active.complete_indexes()
+        state.note_checksums(is_closing=True)
         state.flusher.flush(state.segments, state.end_offset, with_indexes=True)

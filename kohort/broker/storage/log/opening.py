@@ -21,6 +21,7 @@ from kohort.broker.storage.checkpoints.leader_epochs import (
     believable_epochs,
     read_leader_epochs,
 )
+from kohort.broker.storage.checkpoints.segment_checksums import SegmentChecksums
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem
 from kohort.broker.storage.layout import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
@@ -65,6 +66,7 @@ class OpenedLog:
     segments: list[LogSegment]
     """The segments of the log, at least one; the last one is active."""
     snapshots: list[int]
+    checksums: SegmentChecksums
     epochs: LeaderEpochs
     deleted: DeletedFiles
     is_new: bool
@@ -85,7 +87,10 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     is_new = not files.exists(directory)
     if is_new:
         files.make_directory(directory)
-    content = DirectoryContent() if is_new else scan_directory(files, directory)
+    if is_new:
+        content = DirectoryContent(SegmentChecksums(files, directory))
+    else:
+        content = scan_directory(files, directory)
     proven = proven_end(
         content,
         recovery_point=terms.recovery_point,
@@ -99,12 +104,23 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     if not is_new:
         epochs = load_leader_epochs(files, directory, content.segments, terms.leader_epoch_max)
     opened = OpenedLog(
-        content.segments, content.snapshots, epochs, DeletedFiles(files), is_new, epochs.latest
+        content.segments,
+        content.snapshots,
+        content.checksums,
+        epochs,
+        DeletedFiles(files),
+        is_new,
+        epochs.latest,
     )
     if content.segments:
         _find_end(opened, files, directory, content, terms, proven)
     else:
         _begin_empty(opened, files, directory, terms, proven)
+    for segment, following in pairwise(opened.segments):
+        # Beyond the recovery point the list may be older than the segment.
+        if terms.clean_shutdown or following.base_offset <= terms.recovery_point:
+            name = file_name(segment.base_offset, LOG_SUFFIX)
+            segment.note_first_crc(content.checksums.sums.get(name))
     report(directory, opened.lost, content.orphans)
     _remove_stray_snapshots(files, directory, content, opened.end_offset)
     return opened

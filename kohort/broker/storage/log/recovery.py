@@ -65,7 +65,8 @@ def recover_segment(
     while (problem := scan.run()) is not None:
         if scan.end_offset >= recovery_point:
             cut_bytes = segment.size_bytes - scan.position
-            logger.warning("%s; %d bytes are cut off %r", problem, cut_bytes, segment)
+            text = "%s; %d bytes are cut off %r, the offsets from %d on"
+            logger.warning(text, problem, cut_bytes, segment, scan.end_offset)
             segment.truncate(scan.position)
             break
         logger.error("%s; it was on the disk before the stop and stays", problem)
@@ -134,7 +135,8 @@ class _Scan:
             return
         if not self._epochs.latest < epoch <= self._leader_epoch_max:
             raise CorruptBatchError(
-                f"{self._segment!r}: batch at {batch.position} has epoch {epoch}, not {known}"
+                f"{self._segment!r}: batch at {batch.position}, offset {offset}, has epoch {epoch},"
+                f" not {known}"
             )
         self._epochs.assign(epoch, offset)
 

@@ -6,22 +6,31 @@ few are used.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kohort.broker.core.partition.producers import ProducerState
-from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from kohort.broker.storage.checkpoints.producer_log import ProducerLog
+from kohort.broker.storage.checkpoints.producer_log import ProducerLog, RightIndex
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
+from kohort.broker.storage.checkpoints.segment_checksums import FILE_NAME as CHECKSUMS_FILE
+from kohort.broker.storage.checkpoints.segment_checksums import Sums
 from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.filesystem import FileSystem
-from kohort.broker.storage.layout import SNAPSHOT_SUFFIX, file_name
+from kohort.broker.storage.layout import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+)
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.flushing import LogFlusher
 from kohort.broker.storage.log.opening import OpenedLog, OpeningTerms
 from kohort.broker.storage.segment.cleaned_segment import CleanedSegment
 from kohort.broker.storage.segment.segment import LogSegment
+
+logger = logging.getLogger(__name__)
 
 
 class LogState:
@@ -44,6 +53,14 @@ class LogState:
         first = self.segments[0].base_offset
         self.start_offset = min(max(terms.log_start_offset, first), opened.end_offset)
         self.snapshots = opened.snapshots
+        self.checksums = opened.checksums
+        sums = opened.checksums.sums
+        self._snapshot_sums = {
+            offset: value
+            for offset in opened.snapshots
+            if (value := sums.get(file_name(offset, SNAPSHOT_SUFFIX))) is not None
+        }
+        """The checksums of snapshots, as far as they are known."""
         self.lost = opened.lost
         self.deleted = opened.deleted
         self.is_tail_known = opened.is_tail_known
@@ -84,22 +101,24 @@ class LogState:
                 self.loaded_producers = producers
                 self.flusher.note_name(self.directory)
                 self.has_aborted = any(one.aborted is not None for one in self.segments)
+                self.try_note_checksums()
         return self.loaded_producers
 
     def producer_log(self) -> ProducerLog:
         """Return the present files of the log that describe its producers."""
         return self._producer_log(self.snapshots, self.segments, self.end_offset)
 
-    def detached_aborted(self, segment: LogSegment) -> Detached[list[AbortedTransaction]]:
-        """Return a query for another thread: the aborted transactions in the batches of a
-        segment.
-        """
-        segments = self.segments[: self.segments.index(segment) + 1]
-        snapshots, end_offset = self.snapshots[:], self.end_offset
+    def detached_aborted(self, segment: LogSegment) -> Detached[RightIndex]:
+        """Return a query for another thread: what the index of a segment should contain."""
+        behind = self.segments.index(segment) + 1
+        segments, snapshots = self.segments[:behind], self.snapshots[:]
+        end_offset = self.end_offset
+        if behind < len(self.segments):
+            end_offset = self.segments[behind].base_offset
         return Detached(
             self.directory,
             segments,
-            lambda twins: self._producer_log(snapshots, twins, end_offset).aborted_in(twins[-1]),
+            lambda twins: self._producer_log(snapshots, twins, end_offset).right_index(twins[-1]),
         )
 
     def _producer_log(
@@ -112,6 +131,7 @@ class LogState:
             segments,
             end_offset=end_offset,
             wall_ms=self.terms.wall_ms,
+            snapshot_sums=self._snapshot_sums,
         )
 
     def load(self) -> None:
@@ -127,18 +147,34 @@ class LogState:
         point = self._recovered_from
         if point is None:
             return
+        self._drop_checksums(point)
         self._load_what_was_verified(point)
         # A process that was killed may have left them in the page cache only.
         self._sync_snapshots([offset for offset in self.snapshots if offset >= point])
 
-    def _load_what_was_verified(self, point: int) -> None:
+    def _beyond(self, point: int) -> list[LogSegment]:
+        """Return the segments with batches beyond a recovery point, and the active one."""
         ends = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
-        beyond = [
+        return [
             segment
             for segment, end in zip(self.segments, ends, strict=True)
             if end > point or segment is self.active
         ]
-        if beyond[0].base_offset >= point:
+
+    def _drop_checksums(self, point: int) -> None:
+        """Make sure that no checksum is believed that was noted before batches beyond the recovery
+        point were written: the end of the log is the next recovery point.
+        """
+        try:
+            self.note_checksums(without=self._beyond(point))
+        except OSError as error:
+            logger.warning("%s: checksums cannot be noted: %s", self.directory, error)
+        if self.checksums.is_replaced:
+            self.flusher.sync_file(f"{self.directory}/{CHECKSUMS_FILE}")
+            self.files.sync_directory(self.directory)
+
+    def _load_what_was_verified(self, point: int) -> None:
+        if self._beyond(point)[0].base_offset >= point:
             self.load()
 
     def assign_epoch(self, leader_epoch: int) -> None:
@@ -150,11 +186,50 @@ class LogState:
     def write_snapshot(self) -> None:
         """Write a snapshot of the producers at the end of the log. Raises OSError."""
         end_offset = self.end_offset
-        write_snapshot(self.files, self.directory, end_offset, self.producers.snapshot())
+        producers = self.producers.snapshot()
+        self._snapshot_sums[end_offset] = write_snapshot(
+            self.files, self.directory, end_offset, producers
+        )
         if not self.snapshots or self.snapshots[-1] != end_offset:
             self.snapshots.append(end_offset)
         # The log has the same data, but retention removes its beginning.
         self.flusher.note_file(self.directory, file_name(end_offset, SNAPSHOT_SUFFIX))
+
+    def note_checksums(
+        self, *, without: Sequence[LogSegment] = (), is_closing: bool = False
+    ) -> None:
+        """List the checksums of all files that are known to be right, flushed before any batch that
+        is flushed from now on. Raises OSError.
+
+        Args:
+            without: segments that are about to change.
+            is_closing: whether the active segment does not change any more, either.
+        """
+        sums: Sums = {}
+        for segment in self.segments if is_closing else self.segments[:-1]:
+            if segment in without:
+                continue
+            name = file_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+            if segment.aborted is None:
+                sums[name] = None
+            elif (checksum := segment.aborted.checksum()) is not None:
+                sums[name] = checksum
+            # Reading the others would take long where there are many.
+            first_crc = segment.first_crc(reads=segment in self.segments[-2:])
+            if first_crc is not None:
+                sums[file_name(segment.base_offset, LOG_SUFFIX)] = first_crc
+        for offset in self.snapshots:
+            if offset in self._snapshot_sums:
+                sums[file_name(offset, SNAPSHOT_SUFFIX)] = self._snapshot_sums[offset]
+        if self.checksums.replace(sums):
+            self.flusher.note_file(self.directory, CHECKSUMS_FILE)
+
+    def try_note_checksums(self) -> None:
+        """List the checksums unless that fails: then the next start reads the batches instead."""
+        try:
+            self.note_checksums()
+        except OSError as error:
+            logger.warning("%s: checksums cannot be noted: %s", self.directory, error)
 
     def keep_producers(self, base_offset: int) -> None:
         """Make producers durable that are known below a segment, before what is there is deleted.
@@ -223,7 +298,9 @@ class LogState:
         segment.following_offset = self.segments[behind].base_offset
         self.segments = (*self.segments[:first], segment, *self.segments[behind:])
         self.rewrite_count += 1
+        self.has_aborted = self.has_aborted or segment.aborted is not None
         self.flusher.note_name(self.directory)
+        self.try_note_checksums()
 
     def check_usable(self) -> None:
         """Raise StorageError if the log has failed or is closed."""

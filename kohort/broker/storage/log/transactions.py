@@ -6,15 +6,16 @@ parts of that are for another thread: verifying a long index, and rebuilding any
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Final
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.core.steps import Steps, at_once
+from kohort.broker.storage.checkpoints.producer_log import RightIndex
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import write_fully
 from kohort.broker.storage.layout import TEMPORARY_SUFFIX
+from kohort.broker.storage.log.detached import Detached
 from kohort.broker.storage.log.reading import segment_number
 from kohort.broker.storage.log.state import LogState
 from kohort.broker.storage.segment.batch_walk import FEW_BYTES
@@ -25,8 +26,6 @@ from kohort.broker.storage.segment.transaction_index import (
     TransactionIndex,
     encode_entries,
 )
-
-logger = logging.getLogger(__name__)
 
 READ_MAX: Final = 4_096
 """The maximum number of transactions that end within one read."""
@@ -68,10 +67,12 @@ class AbortedTransactions:
         if not state.has_aborted:
             return AbortedSearch(state, (), offset, offset)
         try:
-            end_offset = min(up_to_offset, _end_of_read(state, offset, byte_count))
+            start, end_offset = _range_of_read(state, offset, byte_count)
         except (OSError, CorruptBatchError):
-            end_offset = up_to_offset  # A few too many, as Kafka tells them, do no harm.
-        return AbortedSearch(state, _segments_from(state, offset), offset, end_offset)
+            # A few too many, as Kafka tells them, do no harm.
+            start, end_offset = offset, up_to_offset
+        segments = _segments_from(state, start)
+        return AbortedSearch(state, segments, start, min(up_to_offset, end_offset))
 
     def limit_of_read(self, offset: int, up_to_offset: int) -> int:
         """Return up to where a read from `offset` on may go, so that not too many transactions end
@@ -187,8 +188,8 @@ class IndexRepair:
         self._index = segment.aborted
         self._known_count = len(segment.aborted)
         self._rebuilding = state.detached_aborted(segment)
-        self._rebuilt_count: int | None = None
-        """Entries in the new file, None if none is needed."""
+        self._right: RightIndex | None = None
+        """What it has to contain, None if it is right because its checksum is."""
 
     def run(self) -> None:
         """Perform the slow part. Raises StorageError and CorruptBatchError."""
@@ -196,33 +197,38 @@ class IndexRepair:
         try:
             if index.check_aside():
                 return
-            entries = self._rebuilding.run()
-            if entries:
+            right = self._rebuilding.run()
+            self._segment.first_crc(reads=True)
+            if right.entries and not right.is_there(self._known_count):
                 file = self._state.files.create(index.path + _REBUILT_SUFFIX)
                 try:
-                    write_fully(file, [encode_entries(entries)], 0)
+                    write_fully(file, [encode_entries(right.entries)], 0)
                     file.sync()
                 finally:
                     file.close()
         except OSError as error:
             raise StorageError(f"{index.path} cannot be rebuilt: {error}") from error
-        self._rebuilt_count = len(entries)
+        self._right = right
 
     def take_over(self) -> None:
         """Put the new index in place, unless the log has got another one meanwhile.
 
         Raises StorageError.
         """
-        state, segment = self._state, self._segment
-        if self._rebuilt_count is None:
+        state, segment, right = self._state, self._segment, self._right
+        if right is None:
             return
         with state.errors_as("a rebuilt index cannot be put in place"):
             if self._rebuilding.is_void or segment.aborted is not self._index:
                 with suppress(FileNotFoundError):
                     state.files.remove(self._index.path + _REBUILT_SUFFIX)
                 return
-            logger.warning("%s was damaged; it was rebuilt from the batches", self._index.path)
-            self._replace(self._index.since(self._known_count), self._rebuilt_count)
+            if right.is_there(self._known_count):
+                self._index.accept()
+            else:
+                right.report(self._index)
+                self._replace(self._index.since(self._known_count), len(right.entries))
+        state.try_note_checksums()
 
     def _replace(self, later: list[AbortedTransaction], count: int) -> None:
         """Write the new index; `later` entries were added while the batches were read."""
@@ -231,9 +237,11 @@ class IndexRepair:
         if count:
             files.rename(path + _REBUILT_SUFFIX, path)
         else:
-            files.remove(path)
+            with suppress(FileNotFoundError):
+                files.remove(path)
         size_bytes = count * ENTRY_BYTES if count else None
         index = segment.add_transaction_index(files, size_bytes)
+        index.accept()
         if not count and not later:
             segment.aborted = None
         if later:
@@ -251,24 +259,32 @@ class AbortedReading:
         """Raises OSError."""
         self._offset = offset
         self._end_offset = end_offset
-        self._segments: list[LogSegment] = []
+        self._segments: list[tuple[LogSegment, Detached[RightIndex] | None]] = []
+        """Segments with an index, and how to get the right content if that takes long."""
         for segment in _segments_from(state, offset):
-            if segment.aborted is not None:
-                if not segment.aborted.takes_long:
-                    _checked_index(state, segment)
-                self._segments.append(segment)
+            if segment.aborted is None:
+                continue
+            if segment.aborted.takes_long:
+                self._segments.append((segment, state.detached_aborted(segment)))
+            elif _checked_index(state, segment) is not None:
+                self._segments.append((segment, None))
 
     def read(self) -> list[AbortedTransaction]:
-        """Return the result. Raises OSError, also for a damaged index, which is rebuilt the next
-        time.
-        """
+        """Return the result. Raises OSError."""
         found: list[AbortedTransaction] = []
-        for segment in self._segments:
+        for segment, rebuilding in self._segments:
             index = segment.aborted
-            assert index is not None
+            if index is None:
+                continue  # Rebuilt meanwhile, without entries.
             try:
-                if not index.check_aside():
-                    raise OSError(f"{index.path} is damaged")
+                if rebuilding is not None and not index.check_aside():
+                    found += [
+                        entry
+                        for entry in rebuilding.run().entries
+                        if entry.last_offset >= self._offset
+                        and entry.first_offset < self._end_offset
+                    ]
+                    continue
                 overlapping = index.overlapping(self._offset, self._end_offset)
             except OSError:
                 if segment.is_deleted:
@@ -290,15 +306,18 @@ def _checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | N
         return None
     try:
         segment.aborted.check()
-    except CorruptFileError as error:
-        logger.warning("%s; it is rebuilt from the batches", error)
+    except CorruptFileError:
         state.producer_log().renew_index(segment)
+        state.try_note_checksums()
     return segment.aborted
 
 
-def _end_of_read(state: LogState, offset: int, byte_count: int) -> int:
-    """Return the offset after `byte_count` bytes of whole batches that a read from `offset` on
-    returned.
+def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, int]:
+    """Return (first offset, end offset) of `byte_count` bytes of whole batches that a read from
+    `offset` on returned.
+
+    The first offset is later than `offset` if nothing is left there. A transaction whose marker was
+    lost before it must not be listed: a client would leave out all that its producer sent later.
 
     Valid while the segments are those that were read. Raises OSError and CorruptBatchError.
     """
@@ -307,13 +326,17 @@ def _end_of_read(state: LogState, offset: int, byte_count: int) -> int:
     for number, segment in enumerate(segments[first:], start=first + 1):
         found = locate(segment, offset)
         if found is None:
-            continue  # Compaction has left nothing in this one.
-        start, next_offset = found
+            continue  # Compaction or a loss has left nothing in this one.
+        start, base_offset = found
         stop = start + byte_count
-        if stop >= segment.size_bytes:
-            return segments[number].base_offset if number < len(segments) else state.end_offset
-        return _offset_at(segment, start, next_offset, stop)
-    return state.end_offset
+        if stop < segment.size_bytes:
+            end_offset = _offset_at(segment, start, base_offset, stop)
+        elif number < len(segments):
+            end_offset = segments[number].base_offset
+        else:
+            end_offset = state.end_offset
+        return max(offset, base_offset), end_offset
+    return offset, state.end_offset
 
 
 def _offset_at(segment: LogSegment, start: int, next_offset: int, stop: int) -> int:

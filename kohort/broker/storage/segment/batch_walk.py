@@ -67,7 +67,7 @@ def walk_batches(
         if at + HEADER_BYTES > len(chunk):
             chunk = file.pread(min(chunk_bytes, stop - position), position)
             chunk_start, at = position, 0
-        header = _check_header(chunk, at, file, position, stop)
+        header = _check_header(chunk, at, file, position, stop, expected_offset)
         end = position + header.size_bytes
         if (
             expected_offset is not None
@@ -81,6 +81,11 @@ def walk_batches(
                 f"{file.path}: batch at {position} has base offset {header.base_offset}, "
                 f"{expected_offset} was expected"
             )
+        if following_offset is not None and header.next_offset > following_offset:
+            raise CorruptBatchError(
+                f"{file.path}: batch at {position} has offsets {header.base_offset} to"
+                f" {header.last_offset}, and the next segment starts at {following_offset}"
+            )
         if check_crc:
             if at and end - chunk_start > len(chunk):
                 chunk = file.pread(min(chunk_bytes, stop - position), position)
@@ -88,9 +93,12 @@ def walk_batches(
             if end - chunk_start <= len(chunk):
                 crc = crc_of(chunk, header, at)
             else:
-                crc = _crc_of_range(file, position + _CRC_START, end)
+                crc = crc_of_range(file, position, end)
             if crc != header.crc:
-                raise CorruptBatchError(f"{file.path}: CRC of the batch at {position} is wrong")
+                raise CorruptBatchError(
+                    f"{file.path}: CRC of the batch at {position} is wrong, offsets"
+                    f" {header.base_offset} to {header.last_offset}"
+                )
         yield BatchAt(position, header)
         expected_offset = header.next_offset
         position = end
@@ -120,7 +128,7 @@ def find_batch(file: File, start: int, stop: int, base_offset: int) -> BatchAt |
         header = header_at(file, start, stop)
         if header is not None:
             end = start + header.size_bytes
-            if _crc_of_range(file, start + _CRC_START, end) == header.crc:
+            if crc_of_range(file, start, end) == header.crc:
                 return BatchAt(start, header)
         start += 1
     return None
@@ -137,11 +145,15 @@ def _leaves_room(file: File, end: int, next_offset: int, following_offset: int |
     return not behind and following_offset is not None and next_offset <= following_offset
 
 
-def _check_header(chunk: bytes, at: int, file: File, position: int, stop: int) -> BatchHeader:
+def _check_header(
+    chunk: bytes, at: int, file: File, position: int, stop: int, expected_offset: int | None = None
+) -> BatchHeader:
     try:
         header = read_header(chunk, at)
     except DecodeError as error:
-        raise CorruptBatchError(f"{file.path}: no batch at {position}: {error}") from None
+        raise CorruptBatchError(
+            f"{file.path}: no batch at {position}, offset {expected_offset}: {error}"
+        ) from None
     if (
         position + header.size_bytes > stop
         or header.last_offset_delta < 0
@@ -155,8 +167,10 @@ def _check_header(chunk: bytes, at: int, file: File, position: int, stop: int) -
     return header
 
 
-def _crc_of_range(file: File, start: int, stop: int) -> int:
+def crc_of_range(file: File, position: int, stop: int) -> int:
+    """Return the CRC-32C of the batch between two positions; -1 if the file is shorter."""
     crc = 0
+    start = position + _CRC_START
     while start < stop:
         data = file.pread(min(MANY_BYTES, stop - start), start)
         if not data:

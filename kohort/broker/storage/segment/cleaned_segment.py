@@ -142,6 +142,9 @@ class CleanedSegment:
         if self._aborted:
             sizes[TRANSACTION_INDEX_SUFFIX] = len(self._aborted) * ABORTED_ENTRY_BYTES
         segment = LogSegment(self._files, self._directory, self.base_offset, sizes)
+        segment.first_crc(reads=True)
+        if segment.aborted is not None:
+            segment.aborted.accept()
         if self._replaces_aborted and not self._aborted:
             self._remove_empty_index(segment.path(TRANSACTION_INDEX_SUFFIX))
         segment.max_timestamp, segment.max_timestamp_offset = self._latest

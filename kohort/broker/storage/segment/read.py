@@ -144,6 +144,7 @@ def _verify(segment: LogSegment, wish: _Wish, epoch_at: EpochAt) -> int:
     """Verify bytes that have not been verified yet; return where the last good batch wanted
     ends.
     """
+    segment.check_identity()
     stop, next_offset = wish.start, wish.base_offset
     batches = walk_batches(
         segment.log,
@@ -223,6 +224,6 @@ def _check_epoch(segment: LogSegment, batch: BatchAt, epoch_at: EpochAt) -> None
     expected = epoch_at(header.base_offset)
     if expected not in {header.partition_leader_epoch, -1}:
         raise CorruptBatchError(
-            f"{segment!r}: batch at {batch.position} has leader epoch "
+            f"{segment!r}: batch at {batch.position}, offset {header.base_offset}, has epoch "
             f"{header.partition_leader_epoch}, {expected} was expected"
         )

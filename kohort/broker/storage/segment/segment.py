@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from copy import copy
 
+from kohort.broker.storage.errors import CorruptBatchError
 from kohort.broker.storage.filesystem import Buffer, File, FileSystem, write_fully
 from kohort.broker.storage.layout import (
     INDEX_SUFFIX,
@@ -20,7 +21,13 @@ from kohort.broker.storage.layout import (
     TRANSACTION_INDEX_SUFFIX,
     file_name,
 )
-from kohort.broker.storage.segment.batch_walk import FEW_BYTES, BatchAt, walk_batches
+from kohort.broker.storage.segment.batch_walk import (
+    FEW_BYTES,
+    BatchAt,
+    crc_of_range,
+    header_at,
+    walk_batches,
+)
 from kohort.broker.storage.segment.offset_index import OffsetIndex
 from kohort.broker.storage.segment.time_index import TimeIndex
 from kohort.broker.storage.segment.transaction_index import TransactionIndex
@@ -43,10 +50,11 @@ class LogSegment:
     """
 
     __slots__ = (
-        "_appended_from", "_hinted", "_hints", "_marks", "_verified", "aborted", "base_offset",
-        "created_ms", "directory", "first_timestamp", "following_offset", "index", "is_damaged",
-        "is_deleted", "is_index_rebuilt", "is_sealed", "is_synced", "is_twin", "log",
-        "max_timestamp", "max_timestamp_offset", "size_bytes", "time_index", "unindexed_bytes",
+        "_appended_from", "_first_crc", "_hinted", "_hints", "_is_compared", "_marks",
+        "_verified", "aborted", "base_offset", "created_ms", "directory", "first_timestamp",
+        "following_offset", "index", "is_damaged", "is_deleted", "is_index_rebuilt", "is_sealed",
+        "is_synced", "is_twin", "log", "max_timestamp", "max_timestamp_offset", "size_bytes",
+        "time_index", "unindexed_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +77,10 @@ class LogSegment:
             self.add_transaction_index(files, sizes[TRANSACTION_INDEX_SUFFIX])
         self._verified = VerifiedRanges()
         """Bytes verified by reading them."""
+        self._first_crc: int | None = None
+        """The CRC of the first batch, by which the .log can be told from another one."""
+        self._is_compared = True
+        """Whether it is known to be that of the .log."""
         self._appended_from = self.size_bytes
         """All bytes from here on were appended by this object, and need no verification."""
         self.created_ms = 0
@@ -213,6 +225,7 @@ class LogSegment:
         chunk_bytes: int = FEW_BYTES,
     ) -> Iterator[BatchAt]:
         """Yield the batches from a position to the end of the segment; see `walk_batches`."""
+        self.check_identity()
         return walk_batches(
             self.log,
             start,
@@ -236,12 +249,79 @@ class LogSegment:
                 logger.warning("indexes of %r: %s; kept in memory", self, error)
 
     def add_transaction_index(
-        self, files: FileSystem, size_bytes: int | None = None
+        self,
+        files: FileSystem,
+        size_bytes: int | None = None,
+        *,
+        noted_sum: int | None = None,
+        damage: str | None = None,
+        is_noted: bool = True,
     ) -> TransactionIndex:
-        """Add an index of aborted transactions; `size_bytes` is the size of an existing file."""
-        path = self.path(TRANSACTION_INDEX_SUFFIX)
-        self.aborted = TransactionIndex(files, path, self.base_offset, size_bytes)
+        """Add an index of aborted transactions; arguments as of :class:`TransactionIndex`."""
+        self.aborted = TransactionIndex(
+            files,
+            self.path(TRANSACTION_INDEX_SUFFIX),
+            self.base_offset,
+            size_bytes,
+            noted_sum=noted_sum,
+            damage=damage,
+            is_noted=is_noted,
+        )
         return self.aborted
+
+    def note_first_crc(self, crc: int | None) -> None:
+        """Let `check_identity` compare the first batch of a sealed segment with this CRC."""
+        self._first_crc = crc
+        self._is_compared = crc is None
+
+    def first_crc(self, *, reads: bool = False) -> int | None:
+        """Return the CRC of the first batch; None if it is unknown and must not be read."""
+        if self._first_crc is None and reads:
+            header = header_at(self.log, 0, self.size_bytes)
+            self._first_crc = None if header is None else header.crc
+        return self._first_crc
+
+    def check_identity(self) -> None:
+        """Check once that the .log is not the one of another partition or segment.
+
+        Raises CorruptBatchError. A first batch that is damaged proves nothing.
+        """
+        if self._is_compared:
+            return
+        header = header_at(self.log, 0, self.size_bytes)
+        if (
+            header is not None
+            and header.crc != self._first_crc
+            and crc_of_range(self.log, 0, header.size_bytes) == header.crc
+        ):
+            raise CorruptBatchError(
+                f"{self.path(LOG_SUFFIX)} is another segment's: offsets {self.base_offset} to"
+                f" {(self.following_offset or 0) - 1} cannot be read"
+            )
+        self._is_compared = True
+
+    def note_index_sums(
+        self, files: FileSystem, size_bytes: int | None, sums: Mapping[str, int | None]
+    ) -> None:
+        """Note whether the transaction index can be believed; if not, it is rebuilt before it is
+        used.
+
+        Args:
+            size_bytes: None if there is no such file.
+            sums: checksums by file name, None if there must be no such file.
+        """
+        name = file_name(self.base_offset, TRANSACTION_INDEX_SUFFIX)
+        noted_sum = sums.get(name)
+        problem = None
+        if name not in sums:
+            problem = "has no checksum"
+        elif (noted_sum is None) != (size_bytes is None):
+            problem = "is gone" if size_bytes is None else "should not exist"
+        damage = None if problem is None else f"{self.directory}/{name} {problem}"
+        if damage is not None or size_bytes is not None:
+            self.add_transaction_index(
+                files, size_bytes, noted_sum=noted_sum, damage=damage, is_noted=name in sums
+            )
 
     def save_indexes(self) -> None:
         """Write unsaved index entries."""
@@ -294,6 +374,7 @@ class LogSegment:
     def learn_from(self, twin: LogSegment) -> None:
         """Take over what was found out while reading from a twin."""
         self._verified.add_all(twin._verified)
+        self._is_compared = self._is_compared or twin._is_compared
         if twin._hints:
             offset = next(reversed(twin._hints))
             if offset not in self._hints:

@@ -88,13 +88,15 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
     offsets = [offset_in(name, LOG_SUFFIX) for name in names]
     replaced = sorted(offset for offset in offsets if offset is not None and offset >= base_offset)
     end_offset = _end_of(files, path, base_offset)
-    if end_offset is None:
-        # It was complete and on disk when this was decided, so it was damaged later.
+    if end_offset is None or end_offset not in offsets:
+        # It was complete and on disk when this was decided, up to the start of a segment that is
+        # not replaced; so it was damaged or cut later.
         if base_offset in replaced:
             logger.error("%s is damaged; the segments that it was made from stay", path)
             discard_cleaned(files, directory, base_offset)
             return
-        end_offset = base_offset
+        logger.error("%s is damaged; offsets from %s on are lost", path, end_offset or base_offset)
+        end_offset = end_offset or base_offset
     logger.info("%s takes its place", path)
     for offset in replaced:
         if offset < end_offset:

@@ -8,7 +8,7 @@ any.
 An entry is kept in memory until it can be written, so an abort never fails because of its index;
 and all entries below the recovery point are on disk, because `sync` comes before that advances.
 Entries that an unclean shutdown leaves above the recovery point are not trusted and are rebuilt
-from the batches.
+from the batches. The others are trusted if the file has the checksum that `segments.crc` lists.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
+from kohort.protocol.records.crc import crc32c
 
 _ENTRY: Final = Struct(">hqqqq")
 _ENTRY_BEHIND_VERSION: Final = Struct(">2xqqqq")
@@ -71,20 +72,43 @@ class TransactionIndex:
     `overlapping`; all methods may raise OSError.
     """
 
-    __slots__ = ("_base_offset", "_bounds", "_damage", "_file", "_files", "_is_checked", "_lock",
-                 "_pending", "_saved", "path")  # fmt: skip
+    __slots__ = ("_base_offset", "_bounds", "_damage", "_file", "_files", "_found_count",
+                 "_is_checked", "_lock", "_noted_sum", "_pending", "_saved", "_sum",
+                 "is_noted", "path")  # fmt: skip
 
     def __init__(
-        self, files: FileSystem, path: str, base_offset: int, size_bytes: int | None
+        self,
+        files: FileSystem,
+        path: str,
+        base_offset: int,
+        size_bytes: int | None,
+        *,
+        noted_sum: int | None = None,
+        damage: str | None = None,
+        is_noted: bool = True,
     ) -> None:
-        """`size_bytes`: the present size of the file, None if it does not exist."""
+        """Create an instance for an existing file, or for one that the first entry creates.
+
+        Args:
+            size_bytes: the present size of the file, None if it does not exist.
+            noted_sum: the checksum that it must have, if known.
+            damage: why it has to be rebuilt from the batches, if that is known already.
+            is_noted: whether the file, or that there is none, was noted as right before.
+        """
         self.path = path
         self._files = files
         self._base_offset = base_offset
         self._file: File | None = None if size_bytes is None else files.file(path)
         self._saved = 0 if size_bytes is None else size_bytes // ENTRY_BYTES
-        self._is_checked = size_bytes is None
-        self._damage: str | None = None
+        self._found_count = self._saved
+        """Entries that an earlier process wrote."""
+        self._is_checked = size_bytes is None and damage is None
+        self.is_noted = is_noted
+        """Whether a difference from the batches is damage; otherwise nobody has compared them."""
+        self._noted_sum = noted_sum
+        self._sum: int | None = 0 if self._is_checked else None
+        """The checksum of all entries, if it is known."""
+        self._damage = damage
         """What `check_aside` has found."""
         self._pending: list[AbortedTransaction] = []
         self._bounds: dict[int, tuple[int, int]] = {}
@@ -105,6 +129,8 @@ class TransactionIndex:
     def append(self, entry: AbortedTransaction) -> None:
         """Add an entry after all others. On OSError it is kept in memory to be written later."""
         with self._lock:
+            if self._sum is not None:
+                self._sum = crc32c(encode_entries([entry]), self._sum)
             self._pending.append(entry)
             self._save()
 
@@ -121,18 +147,46 @@ class TransactionIndex:
         if self._file is not None:
             self._file.close()
 
+    def checksum(self) -> int | None:
+        """Return the CRC-32C of the file with all entries; None as long as it is not verified."""
+        if not self._is_checked:
+            return self._noted_sum if len(self) == self._found_count else None
+        if self._sum is None:
+            content = self._bytes(0, self._saved)
+            self._sum = crc32c(content + encode_entries(self._pending))
+        return self._sum
+
+    def plausible(self) -> list[AbortedTransaction] | None:
+        """Return all entries if the file is well-formed, whatever its checksum is; None if not, and
+        if a file that should exist does not.
+        """
+        if self._is_checked:
+            return list(self)
+        if self._file is None or self._find_damage(with_sum=False) is not None:
+            return None
+        return list(self)
+
+    def accept(self) -> None:
+        """Trust the entries from now on: they were compared with the batches."""
+        self._is_checked, self._damage = True, None
+
     def check(self) -> None:
-        """Check that the file is plausible; raises CorruptFileError if not.
+        """Verify the form and the checksum of the file; raises CorruptFileError if they are wrong.
 
         Reads it once. After an error the caller must call `replace_all` before anything else.
         """
-        if self._is_checked or self._file is None:
+        if self._is_checked:
             return
         if self._damage is None:
             self._damage = self._find_damage()
         if self._damage is not None:
             raise CorruptFileError(self._damage)
         self._is_checked = True
+
+    @property
+    def damage(self) -> str | None:
+        """Why the file has to be rebuilt, if that is known."""
+        return self._damage
 
     @property
     def is_checked(self) -> bool:
@@ -154,7 +208,7 @@ class TransactionIndex:
 
         Entries appended meanwhile are not examined, as they come from this process.
         """
-        if self._is_checked or self._file is None:
+        if self._is_checked:
             return True
         damage = self._damage or self._find_damage()
         if damage is None:
@@ -162,20 +216,29 @@ class TransactionIndex:
         self._damage = damage
         return damage is None
 
-    def _find_damage(self) -> str | None:
+    def _find_damage(self, *, with_sum: bool = True) -> str | None:
         assert self._file is not None
         with self._lock:
             size_bytes, saved = self._file.size(), self._saved
         if not size_bytes or size_bytes % ENTRY_BYTES:
             return f"{self.path} has {size_bytes} bytes"
         last_offset = self._base_offset - 1
+        checksum = 0
         for number in range(0, saved, _CHECKED_ENTRIES):
-            count = min(_CHECKED_ENTRIES, saved - number)
-            for version, _, first, last, stable in self._fields(number, count):
+            content = self._bytes(number, min(_CHECKED_ENTRIES, saved - number))
+            for version, _, first, last, stable in _ENTRY.iter_unpack(content):
                 is_right = first < last and 0 <= stable <= last + 1
                 if version != _VERSION or last <= last_offset or not is_right:
                     return f"{self.path} is wrong about a marker at {last}"
                 last_offset = last
+            if number < self._found_count:
+                found = content[: (self._found_count - number) * ENTRY_BYTES]
+                checksum = crc32c(found, checksum)
+        if with_sum and self._noted_sum not in {None, checksum}:
+            return f"{self.path} does not have the checksum noted for it"
+        with self._lock:
+            if len(self) == self._found_count:
+                self._sum = checksum
         return None
 
     def replace_all(self, entries: Sequence[AbortedTransaction]) -> None:
@@ -186,6 +249,7 @@ class TransactionIndex:
         self.close()
         with self._lock:
             self._file, self._saved, self._is_checked, self._damage = None, 0, True, None
+            self._noted_sum, self._sum = None, crc32c(encode_entries(entries))
             self._bounds.clear()
             self._pending[:] = entries
             # The segment may be sealed and synced, so that no flush follows.
@@ -289,9 +353,6 @@ class TransactionIndex:
     def _plain(self, number: int, count: int) -> list[tuple[int, int, int, int]]:
         """Return entries as plain tuples: most examined entries are not needed further."""
         return list(_ENTRY_BEHIND_VERSION.iter_unpack(self._bytes(number, count)))
-
-    def _fields(self, number: int, count: int) -> Iterator[tuple[int, int, int, int, int]]:
-        return _ENTRY.iter_unpack(self._bytes(number, count))
 
     def _bytes(self, number: int, count: int) -> bytes:
         """Return the entries as they are in the file, as many as there are."""

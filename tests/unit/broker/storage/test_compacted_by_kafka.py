@@ -17,6 +17,7 @@ from kohort.broker.storage.log.log import PartitionLog
 from kohort.protocol.records.batch import BatchHeader, read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record, decode_records
+from tests.support.records.storage_tools import repair_indexes
 
 GAPS = [*range(6, 10), *range(32, 36), *range(52, 72)]
 FIRST = "00000000000000000000.log"
@@ -120,6 +121,7 @@ def test_our_own_compaction_goes_over_it(directory: Path) -> None:
     before = consumed(log, max_bytes=1 << 20)
     plan = plan_compaction(log, first_dirty_offset=0, up_to_offset=END, wall_ms=WALL_MS)
     assert plan is not None
+    repair_indexes(log)
     compaction = Compaction(log, plan, memory_bytes=1 << 20, wall_ms=WALL_MS)
     while compaction.work():
         compaction.swap(wall_ms=WALL_MS)

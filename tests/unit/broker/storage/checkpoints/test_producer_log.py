@@ -171,3 +171,17 @@ def test_damage_in_the_log_hides_producers_only_in_its_segment(
         killed.flip(path, 20, 1)
     again = open_log(killed)
     assert sequences(again.producers, 1)[-1] == 49
+
+
+def test_a_batch_before_a_roll_is_recognised_after_a_kill() -> None:
+    """A snapshot has the last batch of each producer; several may be in flight."""
+    log, files = memory_log()
+    for sequence in range(7):
+        append(log, batch_of(b"v", producer_id=1, base_sequence=sequence))
+    append(log, batch_of(b"v", producer_id=2, base_sequence=0))
+    log.roll(wall_ms=WALL_MS)
+    append(log, batch_of(b"v", producer_id=2, base_sequence=1))
+    log.flush()
+    log = open_log(files, clean=False, recovery_point=log.log_end_offset)
+    assert sequences(log.producers, 1) == [2, 3, 4, 5, 6]
+    assert sequences(log.producers, 2) == [0, 1]

@@ -7,7 +7,6 @@ import pytest
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.storage.compaction.cleaner import Compaction, plan_compaction
 from kohort.broker.storage.compaction.transactions import AbortedRanges
-from kohort.broker.storage.errors import StorageError
 from kohort.broker.storage.log.log import PartitionLog
 from kohort.broker.storage.segment import transaction_index
 from kohort.protocol.records.batch import BatchHeader, read_header
@@ -337,7 +336,6 @@ def test_an_entry_of_the_index_never_outlives_its_marker(stop: int) -> None:
         )
         state = states(log, marker)
         assert log.aborted() == [] or state == "as written"
-        assert log.aborted() != [] or state != "as written"
     finally:
         log.files.on_operation = None
 
@@ -366,7 +364,7 @@ def test_a_long_index_is_read_by_the_steps_of_a_run_not_before(
 
 
 @pytest.mark.parametrize("long_entries", [1, 100])
-def test_a_damaged_index_fails_a_run_until_it_is_repaired(
+def test_a_run_with_a_damaged_index_reads_the_batches_instead(
     long_entries: int, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction_index, "LONG_ENTRIES", long_entries)
@@ -378,14 +376,6 @@ def test_a_damaged_index_fails_a_run_until_it_is_repaired(
     file = log.files.file(f"/data/t-0/{name}")
     file.pwritev([bytes(file.size())], 0)
     again = Log(open_log(log.files, config=settings(**CONFIG)), log.files)
-    run = again.start()
-    with pytest.raises(StorageError, match="damaged"):
-        run.work()
-    run.close()
-    (segment,) = again.log.aborted.unready(0)
-    repair = again.log.aborted.repair(segment)
-    repair.run()
-    repair.take_over()
     again.compact()
     assert again.offsets() == []
 

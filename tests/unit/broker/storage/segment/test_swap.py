@@ -66,6 +66,22 @@ def test_indexes_without_their_log_are_no_replacement() -> None:
     assert files.exists("/data/t-0/00000000000000000000.log")
 
 
+def test_a_replacement_cut_between_two_batches_gives_way_to_what_it_was_made_from() -> None:
+    log, files = memory_log()
+    batches = fill(log, 100)
+    log.flush()
+    cleaned = CleanedSegment(files, "/data/t-0", 0, 300)
+    first = stored(batch_of(*[b"compacted"] * 40), 0)
+    cleaned.append(first)
+    cleaned.append(stored(batch_of(*[b"compacted"] * 76), 40))
+    cleaned.finish()
+    cleaned.decide()
+    files.file("/data/t-0/00000000000000000000.log.swap").truncate(len(first))
+    log = open_log(files, clean=False, recovery_point=200)
+    assert [segment.base_offset for segment in log.segments[:3]] == [0, 58, 116]
+    assert read_all(log) == batches
+
+
 def test_a_replacement_damaged_since_gives_way_to_what_it_was_made_from() -> None:
     files, cleaned, _ = prepared()
     cleaned.finish()

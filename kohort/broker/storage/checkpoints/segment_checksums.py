@@ -1,0 +1,116 @@
+"""segments.crc: checksums of the files beside a log's batches that decide what is served.
+
+A wrong offset index only makes a read slow, because each of its entries is compared with a batch. A
+wrong transaction index shows aborted records, and a wrong producer snapshot loses open transactions
+and sequences; a missing index looks like a segment without aborted transactions. Kafka's formats
+say neither which file is complete nor to which segment it belongs. This file does: it lists, for
+every sealed segment, the CRC-32C of its transaction index or that there is none, the CRC of the
+first batch in its .log, and the checksums of the snapshots.
+
+It is a proof, never the only copy: a file that is not listed, or differs, is rebuilt from the
+batches. So a crash between two writes costs time only, provided that no line survives the content
+that it describes. Therefore a segment's line is dropped before compaction replaces the segment, and
+a new line is on disk before the recovery point passes its segment.
+
+Text: version 0, the name of the partition's directory, one line `<file name> <checksum>` for each
+file, "-" instead of the checksum if there must be no such file, and the CRC-32C of all of that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from kohort.broker.storage.checked_file import CHECKSUM_SUFFIX, replace_file
+from kohort.broker.storage.errors import CorruptFileError
+from kohort.broker.storage.filesystem import FileSystem, read_file
+from kohort.broker.storage.layout import SNAPSHOT_SUFFIX
+from kohort.protocol.records.crc import crc32c
+
+FILE_NAME: Final = f"segments{CHECKSUM_SUFFIX}"
+_VERSION: Final = "0"
+_NO_FILE: Final = "-"
+
+logger = logging.getLogger(__name__)
+
+Sums = dict[str, int | None]
+"""CRC-32C by file name; None if there must be no such file."""
+
+
+class SegmentChecksums:
+    """The checksums of one log's files."""
+
+    __slots__ = ("_content", "_directory", "_files", "is_replaced", "sums")
+
+    def __init__(self, files: FileSystem, directory: str, *, exists: bool = False) -> None:
+        """Read the file if it `exists`; a damaged one proves nothing. Raises OSError."""
+        self._files = files
+        self._directory = directory
+        self._content = b""
+        self.is_replaced = False
+        """Whether the file was replaced or removed since the log was opened."""
+        self.sums: Sums = {}
+        """What the file listed when the log was opened."""
+        if not exists:
+            return
+        content = read_file(files, self._path)
+        try:
+            self.sums = parse_sums(content, directory)
+        except CorruptFileError as error:
+            logger.warning("%s; transaction indexes are compared with the batches", error)
+        else:
+            self._content = content
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{FILE_NAME}"
+
+    def keep_snapshots(self) -> None:
+        """Believe only the checksums of snapshots: segments have been replaced since."""
+        self.sums = {
+            name: value for name, value in self.sums.items() if name.endswith(SNAPSHOT_SUFFIX)
+        }
+
+    def replace(self, sums: Mapping[str, int | None]) -> bool:
+        """Replace the file, unflushed; return whether that was necessary.
+
+        Raises OSError, having removed the outdated file if possible.
+        """
+        content = encode_sums(sums, self._directory)
+        if content == self._content or not (sums or self._content):
+            return False
+        self._content = b""
+        self.is_replaced = True
+        try:
+            replace_file(self._files, self._path, content, sync=False)
+        except OSError:
+            with suppress(OSError):
+                self._files.remove(self._path)
+            raise
+        self._content = content
+        return True
+
+
+def encode_sums(sums: Mapping[str, int | None], directory: str) -> bytes:
+    """Encode the content of a file."""
+    lines = [_VERSION, directory.rpartition("/")[2]]
+    lines += [
+        f"{name} {_NO_FILE if value is None else f'{value:08x}'}" for name, value in sums.items()
+    ]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return text + f"{crc32c(text):08x}\n".encode()
+
+
+def parse_sums(content: bytes, directory: str) -> Sums:
+    """Parse the content of a file. Raises CorruptFileError if it is damaged, or another log's."""
+    path = f"{directory}/{FILE_NAME}"
+    text, last = content[:-9], content[-9:]
+    if last != f"{crc32c(text):08x}\n".encode():
+        raise CorruptFileError(f"{path} is damaged")
+    version, name, *lines = text.decode().splitlines()
+    if version != _VERSION or name != directory.rpartition("/")[2]:
+        raise CorruptFileError(f"{path} of version {version} belongs to {name}")
+    pairs = (line.split(" ") for line in lines)
+    return {file: None if value == _NO_FILE else int(value, 16) for file, value in pairs}
