@@ -53,7 +53,7 @@ class Sample:
         store = MetadataStore(root, new_cluster_id="the-cluster-id-of-ours")
         store.create_topics([topic(name, number) for number, name in enumerate(NAMES)])
         store.create_topics([topic("deleted", 9)])
-        store.mark_topic_deleted(topic("deleted", 9).topic_id)
+        store.mark_topics_deleted([topic("deleted", 9).topic_id])
         for broker in ("", "1", "2"):
             store.set_broker_configs(broker, {"log.retention.ms": f"{broker}77"})
         store.allocate_producer_ids(1000)

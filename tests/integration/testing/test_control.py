@@ -134,7 +134,7 @@ def test_the_first_broker_has_the_settings_of_the_command(client: Client) -> Non
         ("/brokers/1/produce", {"nonsense": 1}, 400),
         ("/brokers/1/records", {"topic": "not there"}, 409),
         ("/brokers/1/faults", {"api": "Dance", "drop": True}, 400),
-        ("/brokers", {"settings": {"no.such": 1}}, 400),
+        ("/brokers", {"settings": {"num.partition": 1}}, 400),
         ("/brokers", [], 400),
     ],
 )

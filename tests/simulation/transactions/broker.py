@@ -19,7 +19,7 @@ from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.core.steps import at_once
+from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -208,7 +208,7 @@ class Broker:
         try:
             response: Any = api.handler(context, request)
             if inspect.isgenerator(response):
-                response = at_once(response)
+                response = at_once(cast("Steps[Any]", response))
             if inspect.isawaitable(response):
                 response = await response
         except KafkaError as error:
