@@ -69,7 +69,7 @@ class BrokerServices:
     inflated_batch_bytes_max: int = INFLATED_BYTES_LIMIT
     """Decompressed size that a produced batch may have."""
     log: PeerLog | None = None
-    """For lines about clients' requests; None only in tests."""
+    """The rate-limited log for requests of clients; None only in tests."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request that validates a large batch over several loop iterations."""
     long_requests: LongRequests = field(default_factory=LongRequests)

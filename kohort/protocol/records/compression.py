@@ -275,7 +275,7 @@ _LZ4_START = struct.Struct("<IB")
 _LZ4_INDEPENDENT_BIT = 0x20
 _LZ4_DICTIONARY_BIT = 0x01
 _SKIPPABLE_MAGIC = 0x184D2A50
-"""Of frames with other data, in LZ4 and in zstd; the lowest four bits may have any value."""
+"""Magic of frames with other data, in LZ4 and in zstd; its lowest four bits may have any value."""
 _SKIPPABLE_MASK = 0xFFFF_FFF0
 _SKIPPABLE_START = struct.Struct("<II")
 """Magic, and the size of the data."""

@@ -23,7 +23,7 @@ class Readers(Enum):
     SOME = auto()
     """Java, and with it Kafka's broker, but not all others."""
     NOT_JAVA = auto()
-    """Others, or nobody."""
+    """Not Java; perhaps others."""
 
 
 class Form(NamedTuple):

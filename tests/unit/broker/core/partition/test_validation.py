@@ -221,12 +221,18 @@ def test_the_maximum_of_negative_timestamps_is_none() -> None:
     assert verdict.header.max_timestamp == -1
 
 
-def test_timestamps_beyond_64_bits_are_refused_and_do_not_wrap() -> None:
-    topic = replace(PLAIN, message_timestamp_after_max_ms=(1 << 63) - 1)
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_a_timestamp_beyond_64_bits_wraps_as_in_kafka(is_limited: bool) -> None:
+    after_max_ms = HOUR if is_limited else (1 << 63) - 1
+    topic = replace(PLAIN, message_timestamp_after_max_ms=after_max_ms)
     block = one_record(Record(b"v", b"k"), timestamp_delta=(1 << 63) - 1)
     batch = with_block(block, 1, base_timestamp=NOW, max_timestamp=NOW)
-    verdict = rejected(validate(batch, topic, TERMS))
-    assert verdict.code is ErrorCode.INVALID_TIMESTAMP
+    verdict = validate(batch, topic, TERMS)
+    if is_limited:
+        assert rejected(verdict).code is ErrorCode.INVALID_TIMESTAMP
+    else:
+        # All timestamps are negative, which is as none.
+        assert accepted(verdict).header.max_timestamp == -1
 
 
 @pytest.mark.parametrize("codec", CompressionType)
