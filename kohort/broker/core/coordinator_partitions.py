@@ -29,5 +29,7 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     count = len(units)
     for position in range(0, count, 2):
-        hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
+        high = units[position]
+        low = units[position + 1]
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFF_FFFF
     return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
