@@ -280,7 +280,7 @@ class Dispatcher:
             return await run(steps, Slice(self._broker.clock))
 
     def _waited_s(self, call: _Call) -> float:
-        """For how long nothing was done for a request that is executed in slices."""
+        """Return the time during which a request that is executed in slices was not worked on."""
         ctx, _, _, started_s, _ = call
         return perf_counter() - started_s - ctx.connection.worked_s
 

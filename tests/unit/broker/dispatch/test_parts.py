@@ -61,7 +61,7 @@ def answered(request: OffsetDeleteRequest, error_code: int = 0) -> OffsetDeleteR
 
 
 def elements_in(request: OffsetDeleteRequest) -> int:
-    """As `parts_of` counts: an empty topic counts as one."""
+    """Count as `parts_of` does: an empty topic counts as one."""
     return sum(max(1, len(topic.partitions)) for topic in request.topics)
 
 
