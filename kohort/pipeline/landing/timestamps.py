@@ -56,7 +56,7 @@ class Reader:
     kafka: Kafka
     topic: str
     read: Callable[[Offsets, Offsets], DataFrame]
-    """By the connector, from the one up to, and without, the other."""
+    """Reads by the connector, from the one up to, and without, the other."""
     stretches: tuple[Stretch, ...] = ()
 
     def past(self, error: BaseException, ends: Offsets) -> Reader | None:

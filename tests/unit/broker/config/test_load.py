@@ -212,7 +212,7 @@ def test_the_variables_of_bitnamis_image_are_read_as_kafkas(file: Path) -> None:
 
 
 def test_a_controllers_listener_may_be_advertised() -> None:
-    """As in the server.properties of Kafka 3.9 and later."""
+    # The server.properties of Kafka 3.9 and later does so.
     config = load(
         overrides=[
             "process.roles=broker,controller",
