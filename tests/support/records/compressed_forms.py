@@ -146,6 +146,12 @@ FORMS: Final = (
     Form("gzip and an empty member", _GZIP, Readers.SOME, _behind(_gzip, gzip.compress(b""))),
     Form("gzip and a zero byte", _GZIP, Readers.SOME, _behind(_gzip, b"\x00")),
     Form("gzip and the start of a member", _GZIP, Readers.SOME, _behind(_gzip, b"\x1f\x8b")),
+    Form(
+        "gzip and the header of a member",
+        _GZIP,
+        Readers.SOME,
+        _behind(_gzip, gzip.compress(b"")[:10]),
+    ),
     Form("gzip and garbage", _GZIP, Readers.SOME, _behind(_gzip, b"garbage " * 20)),
     Form(
         "gzip and a member of garbage",

@@ -261,6 +261,28 @@ def test_log_append_time_claimed_for_another_topic_is_taken_back() -> None:
     assert verdict.log_append_time_ms == -1
 
 
+def test_a_negative_log_append_time_that_is_claimed_is_stored_as_none() -> None:
+    verdict = accepted(validate(with_header(OK, attributes=0x08, max_timestamp=-5), PLAIN, TERMS))
+    assert verdict.header.max_timestamp == -1
+
+
+def test_unknown_attributes_are_dropped_only_where_the_header_is_rewritten() -> None:
+    batch = with_header(OK, attributes=0x4180)
+    assert accepted(validate(batch, PLAIN, TERMS)).header.attributes == 0x4180
+    batch = with_header(batch, max_timestamp=NOW + 1)
+    assert accepted(validate(batch, PLAIN, TERMS)).header.attributes == 0
+
+
+def test_a_length_that_cuts_the_batch_short_is_found_by_the_crc() -> None:
+    assert code_of(with_header(OK, length=len(OK) - 13)) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_message_of_an_old_format_that_is_too_short_is_corrupt() -> None:
+    old = OK[:8] + (14).to_bytes(4, "big") + OK[12:16] + b"\x01" + OK[17:]
+    assert code_of(old) is ErrorCode.INVALID_RECORD
+    assert code_of(old[:8] + (13).to_bytes(4, "big") + old[12:]) is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_log_append_time_claimed_without_a_time_is_refused() -> None:
     batch = with_header(OK, attributes=0x08, max_timestamp=-1)
     assert code_of(batch) is ErrorCode.INVALID_TIMESTAMP
