@@ -92,11 +92,10 @@ class Connection(asyncio.BufferedProtocol):
         """The transport, or what reads its socket until the client is let in."""
         self._end = ConnectionEnd()
         self.memory = Claimant(host.memory, self._on_memory_granted, self._close_slow_upload)
-        self._reader = FrameReader(
-            host.receive_buffer,
-            self.memory,
-            listener.first_frame_max_bytes or host.limits.socket_request_max_bytes,
-        )
+        frame_max_bytes = listener.first_frame_max_bytes
+        if frame_max_bytes is None:
+            frame_max_bytes = host.limits.socket_request_max_bytes
+        self._reader = FrameReader(host.receive_buffer, self.memory, frame_max_bytes)
         self._pending: Later[ResponseBuffers] | None = None
         """The one request that is executed and not answered."""
         self._frame_in_execution: Buffer = b""

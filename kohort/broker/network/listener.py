@@ -31,8 +31,8 @@ class Listener:
     tls: TlsSide | None = None
     new_service: Callable[[NewConnection], Service] | None = None
     """Creates the service of a connection until it is authenticated; None: no authentication."""
-    first_frame_max_bytes: int = 0
-    """Largest frame before authentication; 0: the normal limit."""
+    first_frame_max_bytes: int | None = None
+    """Largest frame before authentication; None: the normal limit."""
 
     @property
     def lets_in_later(self) -> bool:

@@ -46,7 +46,7 @@ class Dispatcher(Echo):
 class World:
     """A broker whose clients have to authenticate."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, frame_max_bytes: int) -> None:
         self.clock = clock
         self.edge = Edge(NetworkLimits(), clock)
         config = BrokerConfig(connection_failed_authentication_delay_ms=DELAY_MS)
@@ -62,7 +62,7 @@ class World:
             is_disabled=lambda _: False,
         )
         self._listener = Listener(
-            "SASL", new_service=keeper.new_gate, first_frame_max_bytes=FRAME_MAX_BYTES
+            "SASL", new_service=keeper.new_gate, first_frame_max_bytes=frame_max_bytes
         )
 
     def connect(self) -> MemoryTransport:
@@ -78,11 +78,13 @@ class World:
         return self.clock.monotonic_ms() - began_ms
 
 
-def run(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+def run(
+    test: Callable[[World], Coroutine[Any, Any, None]], frame_max_bytes: int = FRAME_MAX_BYTES
+) -> None:
     clock = VirtualClock()
 
     async def main() -> None:
-        world = World(clock)
+        world = World(clock, frame_max_bytes)
         await test(world)
         await world.edge.server.close(0)
 
@@ -104,6 +106,16 @@ def test_the_connection_is_closed_after_the_delay_and_reads_nothing_meanwhile(da
         assert world.edge.metrics.closed == {"bad_frame": 1}
 
     run(test)
+
+
+def test_a_limit_of_zero_allows_no_frame() -> None:
+    async def test(world: World) -> None:
+        peer = world.connect()
+        peer.send(b"\0\0\0\1\0")
+        await world.open_ms(peer, 10 * DELAY_MS)
+        assert world.edge.metrics.closed == {"bad_frame": 1}
+
+    run(test, frame_max_bytes=0)
 
 
 def test_the_log_names_the_setting_that_applies(caplog: pytest.LogCaptureFixture) -> None:
