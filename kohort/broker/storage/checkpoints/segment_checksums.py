@@ -5,7 +5,8 @@ wrong transaction index shows aborted records, and a wrong producer snapshot los
 and sequences; a missing index looks like a segment without aborted transactions. Kafka's formats
 say neither which file is complete nor to which segment it belongs. This file does: it lists, for
 every sealed segment, the CRC-32C of its transaction index or that there is none, the CRC of the
-first batch in its .log, and the checksums of the snapshots.
+first batch in its .log, and the checksums of the snapshots. A clean stop lists the active segment
+as well; after a kill, nothing tells its .log from another one whose offsets fit.
 
 It is a proof, never the only copy: a file that is not listed, or differs, is rebuilt from the
 batches. So a crash between two writes costs time only, provided that no line survives the content

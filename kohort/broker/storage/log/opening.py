@@ -121,6 +121,11 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
         if terms.clean_shutdown or following.base_offset <= terms.recovery_point:
             name = file_name(segment.base_offset, LOG_SUFFIX)
             segment.note_first_crc(content.checksums.sums.get(name))
+    active = opened.segments[-1]
+    if terms.clean_shutdown and opened.recovered_from is None and active.size_bytes:
+        # Only a clean shutdown lists the active segment, and the start after any other one drops it
+        # from the list. What has been truncated since is not what was listed.
+        active.note_first_crc(content.checksums.sums.get(file_name(active.base_offset, LOG_SUFFIX)))
     report(directory, opened.lost, content.orphans)
     _remove_stray_snapshots(files, directory, content, opened.end_offset)
     return opened
@@ -235,7 +240,8 @@ def _recover(
                 opened.lost.append(LostOffsets(end_offset, following.base_offset))
             continue
         for late in segments[number + 1 :]:
-            logger.warning("%r lies behind the end of the log at %d: gone", late, end_offset)
+            text = "%r starts beyond the end of the log at offset %d, and is deleted"
+            logger.warning(text, late, end_offset)
             opened.deleted.delete_segment(late, terms.wall_ms)
             if late.base_offset in content.snapshots:
                 content.snapshots.remove(late.base_offset)

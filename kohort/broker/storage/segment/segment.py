@@ -270,7 +270,7 @@ class LogSegment:
         return self.aborted
 
     def note_first_crc(self, crc: int | None) -> None:
-        """Let `check_identity` compare the first batch of a sealed segment with this CRC."""
+        """Let `check_identity` compare the first batch with this CRC, if there is one."""
         self._first_crc = crc
         self._is_compared = crc is None
 
@@ -294,9 +294,10 @@ class LogSegment:
             and header.crc != self._first_crc
             and crc_of_range(self.log, 0, header.size_bytes) == header.crc
         ):
+            first, following = self.base_offset, self.following_offset
+            offsets = f"from {first} on" if following is None else f"{first} to {following - 1}"
             raise CorruptBatchError(
-                f"{self.path(LOG_SUFFIX)} is another segment's: offsets {self.base_offset} to"
-                f" {(self.following_offset or 0) - 1} cannot be read"
+                f"{self.path(LOG_SUFFIX)} is another segment's: offsets {offsets} cannot be read"
             )
         self._is_compared = True
 

@@ -177,6 +177,46 @@ def test_the_batches_of_another_partition_are_not_served(files: SimulatedFileSys
     assert log.read(4, 1000, up_to_offset=6, min_one=True)
 
 
+def test_another_active_segment_is_neither_served_nor_appended_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, files = memory_log()
+    other, others = memory_log()
+    for _ in range(3):
+        append(log, batch_of(b"v"))
+        append(other, batch_of(b"secret"))
+    log.close()
+    path = "/data/t-0/00000000000000000000.log"
+    files.remove(path)
+    files.create(path).pwritev([read_file(others, path)], 0)
+    log = open_log(files)
+    with pytest.raises(CorruptBatchError, match="offsets from 0 on"):
+        log.read(0, 1000, up_to_offset=3, min_one=True)
+    assert append(log, batch_of(b"w")).base_offset == 3
+    assert f"{path} is another segment's: offsets from 0 on" in caplog.text
+    log.close()
+    log = open_log(files)
+    with pytest.raises(CorruptBatchError, match="offsets 0 to 2"):
+        log.read(0, 1000, up_to_offset=4, min_one=True)
+    assert b"w" in bytes(log.read(3, 1000, up_to_offset=4, min_one=True))
+
+
+def test_a_segment_that_was_listed_as_active_may_grow_and_be_sealed(
+    files: SimulatedFileSystem,
+) -> None:
+    for clean in (True, False, True):
+        log = open_log(files, clean=clean, recovery_point=6)
+        append(log, batch_of(b"v"))
+        log.roll(wall_ms=WALL_MS)
+        append(log, batch_of(b"v"))
+        log.flush()
+        log.close()
+        files = files.copy()
+    log = open_log(files)
+    for offset in range(log.log_end_offset):
+        assert log.read(offset, 1, up_to_offset=log.log_end_offset, min_one=True)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
 @pytest.mark.parametrize("how", ["gone", "empty"])
