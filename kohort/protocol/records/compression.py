@@ -7,7 +7,8 @@ passes the limit. A batch of 1 MB that inflates to 1 GB costs at most twice the 
 Readers differ in what they accept. `decompress` reads everything that any broker may have stored:
 what Java reads, and LZ4 frames that only liblz4 reads. `open_steps` is for the broker, which must
 not store a block that a reader cannot read: it accepts what Java reads, and reports whether
-librdkafka and franz-go read it as well. It pauses after every MiB, for callers on an event loop.
+librdkafka and franz-go read it as well. It pauses after every MiB or 128 pieces, for callers on an
+event loop.
 
 Codec libraries are imported on first use, which keeps them out of the start-up time.
 
@@ -33,6 +34,13 @@ compression; only those that limit the compressed size come near this."""
 
 PIECE_BYTES = 1 << 20
 """Bytes inflated between two pauses, if the codec allows a choice."""
+
+_PIECE_COST_BYTES = PIECE_BYTES >> 7
+"""What a piece counts at least towards a pause: 1 MiB may consist of 100,000 empty streams, each of
+which takes some 20 us."""
+
+_GZIP_INPUT_BYTES = 64 << 10
+"""Compressed bytes per call. zlib copies what it leaves of its input, at the end of each member."""
 
 _COMPRESSED_STEP_BYTES = 128 << 10
 """Bytes compressed between two pauses: up to 5 ms with gzip."""
@@ -112,7 +120,7 @@ def _decompress_steps(
     if codec is CompressionType.NONE:
         return OpenedBlock(data if isinstance(data, bytes) else memoryview(data), True)
     pieces: list[bytes] = []
-    left, pause_at = limit_bytes, limit_bytes - PIECE_BYTES
+    left, until_pause = limit_bytes, PIECE_BYTES
     inflating = decompressors[codec](data, limit_bytes)
     is_one_stream = True
     while True:
@@ -125,8 +133,9 @@ def _decompress_steps(
         if left < 0:
             raise _too_big(codec, limit_bytes)
         pieces.append(piece)
-        if left < pause_at:
-            pause_at = left - PIECE_BYTES
+        until_pause -= max(len(piece), _PIECE_COST_BYTES)
+        if until_pause < 0:
+            until_pause = PIECE_BYTES
             yield
     return OpenedBlock(pieces[0] if len(pieces) == 1 else b"".join(pieces), is_one_stream)
 
@@ -161,24 +170,26 @@ def _gunzip(data: Buffer, _limit_bytes: int) -> _Inflating:
     """Inflate consecutive gzip members as one stream, and ignore other bytes behind them, as Java's
     reader and gzip itself do.
     """
-    rest: Buffer = data
+    view = memoryview(data)
+    position = 0
     is_one_stream = True
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
         try:
             while not member.eof:
-                piece = member.decompress(rest, PIECE_BYTES)
-                rest = member.unconsumed_tail
-                if not (piece or rest or member.eof):
+                given = view[position : position + _GZIP_INPUT_BYTES]
+                piece = member.decompress(given, PIECE_BYTES)
+                position += len(given) - len(member.unconsumed_tail) - len(member.unused_data)
+                if not (piece or given or member.eof):
                     raise _cut_short(CompressionType.GZIP)
                 yield piece
         except zlib.error as error:
             raise DecodeError(f"gzip block: {error}") from None
-        rest = member.unused_data
-        if not rest:
+        if position == len(view):
             return is_one_stream
         is_one_stream = False
-        if len(rest) <= _GZIP_MEMBER_BYTES_MIN or not rest.startswith(_GZIP_MAGIC):
+        magic = view[position : position + len(_GZIP_MAGIC)]
+        if len(view) - position <= _GZIP_MEMBER_BYTES_MIN or magic != _GZIP_MAGIC:
             return False
 
 
@@ -224,6 +235,7 @@ def _unsnappy(data: Buffer, limit_bytes: int) -> _Inflating:
             position += _XERIAL_HEADER.size
             if len(view) < position:
                 raise _cut_short(CompressionType.SNAPPY)
+            yield b""
             continue
         (length,) = _INT32.unpack_from(view, position)
         if not 0 < length <= len(view) - start:
@@ -351,6 +363,7 @@ def _unzstd(data: Buffer, _limit_bytes: int) -> _Inflating:
     import zstandard  # noqa: PLC0415 - on first use, see above.
 
     view = memoryview(data)
+    decompressor = zstandard.ZstdDecompressor()
     position, whole = 0, False
     try:
         while position < len(view):
@@ -358,8 +371,9 @@ def _unzstd(data: Buffer, _limit_bytes: int) -> _Inflating:
             if skipped:
                 position += skipped
                 whole = position <= len(view)
+                yield b""
                 continue
-            stream = zstandard.ZstdDecompressor().decompressobj()
+            stream = decompressor.decompressobj()
             for stop in _zstd_stops(view, position):
                 yield stream.decompress(view[position:stop])
                 position = stop

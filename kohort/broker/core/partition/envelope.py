@@ -94,15 +94,20 @@ def check_envelope(header: BatchHeader, batch: memoryview, topic: TopicRules) ->
     """Check the base offset, the length and the CRC."""
     if header.base_offset != 0:
         reject(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset} instead of 0")
+    check_size(batch, topic)
+    if crc32c(batch[CRC_START:]) != header.crc:
+        message = "CRC does not match"
+        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
+
+
+def check_size(batch: memoryview, topic: TopicRules) -> None:
+    """Check max.message.bytes."""
     if len(batch) > topic.max_message_bytes:
         reject(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"batch of {len(batch)} bytes where {topic.max_message_bytes} are allowed",
             reports_log_start=False,
         )
-    if crc32c(batch[CRC_START:]) != header.crc:
-        message = "CRC does not match"
-        reject(ErrorCode.CORRUPT_MESSAGE, message, reports_log_start=False)
 
 
 def check_header(header: BatchHeader) -> None:

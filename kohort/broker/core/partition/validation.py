@@ -16,6 +16,7 @@ from __future__ import annotations
 from kohort.broker.core.partition.envelope import (
     check_envelope,
     check_header,
+    check_size,
     check_terms,
     only_batch,
 )
@@ -139,6 +140,8 @@ def _check_records(
         compressed = yield from compress_steps(header.codec, block)
         sealed, header = seal(header._replace(length=LENGTH_MIN + len(compressed)), compressed)
         batch = memoryview(sealed)
+        # A block of other compression parameters can grow fifty times.
+        check_size(batch, topic)
     max_timestamp = rules.max_timestamp
     if not has_own_timestamps:
         max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)

@@ -286,6 +286,28 @@ def test_an_ordinary_block_inflates_in_one_step(codec: CompressionType) -> None:
     assert finish(open_steps(codec, compress(codec, SAMPLE))) == ((SAMPLE, True), 0)
 
 
+EMPTY_SNAPPY = struct.pack(">8sii", b"\x82SNAPPY\x00", 1, 1) + struct.pack(">ib", 1, 0) * 1_000
+SKIPPABLE = struct.pack("<II", 0x184D2A50, 0)
+
+
+@pytest.mark.parametrize(
+    ("codec", "piece"),
+    [
+        (CompressionType.GZIP, zlib.compress(b"", wbits=31)),
+        (CompressionType.SNAPPY, EMPTY_SNAPPY),
+        (CompressionType.SNAPPY, EMPTY_SNAPPY[:16]),
+        (CompressionType.ZSTD, zstandard.ZstdCompressor().compress(b"")),
+        (CompressionType.ZSTD, SKIPPABLE),
+    ],
+)
+def test_a_block_of_many_empty_streams_inflates_in_steps(
+    codec: CompressionType, piece: bytes
+) -> None:
+    opened, pauses = finish(open_steps(codec, piece * 3_000))
+    assert opened.block == b""
+    assert pauses >= 10
+
+
 def test_codec_libraries_are_not_loaded_before_they_are_needed() -> None:
     source = (
         "import sys, protocol.records.compression, protocol.records.builder\n"

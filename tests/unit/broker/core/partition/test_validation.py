@@ -1,5 +1,7 @@
+import random
 from dataclasses import replace
 
+import lz4.frame
 import pytest
 
 from kohort.broker.core.partition.record_checks import RECORD_ERRORS_MAX
@@ -91,6 +93,19 @@ def test_a_compressed_block_is_stored_in_a_form_that_all_clients_read(
     assert is_unchanged is (form.readers is Readers.ALL)
     opened = at_once(open_steps(form.codec, stored.batch[HEADER_BYTES:]))
     assert opened == (plain[HEADER_BYTES:], True)
+
+
+def test_a_block_that_is_too_large_once_it_is_compressed_again_is_refused() -> None:
+    """Blocks of 4 MiB use matches across 64 KiB, which is the size that the broker writes."""
+    plain = encode_batch([Record(random.Random(1).randbytes(60_000) * 20)])
+    header = read_header(plain)._replace(attributes=int(CompressionType.LZ4))
+    block = lz4.frame.compress(
+        plain[HEADER_BYTES:], block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False
+    )
+    topic = replace(PLAIN, max_message_bytes=200_000)
+    accepted(validate(assemble(header, block), topic, TERMS))
+    verdict = rejected(validate(assemble(header, block + b"\0"), topic, TERMS))
+    assert verdict.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 GOOD = one_record(Record(b"v", b"k"))
