@@ -75,7 +75,7 @@ test-long: $(STAMPS)/long $(PREPARED) ## hours: the long form of every suite, an
 	echo "== $$(date +%H:%M:%S) $${failed:+failed:$$failed}"; \
 	test -z "$$failed"
 
-mutants: $(STAMPS)/test $(PREPARED) ## one change of a line after the other, each of which a test must notice (MUTANTS=, ARGS="--seed 7")
+mutants: $(STAMPS)/test $(PREPARED) ## mutation testing: change one line at a time; a test must fail (MUTANTS=, ARGS="--seed 7")
 	$(BIN)/python -m scripts.mutants --count $(MUTANTS) $(ARGS)
 
 lint: $(STAMPS)/test ## style and formatting, without changing anything

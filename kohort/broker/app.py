@@ -175,7 +175,7 @@ class Broker:
             if (Path(unused) / FILE_NAME).exists():
                 raise StartError(
                     f"several data directories are not supported, and {unused} has the data of a "
-                    "broker: name it first in log.dirs, or alone"
+                    "broker: make it the first or the only one in log.dirs"
                 )
         try:
             stack.enter_context(self._environment.lock(config.data_directory))

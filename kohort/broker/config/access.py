@@ -19,8 +19,8 @@ def parse_super_users(text: str) -> tuple[str, ...]:
 
 
 def super_users_problem(text: str) -> str | None:
-    """Why the authorizer cannot use a list of principals, as in Kafka. Principals are described
-    without their text.
+    """Why the authorizer cannot use a list of principals, as in Kafka; None if it can. The reason
+    contains no name of a principal.
     """
     for number, principal in enumerate(parse_super_users(text), 1):
         if ":" not in principal:
@@ -28,18 +28,21 @@ def super_users_problem(text: str) -> str | None:
     return None
 
 
-def super_users_doubts(text: str) -> Iterator[str]:
-    """Which principals of a list are valid, but probably no user's."""
+def super_users_warnings(text: str) -> Iterator[str]:
+    """Warnings about valid principals that probably match no user."""
     for number, principal in enumerate(parse_super_users(text), 1):
         kind, _, name = principal.partition(":")
         if not name:
             yield f"super.users: principal {number} has no type, as in User:name"
         elif kind != USER and kind.lower() == USER.lower():
-            yield f"super.users: principal {number} is no user: types are case-sensitive, User:name"
+            yield (
+                f"super.users: principal {number} matches no user: the type is case-sensitive, "
+                "as in User:name"
+            )
         elif _NEXT.search(principal):
             yield (
-                f"super.users: principal {number} contains a comma and another User:, so it is "
-                "nobody; semicolons separate principals"
+                f"super.users: principal {number} contains a comma followed by User:, so it "
+                "matches no user; separate principals with semicolons"
             )
 
 

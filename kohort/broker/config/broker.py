@@ -7,8 +7,8 @@ from pathlib import Path
 from kohort.broker.config.access import (
     AccessSettings,
     QuotaSettings,
-    super_users_doubts,
     super_users_problem,
+    super_users_warnings,
 )
 from kohort.broker.config.endpoints import (
     Endpoint,
@@ -64,10 +64,10 @@ class BrokerConfig(
 
     @cached_property
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """The addresses that clients get, by listener name.
+        """The advertised addresses, by listener name.
 
         If ``advertised.listeners`` has none for clients, these are the listeners themselves. The
-        host may be every interface and the port 0, to be filled in when the socket is opened.
+        host may be a wildcard and the port 0; both are filled in when the socket is opened.
         """
         advertised = self._without_controllers(self.advertised_listeners or ())
         return advertised or self.listener_endpoints
@@ -102,7 +102,7 @@ def effective_ms(config: BrokerConfig, name: str) -> int | None:
         if value is not None:
             if value >= 0:
                 return int(value) * unit_ms(wanted)
-            # No limit, in every unit; as retention, Kafka reads any negative number so.
+            # -1 means no limit in every unit; for retention, Kafka accepts any negative number.
             return -1 if name == "log.retention.ms" else int(value)
         wanted = declared.declared.falls_back_to
     return None
@@ -140,9 +140,9 @@ def problems(config: BrokerConfig) -> list[str]:
     return found + _listener_problems(config)
 
 
-def doubts(config: BrokerConfig) -> list[str]:
-    """What is probably a mistake, and does not stop a start, because it does not stop Kafka's."""
-    found = list(super_users_doubts(config.super_users))
+def warnings_about(config: BrokerConfig) -> list[str]:
+    """Probable mistakes that do not prevent a start, because Kafka starts with them."""
+    found = list(super_users_warnings(config.super_users))
     if len(config.named_directories) > 1:
         found.append(
             f"several data directories are not supported: of {','.join(config.named_directories)} "

@@ -34,11 +34,11 @@ case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.part
 
 These rules hold for names from all sources:
 
-- A setting that any release of Kafka has had and that has no effect here is accepted and named once
-  in the log at start; the last section lists them.
-- A name that is at most two edits away from a setting with an effect (a letter too many, missing or
-  wrong, or two swapped), one edit if the name is short, stops the start with the setting that was
-  meant.
+- Settings of any release of Kafka that have no effect here are accepted and named once in the log
+  at start; the last section lists them.
+- A misspelt name stops the start, and the message suggests the setting. A name is misspelt if it is
+  at most two edits (one if it is short) away from a setting with an effect; an edit is a letter too
+  many, missing or wrong, or two letters swapped.
 - Any other name is assumed to belong to a client, another program or a plug-in: it has no effect,
   and a warning names it.
 

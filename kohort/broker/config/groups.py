@@ -40,8 +40,8 @@ class GroupSettings(Settings):
     offsets_topic_segment_bytes: Int = setting(
         104_857_600,
         at_least=1,
-        doc="segment.bytes of __consumer_offsets when it is created; a value below the minimum "
-        "of every topic, 1048576, means that minimum.",
+        doc="segment.bytes of __consumer_offsets when it is created; a value below 1048576, the "
+        "minimum of every topic, is raised to it.",
     )
     offsets_retention_minutes: Int = setting(
         10_080,

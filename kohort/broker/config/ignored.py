@@ -1,4 +1,4 @@
-"""Broker settings that some release of Kafka has had and that have no effect here, with the reason.
+"""Broker settings of any release of Kafka that have no effect here, with the reason.
 
 They are accepted, so that a server.properties made for Kafka can be used unchanged; the log names
 them once at start. They are listed in ignored.txt, which also explains its lines.
@@ -10,7 +10,7 @@ from typing import Final
 
 
 def _read(text: str) -> dict[str, list[str]]:
-    """The lines of each section."""
+    """Return the lines of each section by its reason."""
     sections = (section.split("]\n") for section in text.split("\n[")[1:])
     return {reason: lines.split("\n") for reason, lines in sections}
 

@@ -191,9 +191,9 @@ def _own_problem(name: str, text: str, listeners: Collection[str]) -> str | None
 
 
 def why_without_effect(config: BrokerConfig, name: str) -> str | None:
-    """Why a setting of a listener, which Kafka would accept, has no effect.
+    """Why a listener's setting has no effect, although Kafka would accept it.
 
-    None if it has one, or is a misspelt setting, or one of a misspelt listener, and so an error.
+    None if it has an effect, or if its name or its listener is misspelt, which is an error.
     """
     known = own_setting(name)
     if known is None:
@@ -207,13 +207,13 @@ def why_without_effect(config: BrokerConfig, name: str) -> str | None:
 
 
 def _listeners(config: BrokerConfig) -> set[str]:
-    """Names that settings of listeners may have."""
+    """The names of listeners that may have settings, in upper case."""
     controllers = {name.upper() for name in config.controller_listener_names}
     return {one.listener for one in config.listener_endpoints} | controllers | {HTTP}
 
 
 def _hint(name: str) -> str:
-    """What an unknown setting of a listener is a mistake for; empty if it resembles none."""
+    """A suggestion for an unknown setting of a listener; empty if it resembles none."""
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
     mechanism = next((one for one in _LOWER if rest.startswith(f"{one}.")), None)
     bare = rest if mechanism is None else rest.removeprefix(f"{mechanism}.")

@@ -6,12 +6,13 @@ given, and what is allowed.
 
 Environment variables follow the rule of Kafka's own container image: ``KAFKA_`` and the name in
 upper case with ``_`` for a dot (``__`` for an underscore, ``___`` for a dash), as in
-``KAFKA_NUM_PARTITIONS``. Bitnami's image has ``KAFKA_CFG_`` instead, which means the same. Our own
+``KAFKA_NUM_PARTITIONS``. Bitnami's prefix ``KAFKA_CFG_`` means the same. Our own
 settings begin with ``KOHORT_``: ``KOHORT_METRICS_PORT`` is ``kohort.metrics.port``. The variables
 that Kubernetes sets in every container for a Service called "kohort" or "kafka" are skipped.
 
-One rule holds for the names of all sources: a name of any release of Kafka is accepted; another one
-is an error if it is a misspelt setting, and else has no effect but a warning, as in Kafka.
+One rule holds for the names from all sources: a setting of any release of Kafka is accepted. Any
+other name is an error if it is a misspelt setting; if not, it has no effect and is warned about, as
+in Kafka.
 """
 
 import re
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kohort.broker.config.broker import BrokerConfig, doubts, problems
+from kohort.broker.config.broker import BrokerConfig, problems, warnings_about
 from kohort.broker.config.ignored import why_ignored
 from kohort.broker.config.listeners import (
     PREFIX,
@@ -78,12 +79,11 @@ _OF_OTHERS: Final = frozenset(
         "super.user",
     }
 )
-"""Names that clients, applications and images have, near to settings of a broker."""
+"""Settings of clients, applications and images whose names resemble those of a broker."""
 _KOHORTS: Final = "kohort."
 _PLAIN: Final = re.compile(r"[\w.-]+", re.ASCII)
 _SHOWN_MAX: Final = 40
-"""Characters of a name that are shown if it has no dot: a line of a private key has none, and is
-longer."""
+"""Longest name without a dot that is shown: lines of a private key have no dot and are longer."""
 _PEM_BEGIN: Final = "-----BEGIN "
 _PEM_END: Final = "-----END"
 
@@ -170,7 +170,7 @@ def load(
         )
     config = _build(given, wrong)
     if config is not None:
-        warnings += doubts(config)
+        warnings += warnings_about(config)
         for name, one in tuple(given_own.items()):
             reason = why_without_effect(config, name)
             if reason is not None:
@@ -283,7 +283,9 @@ def _is_of_a_service(variable: str, text: str) -> bool:
 
 
 def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> None:
-    """Report a name that no release of Kafka has had: as an error if it is a misspelt setting."""
+    """Report a name that no release of Kafka has had: an error if it is a misspelt setting,
+    otherwise a warning.
+    """
     name = given.name
     meant = _meant_by(name)
     text = f"{given.origin}: there is no setting {_shown(name)}"
@@ -295,18 +297,18 @@ def _judge_unknown(given: GivenValue, wrong: list[str], warnings: list[str]) -> 
 
 
 def _meant_by(name: str) -> str | None:
-    """The setting that a name is a misspelling of. Settings without an effect are no loss."""
+    """The setting with an effect that a name is a misspelling of, or None."""
     known = [name for name, one in settings_of(BrokerConfig).items() if one.declared.honoured]
     if not name.startswith(_KOHORTS):
         return misspelt(name, known)
-    # Without the prefix, which would allow more edits and hides settings of Kafka's.
+    # Without the prefix: its length would allow more edits.
     full_names = {one.removeprefix(_KOHORTS): one for one in known}
     meant = misspelt(name.removeprefix(_KOHORTS), full_names)
     return None if meant is None else full_names[meant]
 
 
 def _shown(name: str) -> str:
-    """A name as text for an error, with escapes for what is not to be seen."""
+    """A name as text for an error: shortened, escaped, and hidden if it may be part of a key."""
     if "." not in name and len(name) > _SHOWN_MAX:
         return f"with a name of {len(name)} characters and no dot"
     return name[: 2 * _SHOWN_MAX] if _PLAIN.fullmatch(name) else ascii(name[: 2 * _SHOWN_MAX])

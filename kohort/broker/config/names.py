@@ -5,16 +5,15 @@ from typing import Final
 
 _EDITS_MAX: Final = 2
 _LETTERS_OF_AN_EDIT: Final = 5
-"""A name with fewer letters for each edit would be near to words that have nothing to do with it:
-node.ip to node.id."""
+"""Shorter names would match unrelated ones: node.ip is one edit away from node.id."""
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` is a misspelling of; None if it resembles none of them.
 
     An edit inserts, deletes or replaces a letter, or swaps two neighbours (Damerau and
-    Levenshtein). A misspelling is at most two edits away, and at most one for every five letters of
-    the known name.
+    Levenshtein). A misspelling is at most two edits away, and at most one edit for every five
+    letters of the known name.
     """
     known = tuple(known)
     for edits in range(_EDITS_MAX + 1):
@@ -25,7 +24,7 @@ def misspelt(name: str, known: Iterable[str]) -> str | None:
 
 
 def _is_within(name: str, other: str, edits: int) -> bool:
-    """Whether at most this many edits make one name of the other."""
+    """Whether at most this many edits turn one name into the other."""
     if abs(len(name) - len(other)) > edits:
         return False
     if not name or not other:

@@ -23,7 +23,8 @@ class NetworkSettings(Settings):
         None,
         check=advertised_problem,
         doc="Addresses to which clients connect, by listener name. Unset: the address of "
-        "`listeners`. An empty host, and every interface, means this machine's name.",
+        "`listeners`, with this machine's name if that is every interface. An empty host also "
+        "means this machine's name.",
     )
     listener_security_protocol_map: String = setting(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",

@@ -128,8 +128,8 @@ class SecuritySettings(Settings):
     )
     sasl_server_max_receive_size: Int = setting(
         524_288,
-        doc="Largest frame of a client that has not authenticated yet, at most 98 KiB, as no valid "
-        "one is larger; a negative value means the default.",
+        doc="Largest frame of a client that has not authenticated yet. More than 98 KiB has no "
+        "effect, because no valid frame is larger; a negative value means the default.",
     )
     connection_failed_authentication_delay_ms: Int = setting(
         100,

@@ -73,7 +73,7 @@ LONG_MAX: Final = 2**63 - 1
 _DOUBLE: Final = re.compile(
     r"[-+]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[dDfF]?)"
 )
-"""Java's numbers, but for hexadecimal ones."""
+"""A floating-point number as Java parses it, except hexadecimal ones."""
 _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 

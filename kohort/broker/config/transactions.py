@@ -37,8 +37,8 @@ class TransactionSettings(Settings):
     transaction_state_log_segment_bytes: Int = setting(
         104_857_600,
         at_least=1,
-        doc="segment.bytes of __transaction_state when it is created; a value below the minimum "
-        "of every topic, 1048576, means that minimum.",
+        doc="segment.bytes of __transaction_state when it is created; a value below 1048576, the "
+        "minimum of every topic, is raised to it.",
     )
     transaction_partition_verification_enable: Boolean = setting(
         True,
@@ -50,5 +50,5 @@ class TransactionSettings(Settings):
     transaction_two_phase_commit_enable: Boolean = setting(
         False,
         honoured=False,
-        doc="Two-phase commit (KIP-939) is not supported, whatever this says.",
+        doc="Has no effect: two-phase commit (KIP-939) is not supported.",
     )

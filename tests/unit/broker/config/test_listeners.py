@@ -79,7 +79,7 @@ def test_what_no_listener_has_stops_the_start(name: str, why: str) -> None:
         "listener.name.other.ssl.client.auth",
     ],
 )
-def test_a_setting_that_no_listener_has_is_only_warned_about(name: str) -> None:
+def test_a_listener_setting_that_cannot_be_set_is_a_warning(name: str) -> None:
     loaded = load(overrides=[f"{name}=horse"])
     (warning,) = loaded.warnings
     assert name in warning

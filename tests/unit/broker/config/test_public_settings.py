@@ -38,7 +38,7 @@ def cases() -> Iterator[Case]:
 CASES = tuple(cases())
 
 
-def test_there_are_a_hundred_of_them() -> None:
+def test_the_file_has_a_hundred_projects() -> None:
     assert len({case.name for case in CASES}) == len(CASES) >= 100
 
 
