@@ -3,10 +3,10 @@
 On the way, aborted transactions in the batches are compared with the segments' indexes, which are
 corrected if an unclean shutdown has left a difference.
 
-Damage can hide the marker of a transaction. What the index of the segment lists at such an offset
-is believed. Otherwise the next segment's snapshot says whether the transaction had ended before it;
-if so, and there is no index, the transaction counts as aborted: records of an unknown outcome are
-never shown.
+Damage can hide the marker of a transaction. An abort that the segment's index lists at such an
+offset is applied. Otherwise the snapshot of the next segment shows whether the transaction had
+ended by then; if it had, and there is no index, it counts as aborted: records with an unknown
+outcome are never shown.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 CONTROL_BYTES_MAX = 1 << 16
 """A longer control batch is not a marker; a marker has 78 bytes."""
 RETRIED_BYTES = 16 << 20
-"""How far before its end the segment below the recovery point is searched for batches that clients
-may send again: more than the requests that are in flight to a broker."""
+"""Size of the range at the end of a segment in which batches that clients may retry are searched:
+more than the requests in flight to a broker."""
 
 
 def note_control(
@@ -81,15 +81,15 @@ def is_intact(segment: LogSegment, batch: BatchAt) -> bool:
     )
 
 
-class RightIndex(NamedTuple):
-    """What the transaction index of a segment should contain, and what it contains."""
+class CorrectIndex(NamedTuple):
+    """The correct content of a segment's transaction index, and its actual content."""
 
     entries: list[AbortedTransaction]
     found: list[AbortedTransaction] | None
-    """The entries of the file, None if it is gone or malformed."""
+    """The entries of the file; None if it is missing or malformed."""
 
-    def is_there(self, count: int) -> bool:
-        """Whether the first `count` entries of the file are the right ones."""
+    def matches(self, count: int) -> bool:
+        """Whether the first `count` entries of the file are the correct ones."""
         return bool(self.entries) and self.found is not None and self.found[:count] == self.entries
 
     def report(self, index: TransactionIndex) -> None:
@@ -97,7 +97,7 @@ class RightIndex(NamedTuple):
         if self.entries or self.found:
             logger.log(
                 logging.WARNING if index.is_noted else logging.INFO,
-                "%s: it is rebuilt from the batches, %d aborted transactions instead of %s",
+                "%s: rebuilt from the batches, with %d aborted transactions instead of %s",
                 index.damage,
                 len(self.entries),
                 "an unreadable file" if self.found is None else len(self.found),
@@ -126,8 +126,7 @@ class ProducerLog:
             end_offset: where the last of these segments ends.
             wall_ms: used in place of unknown append times, so that no producer expires because the
                 broker was down.
-            snapshot_sums: checksums by offset, as far as they are known; those of snapshots that
-                are written are added.
+            snapshot_sums: known checksums by offset; those of newly written snapshots are added.
         """
         self._files = files
         self._directory = directory
@@ -169,7 +168,7 @@ class ProducerLog:
                 self._complete_snapshots(segment, state)
             replayed = self._replay(segment, end, offset, state)
             if segment in renewed:
-                right = self._right_index(replayed, knows_all=is_complete)
+                right = self._correct_index(replayed, knows_all=is_complete)
                 try:
                     self._renew(segment, right)
                 except OSError as error:
@@ -178,8 +177,8 @@ class ProducerLog:
         return state
 
     def _recall_batches(self, offset: int, state: ProducerState) -> None:
-        """Add to a snapshot's state the batches before the last one of each producer: a client may
-        send again what was in flight when the segment was rolled.
+        """Add to a snapshot's state, which has only the last batch of each producer, the batches
+        before it: a client may retry all batches that were in flight when the segment was rolled.
         """
         segment = next((one for one, end in self._with_ends() if end == offset), None)
         if segment is None:
@@ -230,20 +229,20 @@ class ProducerLog:
         return read_snapshot(self._files, self._directory, offset, noted_sum)
 
     def renew_index(self, segment: LogSegment) -> None:
-        """Rebuild the transaction index of one segment, if it is not right."""
-        right = self.right_index(segment)
+        """Rebuild the transaction index of one segment if it is wrong."""
+        right = self.correct_index(segment)
         assert segment.aborted is not None
         right.report(segment.aborted)
         self._renew(segment, right)
 
-    def right_index(self, segment: LogSegment) -> RightIndex:
-        """Return the right index content of a segment; changes no file."""
+    def correct_index(self, segment: LogSegment) -> CorrectIndex:
+        """Return the correct index content of a segment; changes no file."""
         state, offset = self._restored(segment.base_offset, removes_damaged=False)
         is_complete = bool(offset) or self._segments[0].base_offset == 0
         for before, end in self._with_ends():
             if before is segment:
                 replayed = self._replay(segment, end, offset, state)
-                return self._right_index(replayed, knows_all=is_complete)
+                return self._correct_index(replayed, knows_all=is_complete)
             if end > offset:
                 self._replay(before, end, offset, state)
         raise AssertionError(f"{segment!r} is not in {self._directory}")
@@ -274,7 +273,7 @@ class ProducerLog:
         first = self._segments[0].base_offset
         if first and removes_damaged:
             logger.warning(
-                "%s: nothing is known of producers below offset %d, where the log starts",
+                "%s: the state of producers below offset %d, where the log starts, is unknown",
                 self._directory,
                 first,
             )
@@ -283,7 +282,7 @@ class ProducerLog:
     def _replay(
         self, segment: LogSegment, end: int, offset: int, state: ProducerState
     ) -> _Replayed:
-        """Apply the batches of a segment, which reaches to `end`, from an offset on."""
+        """Apply the batches of a segment from `offset` to its `end`."""
         found = segment.aborted.plausible() if segment.aborted is not None else []
         replayed = _Replayed([], found, set(), [])
         expected = max(segment.base_offset, min(offset, end))
@@ -305,8 +304,8 @@ class ProducerLog:
     def _intact_batches(
         self, segment: LogSegment, offset: int
     ) -> Iterator[tuple[BatchAt | None, int]]:
-        """Yield (batch, next offset) of a segment from an offset on; None in place of the batch if
-        damage hides everything up to the next offset.
+        """Yield (batch, next offset) of a segment from an offset on; the batch is None if damage
+        hides everything up to the next offset.
         """
         try:
             start = locate(segment, offset)
@@ -322,10 +321,10 @@ class ProducerLog:
                     position = batch.stop
                     if header.base_offset < offset:
                         continue
-                    # Only these decide which records are shown.
+                    # Only these batches decide which records are shown.
                     matters = header.is_transactional or header.is_control
                     if matters and not is_intact(segment, batch):
-                        text = "%s: the CRC of offsets %d to %d is wrong"
+                        text = "%s: the CRC of the batch with offsets %d to %d is wrong"
                         path = segment.path(LOG_SUFFIX)
                         logger.warning(text, path, header.base_offset, header.last_offset)
                         yield None, header.next_offset
@@ -366,10 +365,10 @@ class ProducerLog:
                     self._end(entry.producer_id, entry.last_offset, state)
 
     def _end_hidden(self, replayed: _Replayed, end: int, state: ProducerState) -> None:
-        """Continue from the snapshot at the end of a segment with holes: it knows what was in them.
+        """Continue from the snapshot at the end of a segment, which covers its holes.
 
-        Transactions that ended in a hole without an index that lists them have committed; without
-        an index they count as aborted.
+        A transaction that ended in a hole was committed if there is an index that does not list it;
+        without an index it counts as aborted.
         """
         if end not in self._snapshots:
             return
@@ -391,7 +390,7 @@ class ProducerLog:
                 holes = [range(place + 1, hole.stop) if one is hole else one for one in holes]
                 entry = self._end(producer_id, place, state)
                 logger.error(
-                    "%s: the end of a transaction of producer %d is lost with offsets %d to %d;"
+                    "%s: the marker of a transaction of producer %d is lost with offsets %d to %d;"
                     " its records from offset %d on count as aborted",
                     self._directory,
                     producer_id,
@@ -418,7 +417,7 @@ class ProducerLog:
         )
 
     @staticmethod
-    def _right_index(replayed: _Replayed, *, knows_all: bool) -> RightIndex:
+    def _correct_index(replayed: _Replayed, *, knows_all: bool) -> CorrectIndex:
         """Return what the index of a replayed segment should contain.
 
         An entry of the file is kept if the batches are inconclusive because the transaction began
@@ -430,12 +429,12 @@ class ProducerLog:
             if not knows_all and entry.last_offset in replayed.unknown
         ]
         entries = sorted({*replayed.aborted, *kept}, key=lambda entry: entry.last_offset)
-        return RightIndex(entries, replayed.found)
+        return CorrectIndex(entries, replayed.found)
 
-    def _renew(self, segment: LogSegment, right: RightIndex) -> None:
-        """Replace the index of a segment if it is not the right one."""
+    def _renew(self, segment: LogSegment, right: CorrectIndex) -> None:
+        """Replace the index of a segment if it is wrong."""
         index = segment.aborted
-        if index is not None and right.is_there(len(index)):
+        if index is not None and right.matches(len(index)):
             index.accept()
         elif right.entries:
             index = index or segment.add_transaction_index(self._files)
@@ -452,7 +451,7 @@ class _Replayed(NamedTuple):
     aborted: list[AbortedTransaction]
     """The aborted transactions, by marker."""
     found: list[AbortedTransaction] | None
-    """The entries of the segment's index as it is; None if it is gone or malformed."""
+    """The entries of the segment's index file; None if it is missing or malformed."""
     unknown: set[int]
     """Offsets of markers that ended no known transaction, or committed one."""
     holes: list[range]

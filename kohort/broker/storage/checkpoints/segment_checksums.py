@@ -2,16 +2,16 @@
 
 A wrong offset index only makes a read slow, because each of its entries is compared with a batch. A
 wrong transaction index shows aborted records, and a wrong producer snapshot loses open transactions
-and sequences; a missing index looks like a segment without aborted transactions. Kafka's formats
-say neither which file is complete nor to which segment it belongs. This file does: it lists, for
-every sealed segment, the CRC-32C of its transaction index or that there is none, the CRC of the
-first batch in its .log, and the checksums of the snapshots. A clean stop lists the active segment
-as well; after a kill, nothing tells its .log from another one whose offsets fit.
+and sequences; a missing index looks like a segment without aborted transactions. Kafka's formats do
+not show whether a file is complete, or to which segment it belongs. This file does: for every
+sealed segment it lists the CRC-32C of the transaction index, or that there is none, and the CRC of
+the first batch in the .log; and it lists the checksums of the snapshots. A clean stop lists the
+active segment as well; after a kill, another .log in its place is not noticed if its offsets fit.
 
-It is a proof, never the only copy: a file that is not listed, or differs, is rebuilt from the
-batches. So a crash between two writes costs time only, provided that no line survives the content
-that it describes. Therefore a segment's line is dropped before compaction replaces the segment, and
-a new line is on disk before the recovery point passes its segment.
+A file that is not listed, or differs, is rebuilt from the batches. So a crash between two writes
+only costs time, provided that no line outlives the content that it describes. Therefore a segment's
+line is removed before compaction replaces the segment, and a new line is on disk before the
+recovery point passes its segment.
 
 Text: version 0, the name of the partition's directory, one line `<file name> <checksum>` for each
 file, "-" instead of the checksum if there must be no such file, and the CRC-32C of all of that.
@@ -46,14 +46,14 @@ class SegmentChecksums:
     __slots__ = ("_content", "_directory", "_files", "is_replaced", "sums")
 
     def __init__(self, files: FileSystem, directory: str, *, exists: bool = False) -> None:
-        """Read the file if it `exists`; a damaged one proves nothing. Raises OSError."""
+        """Read the file if it `exists`; a damaged one is ignored. Raises OSError."""
         self._files = files
         self._directory = directory
         self._content = b""
         self.is_replaced = False
         """Whether the file was replaced or removed since the log was opened."""
         self.sums: Sums = {}
-        """What the file listed when the log was opened."""
+        """The content of the file when the log was opened."""
         if not exists:
             return
         content = read_file(files, self._path)
@@ -69,7 +69,7 @@ class SegmentChecksums:
         return f"{self._directory}/{FILE_NAME}"
 
     def drop_segments(self, base_offsets: Iterable[int]) -> None:
-        """Do not believe what is listed of segments that have been replaced since."""
+        """Forget the checksums of segments that have been replaced since."""
         for base_offset in base_offsets:
             for suffix in (LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX):
                 self.sums.pop(file_name(base_offset, suffix), None)

@@ -47,7 +47,7 @@ class DirectoryContent:
     """Offsets of producer snapshots."""
     orphans: dict[int, int] = field(default_factory=dict)
     """Indexes whose .log is missing although it was not deleted: base offset -> the least offset
-    that the segment had reached. Where a transaction index is left, the segment stays, empty."""
+    that the segment had reached. If a transaction index is left, the segment is kept, empty."""
 
 
 def scan_directory(files: FileSystem, directory: str) -> DirectoryContent:
@@ -131,10 +131,8 @@ def _keep_orphan(
     *,
     is_deleted: bool,
 ) -> bool:
-    """Remove indexes without a .log; return whether the segment stays, empty, because of its
-    transaction index.
-
-    Records of these transactions may be in segments before it, which are still read.
+    """Remove indexes without a .log; return whether the segment is kept, empty, because of its
+    transaction index: records of its transactions may be in earlier segments.
     """
     if not is_deleted:
         content.orphans[base_offset] = _reached(files, directory, base_offset, sizes)

@@ -117,7 +117,7 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
     else:
         _begin_empty(opened, files, directory, terms, proven)
     for segment, following in pairwise(opened.segments):
-        # Beyond the recovery point the list may be older than the segment.
+        # Above the recovery point the list may be older than the segment.
         if terms.clean_shutdown or following.base_offset <= terms.recovery_point:
             name = file_name(segment.base_offset, LOG_SUFFIX)
             segment.note_first_crc(content.checksums.sums.get(name))

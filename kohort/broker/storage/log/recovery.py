@@ -65,7 +65,7 @@ def recover_segment(
     while (problem := scan.run()) is not None:
         if scan.end_offset >= recovery_point:
             cut_bytes = segment.size_bytes - scan.position
-            text = "%s; %d bytes are cut off %r, the offsets from %d on"
+            text = "%s; %d bytes are cut off %r, from offset %d on"
             logger.warning(text, problem, cut_bytes, segment, scan.end_offset)
             segment.truncate(scan.position)
             break

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from kohort.broker.core.partition.producers import ProducerState
 from kohort.broker.storage.checkpoints.leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from kohort.broker.storage.checkpoints.producer_log import ProducerLog, RightIndex
+from kohort.broker.storage.checkpoints.producer_log import CorrectIndex, ProducerLog
 from kohort.broker.storage.checkpoints.producer_snapshot import write_snapshot
 from kohort.broker.storage.checkpoints.segment_checksums import FILE_NAME as CHECKSUMS_FILE
 from kohort.broker.storage.checkpoints.segment_checksums import Sums
@@ -60,7 +60,7 @@ class LogState:
             for offset in opened.snapshots
             if (value := sums.get(file_name(offset, SNAPSHOT_SUFFIX))) is not None
         }
-        """The checksums of snapshots, as far as they are known."""
+        """The known checksums of snapshots, by offset."""
         self.lost = opened.lost
         self.deleted = opened.deleted
         self.is_tail_known = opened.is_tail_known
@@ -108,8 +108,8 @@ class LogState:
         """Return the present files of the log that describe its producers."""
         return self._producer_log(self.snapshots, self.segments, self.end_offset)
 
-    def detached_aborted(self, segment: LogSegment) -> Detached[RightIndex]:
-        """Return a query for another thread: what the index of a segment should contain."""
+    def detached_aborted(self, segment: LogSegment) -> Detached[CorrectIndex]:
+        """Return a query for another thread: the correct content of a segment's index."""
         behind = self.segments.index(segment) + 1
         segments, snapshots = self.segments[:behind], self.snapshots[:]
         end_offset = self.end_offset
@@ -118,7 +118,7 @@ class LogState:
         return Detached(
             self.directory,
             segments,
-            lambda twins: self._producer_log(snapshots, twins, end_offset).right_index(twins[-1]),
+            lambda twins: self._producer_log(snapshots, twins, end_offset).correct_index(twins[-1]),
         )
 
     def _producer_log(
@@ -162,13 +162,14 @@ class LogState:
         ]
 
     def _drop_checksums(self, point: int) -> None:
-        """Make sure that no checksum is believed that was noted before batches beyond the recovery
-        point were written: the end of the log is the next recovery point.
+        """Remove checksums of segments beyond the recovery point: they may be older than the
+        batches, and would be trusted at the next start, whose recovery point is the present log
+        end.
         """
         try:
             self.note_checksums(without=self._beyond(point))
         except OSError as error:
-            logger.warning("%s: checksums cannot be noted: %s", self.directory, error)
+            logger.warning("%s: segments.crc cannot be written: %s", self.directory, error)
         if self.checksums.is_replaced:
             self.flusher.sync_file(f"{self.directory}/{CHECKSUMS_FILE}")
             self.files.sync_directory(self.directory)
@@ -198,12 +199,12 @@ class LogState:
     def note_checksums(
         self, *, without: Sequence[LogSegment] = (), is_closing: bool = False
     ) -> None:
-        """List the checksums of all files that are known to be right, flushed before any batch that
-        is flushed from now on. Raises OSError.
+        """Write the checksums of all verified files; they are flushed before any later flush of
+        batches. Raises OSError.
 
         Args:
             without: segments that are about to change.
-            is_closing: whether the active segment does not change any more, either.
+            is_closing: whether the active segment is complete, too.
         """
         sums: Sums = {}
         for segment in self.segments if is_closing else self.segments[:-1]:
@@ -214,7 +215,7 @@ class LogState:
                 sums[name] = None
             elif (checksum := segment.aborted.checksum()) is not None:
                 sums[name] = checksum
-            # Reading the others would take long where there are many.
+            # Reading the others would take long if there are many.
             first_crc = segment.first_crc(reads=segment in self.segments[-2:])
             if first_crc is not None:
                 sums[file_name(segment.base_offset, LOG_SUFFIX)] = first_crc
@@ -225,11 +226,11 @@ class LogState:
             self.flusher.note_file(self.directory, CHECKSUMS_FILE)
 
     def try_note_checksums(self) -> None:
-        """List the checksums unless that fails: then the next start reads the batches instead."""
+        """Write the checksums; if that fails, the next start reads the batches instead."""
         try:
             self.note_checksums()
         except OSError as error:
-            logger.warning("%s: checksums cannot be noted: %s", self.directory, error)
+            logger.warning("%s: segments.crc cannot be written: %s", self.directory, error)
 
     def keep_producers(self, base_offset: int) -> None:
         """Make producers durable that are known below a segment, before what is there is deleted.

@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
 from kohort.broker.core.steps import Steps, at_once
-from kohort.broker.storage.checkpoints.producer_log import RightIndex
+from kohort.broker.storage.checkpoints.producer_log import CorrectIndex
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import write_fully
 from kohort.broker.storage.layout import TEMPORARY_SUFFIX
@@ -188,8 +188,8 @@ class IndexRepair:
         self._index = segment.aborted
         self._known_count = len(segment.aborted)
         self._rebuilding = state.detached_aborted(segment)
-        self._right: RightIndex | None = None
-        """What it has to contain, None if it is right because its checksum is."""
+        self._right: CorrectIndex | None = None
+        """The correct content; None if the checksum of the file proves it."""
 
     def run(self) -> None:
         """Perform the slow part. Raises StorageError and CorruptBatchError."""
@@ -199,7 +199,7 @@ class IndexRepair:
                 return
             right = self._rebuilding.run()
             self._segment.first_crc(reads=True)
-            if right.entries and not right.is_there(self._known_count):
+            if right.entries and not right.matches(self._known_count):
                 file = self._state.files.create(index.path + _REBUILT_SUFFIX)
                 try:
                     write_fully(file, [encode_entries(right.entries)], 0)
@@ -223,7 +223,7 @@ class IndexRepair:
                 with suppress(FileNotFoundError):
                     state.files.remove(self._index.path + _REBUILT_SUFFIX)
                 return
-            if right.is_there(self._known_count):
+            if right.matches(self._known_count):
                 self._index.accept()
             else:
                 right.report(self._index)
@@ -259,8 +259,9 @@ class AbortedReading:
         """Raises OSError."""
         self._offset = offset
         self._end_offset = end_offset
-        self._segments: list[tuple[LogSegment, Detached[RightIndex] | None]] = []
-        """Segments with an index, and how to get the right content if that takes long."""
+        self._segments: list[tuple[LogSegment, Detached[CorrectIndex] | None]] = []
+        """Segments with an index, and a query for its correct content if verifying it takes
+        long."""
         for segment in _segments_from(state, offset):
             if segment.aborted is None:
                 continue
@@ -313,11 +314,11 @@ def _checked_index(state: LogState, segment: LogSegment) -> TransactionIndex | N
 
 
 def _range_of_read(state: LogState, offset: int, byte_count: int) -> tuple[int, int]:
-    """Return (first offset, end offset) of `byte_count` bytes of whole batches that a read from
-    `offset` on returned.
+    """Return (first offset, end offset) of a read from `offset` on that returned `byte_count` bytes
+    of whole batches.
 
-    The first offset is later than `offset` if nothing is left there. A transaction whose marker was
-    lost before it must not be listed: a client would leave out all that its producer sent later.
+    The first offset is later than `offset` if no batch is left there. A transaction whose marker
+    was lost before it must not be listed: a client would drop all later records of its producer.
 
     Valid while the segments are those that were read. Raises OSError and CorruptBatchError.
     """

@@ -7,7 +7,7 @@ that cannot be written is given up until the next start.
 
 All metadata changes are made here; components with copies of it update them after the method
 returned. A topic is deleted in two steps: `mark_topics_deleted` frees its name at once,
-`forget_topic` follows when its directories are gone; in between, even across a crash,
+`forget_topics` follows when its directories are gone; in between, even across a crash,
 `deleted_topics` lists what is still to be removed.
 
 Methods block and may be called from any thread; they exclude each other. They raise StorageError if
@@ -112,9 +112,7 @@ class MetadataStore:
         self._put_topics([dataclasses.replace(self._topics[topic_id], configs=dict(configs))])
 
     def mark_topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
-        """Delete topics: their names are free from now on, and their directories are to be
-        removed.
-        """
+        """Delete topics: their names are free at once, and `deleted_topics` lists them."""
         self._put_topics(
             [dataclasses.replace(self._topics[topic_id], deleted=True) for topic_id in topic_ids]
         )

@@ -78,9 +78,9 @@ class LogSegment:
         self._verified = VerifiedRanges()
         """Bytes verified by reading them."""
         self._first_crc: int | None = None
-        """The CRC of the first batch, by which the .log can be told from another one."""
+        """The CRC of the first batch, which identifies the .log."""
         self._is_compared = True
-        """Whether it is known to be that of the .log."""
+        """Whether the .log was compared with it, or cannot be."""
         self._appended_from = self.size_bytes
         """All bytes from here on were appended by this object, and need no verification."""
         self.created_ms = 0
@@ -282,9 +282,9 @@ class LogSegment:
         return self._first_crc
 
     def check_identity(self) -> None:
-        """Check once that the .log is not the one of another partition or segment.
+        """Check once that the .log is not that of another partition or segment.
 
-        Raises CorruptBatchError. A first batch that is damaged proves nothing.
+        Raises CorruptBatchError. If the first batch is damaged, this cannot be decided.
         """
         if self._is_compared:
             return
@@ -297,19 +297,20 @@ class LogSegment:
             first, following = self.base_offset, self.following_offset
             offsets = f"from {first} on" if following is None else f"{first} to {following - 1}"
             raise CorruptBatchError(
-                f"{self.path(LOG_SUFFIX)} is another segment's: offsets {offsets} cannot be read"
+                f"{self.path(LOG_SUFFIX)} has the batches of another segment: offsets {offsets} "
+                "cannot be read"
             )
         self._is_compared = True
 
     def note_index_sums(
         self, files: FileSystem, size_bytes: int | None, sums: Mapping[str, int | None]
     ) -> None:
-        """Note whether the transaction index can be believed; if not, it is rebuilt before it is
-        used.
+        """Set the checksum that the transaction index must have; without one, the index is rebuilt
+        before it is used.
 
         Args:
-            size_bytes: None if there is no such file.
-            sums: checksums by file name, None if there must be no such file.
+            size_bytes: the size of the file, None if it does not exist.
+            sums: checksums by file name, None if the file must not exist.
         """
         name = file_name(self.base_offset, TRANSACTION_INDEX_SUFFIX)
         noted_sum = sums.get(name)
@@ -317,7 +318,7 @@ class LogSegment:
         if name not in sums:
             problem = "has no checksum"
         elif (noted_sum is None) != (size_bytes is None):
-            problem = "is gone" if size_bytes is None else "should not exist"
+            problem = "is missing" if size_bytes is None else "should not exist"
         damage = None if problem is None else f"{self.directory}/{name} {problem}"
         if damage is not None or size_bytes is not None:
             self.add_transaction_index(

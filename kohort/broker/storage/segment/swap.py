@@ -92,8 +92,8 @@ def _complete(files: FileSystem, directory: str, base_offset: int, names: list[s
     replaced = sorted(offset for offset in offsets if offset is not None and offset >= base_offset)
     end_offset = _end_of(files, path, base_offset)
     if end_offset is None or end_offset not in offsets:
-        # It was complete and on disk when this was decided, up to the start of a segment that is
-        # not replaced; so it was damaged or cut later.
+        # It was complete and on disk when this was decided, and ended where the next segment
+        # starts; so it was damaged or truncated later.
         if base_offset in replaced:
             logger.error("%s is damaged; the segments that it was made from stay", path)
             discard_cleaned(files, directory, base_offset)

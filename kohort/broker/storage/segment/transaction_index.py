@@ -92,8 +92,8 @@ class TransactionIndex:
         Args:
             size_bytes: the present size of the file, None if it does not exist.
             noted_sum: the checksum that it must have, if known.
-            damage: why it has to be rebuilt from the batches, if that is known already.
-            is_noted: whether the file, or that there is none, was noted as right before.
+            damage: why it has to be rebuilt from the batches; None if no reason is known.
+            is_noted: whether `segments.crc` lists the file, or its absence.
         """
         self.path = path
         self._files = files
@@ -104,10 +104,11 @@ class TransactionIndex:
         """Entries that an earlier process wrote."""
         self._is_checked = size_bytes is None and damage is None
         self.is_noted = is_noted
-        """Whether a difference from the batches is damage; otherwise nobody has compared them."""
+        """Whether a difference from the batches is damage; if not, the file was never compared with
+        them."""
         self._noted_sum = noted_sum
         self._sum: int | None = 0 if self._is_checked else None
-        """The checksum of all entries, if it is known."""
+        """The checksum of all entries; None if it is unknown."""
         self._damage = damage
         """What `check_aside` has found."""
         self._pending: list[AbortedTransaction] = []
@@ -148,7 +149,7 @@ class TransactionIndex:
             self._file.close()
 
     def checksum(self) -> int | None:
-        """Return the CRC-32C of the file with all entries; None as long as it is not verified."""
+        """Return the CRC-32C of the file with all entries; None if it is not verified yet."""
         if not self._is_checked:
             return self._noted_sum if len(self) == self._found_count else None
         if self._sum is None:
@@ -157,8 +158,8 @@ class TransactionIndex:
         return self._sum
 
     def plausible(self) -> list[AbortedTransaction] | None:
-        """Return all entries if the file is well-formed, whatever its checksum is; None if not, and
-        if a file that should exist does not.
+        """Return all entries if the file is well-formed, whatever its checksum is; None if it is
+        malformed, or missing although it should exist.
         """
         if self._is_checked:
             return list(self)
@@ -185,7 +186,7 @@ class TransactionIndex:
 
     @property
     def damage(self) -> str | None:
-        """Why the file has to be rebuilt, if that is known."""
+        """Why the file has to be rebuilt; None if no reason is known."""
         return self._damage
 
     @property
@@ -235,7 +236,7 @@ class TransactionIndex:
                 found = content[: (self._found_count - number) * ENTRY_BYTES]
                 checksum = crc32c(found, checksum)
         if with_sum and self._noted_sum not in {None, checksum}:
-            return f"{self.path} does not have the checksum noted for it"
+            return f"{self.path} does not have the checksum in segments.crc"
         with self._lock:
             if len(self) == self._found_count:
                 self._sum = checksum

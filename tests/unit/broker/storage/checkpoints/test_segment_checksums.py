@@ -1,4 +1,4 @@
-"""The checksums of transaction indexes, snapshots and first batches, and what is done without."""
+"""The checksums of transaction indexes, snapshots and first batches, and recovery without them."""
 
 import logging
 
@@ -70,7 +70,7 @@ def files() -> SimulatedFileSystem:
     return files
 
 
-def test_a_checksum_that_is_noted_is_read_again() -> None:
+def test_written_checksums_are_read_again() -> None:
     files = SimulatedFileSystem()
     files.make_directory("/data/t-0")
     sums = {"0.txnindex": None, "7.snapshot": 0xFFFFFFFF, "0.log": 0}
@@ -80,7 +80,7 @@ def test_a_checksum_that_is_noted_is_read_again() -> None:
     assert not again.replace(sums)
 
 
-def test_one_changed_bit_or_another_directory_makes_the_list_worthless() -> None:
+def test_a_list_with_one_changed_bit_or_of_another_directory_is_ignored() -> None:
     content = encode_sums({"0.txnindex": None, "7.snapshot": 17}, "/data/t-0")
     for bit in range(len(content) * 8):
         changed = bytearray(content)
@@ -95,7 +95,7 @@ def test_one_changed_bit_or_another_directory_makes_the_list_worthless() -> None
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_index_with_any_wrong_bit_or_entry_is_rebuilt_and_that_is_logged(
+def test_an_index_with_a_wrong_bit_or_entry_is_rebuilt_and_logged(
     files: SimulatedFileSystem, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     content = read_file(files, INDEX)
@@ -120,7 +120,7 @@ def test_an_index_with_any_wrong_bit_or_entry_is_rebuilt_and_that_is_logged(
         assert not caplog.records
 
 
-def test_an_index_where_there_were_no_aborts_is_not_believed(files: SimulatedFileSystem) -> None:
+def test_an_index_that_should_not_exist_is_not_trusted(files: SimulatedFileSystem) -> None:
     path = "/data/t-0/00000000000000000004.txnindex"
     files.create(path).pwritev([read_file(files, INDEX)], 0)
     assert aborted(open_log(files)) == ABORTED
@@ -148,7 +148,7 @@ def test_a_sound_directory_is_opened_without_reading_batches(files: SimulatedFil
     assert aborted(log) == ABORTED
 
 
-def test_the_snapshot_of_another_offset_is_not_believed() -> None:
+def test_the_snapshot_of_another_offset_is_not_trusted() -> None:
     """Its own checksum is right, and it knows of no open transaction."""
     log, files = memory_log()
     append(log, batch_of(b"v"))
@@ -193,7 +193,7 @@ def test_another_active_segment_is_neither_served_nor_appended_to(
     with pytest.raises(CorruptBatchError, match="offsets from 0 on"):
         log.read(0, 1000, up_to_offset=3, min_one=True)
     assert append(log, batch_of(b"w")).base_offset == 3
-    assert f"{path} is another segment's: offsets from 0 on" in caplog.text
+    assert f"{path} has the batches of another segment: offsets from 0 on" in caplog.text
     log.close()
     log = open_log(files)
     with pytest.raises(CorruptBatchError, match="offsets 0 to 2"):
@@ -261,7 +261,7 @@ def test_without_an_index_an_unknown_outcome_counts_as_aborted(
     log = open_log(files)
     (entry,) = aborted(log)
     assert (entry.producer_id, entry.first_offset) == (5, 0)
-    assert "/data/t-0: the end of a transaction of producer 5 is lost with offsets 1 to 1" in (
+    assert "/data/t-0: the marker of a transaction of producer 5 is lost with offsets 1 to 1" in (
         caplog.text
     )
 
@@ -282,7 +282,7 @@ def test_a_damaged_marker_below_the_recovery_point_leaves_its_transaction_aborte
     assert not log.producers.open_transactions()
 
 
-def test_a_list_that_is_older_than_its_segments_is_dropped_before_they_are_believed() -> None:
+def test_a_list_that_is_older_than_its_segments_is_dropped_before_they_are_used() -> None:
     """A power failure may bring back the list of the last clean stop."""
     log, files = memory_log()
     append(log, batch_of(b"v"))

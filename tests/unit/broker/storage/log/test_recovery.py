@@ -60,7 +60,7 @@ def test_garbage_behind_the_last_batch_is_cut_off(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("position", [MANY_BYTES + 5000, 2 * MANY_BYTES + 70])
-def test_a_batch_longer_than_what_is_read_at_once_is_verified_to_its_end(position: int) -> None:
+def test_a_batch_longer_than_one_read_is_verified_to_its_end(position: int) -> None:
     log, files = memory_log(segment_bytes=10_000_000)
     append(log, batch_of(b"small"))
     before = log.size_bytes

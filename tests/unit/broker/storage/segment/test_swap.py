@@ -66,7 +66,7 @@ def test_indexes_without_their_log_are_no_replacement() -> None:
     assert files.exists("/data/t-0/00000000000000000000.log")
 
 
-def test_a_replacement_cut_between_two_batches_gives_way_to_what_it_was_made_from() -> None:
+def test_a_replacement_cut_between_two_batches_is_discarded_for_its_sources() -> None:
     log, files = memory_log()
     batches = fill(log, 100)
     log.flush()
