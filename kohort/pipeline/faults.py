@@ -73,7 +73,7 @@ def explain(what: str, error: Exception) -> PipelineError:
 
 
 def causes(error: BaseException | None) -> Iterator[str]:
-    """The texts of an error and of its causes, Python's and Java's, from the outside in."""
+    """Yield the texts of an error and its causes, in Python and Java, the outermost first."""
     for _ in range(_CAUSES_MAX):
         if error is None:
             return
@@ -117,6 +117,6 @@ def _reason(text: str) -> str:
         return words if name == _REGISTRY else f"a Python worker raised {told}"
     lines = (line.strip() for line in text.splitlines())
     causes = [line.removeprefix(_CAUSED) for line in lines if line.startswith(_CAUSED)]
-    # One that names the record says more than the innermost one.
+    # A cause that names the record is more useful than the innermost one.
     cause = next(filter(_RECORD.search, causes), causes[-1] if causes else "")
     return _first_line(text) + (f"; caused by {cause[:_TEXT_MAX]}" if cause else "")

@@ -37,10 +37,9 @@ def check(paths: Sequence[str]) -> None:
 def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterator[Line]]]:
     """The name of each file and the events in it, in the order given; to be gone through in order.
 
-    A file that begins with the JSON of an event is a history, any other one a log, whose times are
-    of `zone` where they do not say. Logs that follow each other are one log. Empty lines are passed
-    over.
-    Those that end in .gz are unpacked.
+    A file that begins with the JSON of an event is a history. Any other file is a log, whose times
+    are of `zone` if they have no offset; consecutive logs are one log. Empty lines are skipped, and
+    files that end in .gz are unpacked.
 
     Raises:
         UsageError: a file cannot be read.
@@ -67,7 +66,7 @@ def histories(paths: Sequence[str], zone: tzinfo) -> Iterator[tuple[str, Iterato
 
 
 def _is_event(line: bytes) -> bool:
-    """Whether a line is an event of a history; logs may be JSON, too."""
+    """Whether a line is an event of a history; a log may consist of JSON as well."""
     text = line.decode(errors="replace").lstrip()
     return text.startswith("{") and message(text) == text
 

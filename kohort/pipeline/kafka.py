@@ -83,12 +83,13 @@ class Kafka:
     def records(
         self, spark: SparkSession, topic: str, partition: int, first: int, end: int
     ) -> list[tuple[Any, ...]]:
-        """The records from the one offset up to, and without, the other, read in this process's
-        JVM: key, value, topic, partition, offset, timestamp in milliseconds, timestamp type,
+        """Read the records from offset `first` to before `end` in this process's JVM, as tuples of
+        key, value, topic, partition, offset, timestamp in milliseconds, timestamp type, and
         headers or None.
 
         Raises:
-            UnavailableError: no answer in time.
+            UnavailableError: the brokers sent nothing in time.
+            PipelineError: the brokers refused the request.
         """
         java = jvm.of(spark)
         settings = java.java.util.HashMap()
@@ -111,7 +112,7 @@ class Kafka:
                 if consumer.position(place) > at:
                     deadline_s = time.monotonic() + self.timeout_s
                 elif time.monotonic() > deadline_s:
-                    raise UnavailableError(f"no broker answers at {self.servers} in time")
+                    raise UnavailableError(f"no broker at {self.servers} answered in time")
         except Py4JJavaError as error:
             raise PipelineError(f"{self.servers} refuses: {_reason(error)}") from error
         finally:
@@ -267,7 +268,7 @@ def _row(record: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a Java ConsumerRecor
         record.partition(),
         record.offset(),
         record.timestamp(),
-        # Its numbers begin at -1, for none.
+        # Kafka's numbers begin at -1, for no type.
         record.timestampType().ordinal() - 1,
         headers or None,
     )

@@ -87,7 +87,7 @@ def test_json_is_text_beside_its_bytes_and_what_is_none_is_put_aside_and_counted
     bad = [(1, b"{", "not JSON"), (3, b"\xff", "not UTF-8")]
     assert_rows(put_aside(lake, topic), bad)
     told = capfd.readouterr().err
-    assert f"2 records put aside: in the table quarantined/{topic}" in told
+    assert f"2 records quarantined in the table quarantined/{topic}" in told
     assert "land: 5 rows in all, of them 2 in quarantine" in told
     quarantined = [one for one in metrics.read_text().splitlines() if "quarantined_total{" in one]
     assert [line.rpartition(" ")[2] for line in quarantined] == ["2.0"]
@@ -210,7 +210,7 @@ def test_a_backfill_that_was_killed_between_its_tables_is_made_whole(
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_records_whose_timestamps_spark_has_not_are_put_aside_and_end_no_job(
+def test_records_with_timestamps_beyond_sparks_range_are_quarantined(
     pipeline: Pipeline, spark: SparkSession, topics: Topics, tmp_path: Path, kind: str
 ) -> None:
     topic = topics.create(2, message_timestamp_after_max_ms=str(2**63 - 1))
@@ -234,7 +234,7 @@ def test_records_whose_timestamps_spark_has_not_are_put_aside_and_end_no_job(
         assert_rows(
             aside.selectExpr("offset", "value", "undecodable", "string(headers[0].value)"),
             [
-                (n, b"%d" % at, f"its timestamp is beyond what Spark has: {at}", str(n))
+                (n, b"%d" % at, f"its timestamp exceeds Spark's range: {at}", str(n))
                 for n, at in enumerate(times)
                 if at > last
             ],

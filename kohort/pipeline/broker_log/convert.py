@@ -16,7 +16,7 @@ from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UsageError
 
 _SHOWN_MAX: Final = 300
-"""Characters of a line that are shown."""
+"""Characters of an unread line that a warning shows."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Converter:
     """Lines that told something of a group."""
     record_count: int = 0
     unread_count: int = 0
-    """Lines that begin a rebalance, and whose layout or reason is unknown."""
+    """Lines that begin a rebalance but whose layout or reason is unknown."""
     first_unread: str = ""
     """The first of them."""
     _stories: dict[str, GroupStory] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class Converter:
             yield from self._counted(story.end())
 
     def warning(self) -> str | None:
-        """The lines that should have been understood, in words; None without any."""
+        """A warning about unread lines; None if there are none."""
         if not self.unread_count:
             return None
         return (
-            f"{counted(self.unread_count, 'line')} with the begin of a rebalance could not be read,"
+            f"the start of a rebalance could not be parsed in {counted(self.unread_count, 'line')};"
             f" the first: {self.first_unread}"
         )
 

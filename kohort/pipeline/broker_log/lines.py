@@ -126,7 +126,7 @@ def read(line: str, zone: tzinfo) -> Line | None:
         return None
     text = message(line)
     stamp = _STAMP.search(text)
-    # The fields of a JSON layout have the time outside of the message.
+    # In a JSON layout the time is a field of its own.
     fact = _fact(_LOGGER.sub("", text if stamp is None else text[stamp.end() :]))
     stamp = stamp or _STAMP.search(line)
     if fact is None or stamp is None:
@@ -138,14 +138,15 @@ def read(line: str, zone: tzinfo) -> Line | None:
 
 
 def begins_rebalance(line: str) -> bool:
-    """Whether a line says that a rebalance begins, whatever its layout."""
+    """Whether a line in any layout logs the start of a rebalance."""
     return "Preparing to rebalance" in line
 
 
 def message(line: str) -> str:
-    """The message of a line that is a JSON object, or has one behind a prefix; else the line.
+    """Return the message in a line that is or ends with a JSON object; the line itself if it does
+    not.
 
-    Docker's json-file driver writes such lines, and JSON layouts do; one may contain the other.
+    Docker's json-file driver and JSON layouts write such lines; one may contain the other.
     """
     for _ in range(_JSON_LEVELS):
         begin = line.find("{")
@@ -188,15 +189,15 @@ _STAMP: Final = re.compile(
 
 
 MESSAGE_FIELDS: Final = ("log", "message", "msg")
-"""Names that the message has in lines of JSON."""
+"""Names of the field with the message in lines of JSON."""
 
 _JSON_LEVELS: Final = 2
 
 _LOGGER: Final = re.compile(
     r"\s*(?:\((?:\w+\.)+[\w$]+(?::\d+)?\)(?: \[[^][]*\])?|\| (?:\w+\.)+[\w$]+ \([^()]*\))?\s*$"
 )
-"""What log layouts put behind the message: " (kafka.coordinator.group.GroupCoordinator)", with the
-line of the source, or in Strimzi's layout the thread: " [executor-Heartbeat]"."""
+"""What log layouts append to the message: " (kafka.coordinator.group.GroupCoordinator)", perhaps
+with a line number, or with the thread in Strimzi's layout: " [executor-Heartbeat]"."""
 
 
 def _millis(stamp: re.Match[str], zone: tzinfo) -> int:

@@ -9,7 +9,7 @@ UNKNOWN: Final = "unknown"
 """The kind of a cause that is not logged (until Kafka 2.0), or not in words that are known."""
 
 _BEHIND: Final = ") ("
-"""Marks text of an unknown layout behind the message, which would end up in an id."""
+"""Marks text that an unknown layout appended to the message, and that would end up in an id."""
 
 LEFT: Final = "member_left"
 REMOVED_BY_ADMIN: Final = "removed_by_admin"

@@ -91,8 +91,8 @@ class Shape:
         return (DAY,) if self.by_day else ()
 
     def landed(self, frame: DataFrame, topic_id: str) -> DataFrame:
-        """Rows of the connector, with headers, as rows of the table: with UNDECODABLE as well if
-        some may have to be put aside, where a row is not to be in the table.
+        """Convert rows of the connector, with headers, to rows of the table; with a column
+        UNDECODABLE if some may have to be quarantined, which is not null in those.
         """
         rows = frame.withColumn("topic_id", f.lit(topic_id)).withColumn(
             "landed_at", f.current_timestamp()

@@ -1,10 +1,10 @@
 """Where the records of a topic go: its table, and a quarantine beside it for those that are bad.
 
-A record whose value cannot be decoded, or whose timestamp Spark cannot represent, is put aside, as
-it is and with the reason. Both tables take
-a batch once, the topic's table first. What that one does not have of a batch is what the other is
-to have: a batch that is done again after a kill between the two is decided by what is there, and
-not by what a registry, or the command line, says by now.
+A record whose value cannot be decoded, or whose timestamp Spark cannot represent, is quarantined
+unchanged and with the reason. Both tables take a batch once, the topic's table first. What that one
+does not have of a batch is what the other is to have: a batch that is done again after a kill
+between the two is decided by what is there, and not by what a registry, or the command line, says
+by now.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LandedTables:
 
         Args:
             table: the topic's.
-            reader: of records of the topic.
+            reader: reads records of the topic.
         """
         self.name: Final = table
         self.quarantine: Final = f"{QUARANTINE}/{topic.name}"
@@ -60,10 +60,10 @@ class LandedTables:
         """Adds a batch, in the columns of `Shape.landed`, if it was not there; returns how many of
         its records are in quarantine by this call.
 
-        It was read from `begins` to `ends`, each of which has all of its partitions. Records that
-        Spark's connector cannot read are read otherwise.
+        It was read from `begins` to `ends`, each of which has all of its partitions. If Spark's
+        connector fails on a timestamp, the records around it are read by the driver.
         """
-        self._reader = replace(self._reader, stretches=())
+        self._reader = replace(self._reader, by_driver=())
         while True:
             try:
                 return self._append(rows, begins, ends, app_id=app_id, batch_id=batch_id)

@@ -1,10 +1,10 @@
-"""Records whose timestamps Spark cannot represent: its connector fails on them, and names one.
+"""Reads records whose timestamps Spark cannot represent, on which its connector fails.
 
-Spark counts microseconds in 64 bits; a producer that writes nanoseconds where Kafka has
-milliseconds exceeds them. The connector converts before anything else sees a record, so the offsets
-around such a record are read by a consumer of the driver, and the rest by the connector as usual.
-Each failure in a batch doubles how many records the driver reads, so few attempts are enough even
-if all of them are so.
+Spark counts microseconds in 64 bits, which a producer exceeds that writes nanoseconds instead of
+milliseconds. The connector converts timestamps itself, and its error names the first such record.
+So a consumer in the driver reads the offsets around that record, and the connector the others. Each
+failure in a batch doubles the number of records that the driver reads, so a few attempts are enough
+even if all records of a batch have such timestamps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kohort.pipeline.kafka import Kafka, Offsets
 
 BEYOND: Final = "beyond"
-"""Column with the reason why a record has no timestamp; null for most."""
+"""Column with the reason why a record has no timestamp; null if it has one."""
 
 _MILLIS_MAX: Final = (2**63 - 1) // 1000
 _AT_FIRST: Final = 100
@@ -40,8 +40,8 @@ _MILLIS: Final = "millis"
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Offsets of a partition that the driver reads: from `first` up to, and without, `end`."""
+class OffsetRange:
+    """Offsets of a partition that the driver reads, from `first` to before `end`."""
 
     partition: int
     first: int
@@ -56,57 +56,63 @@ class Reader:
     kafka: Kafka
     topic: str
     read: Callable[[Offsets, Offsets], DataFrame]
-    """Reads by the connector, from the one up to, and without, the other."""
-    stretches: tuple[Stretch, ...] = ()
+    """Reads with the connector from the one to before the other."""
+    by_driver: tuple[OffsetRange, ...] = ()
 
     def past(self, error: BaseException, ends: Offsets) -> Reader | None:
-        """A reader that does not fail so again; None if the failure is another one."""
+        """Return a reader that leaves the record of this failure to the driver; None if the failure
+        has another cause.
+        """
         failed = _FAILED.search("\n".join(causes(error)))
         if failed is None or failed["topic"] != self.topic:
             return None
         partition, first = int(failed["partition"]), int(failed["offset"])
-        end = min(ends[partition], first + (_AT_FIRST << len(self.stretches)))
-        for stretch in self.stretches:
-            if stretch.partition == partition:
-                if stretch.first <= first < stretch.end:
+        end = min(ends[partition], first + (_AT_FIRST << len(self.by_driver)))
+        for known in self.by_driver:
+            if known.partition == partition:
+                if known.first <= first < known.end:
                     return None
-                if first < stretch.first:
-                    end = min(end, stretch.first)
-        return replace(self, stretches=(*self.stretches, Stretch(partition, first, end)))
+                if first < known.first:
+                    end = min(end, known.first)
+        return replace(self, by_driver=(*self.by_driver, OffsetRange(partition, first, end)))
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
-        """The records between, in the connector's columns and BEYOND if any is read otherwise."""
-        if not self.stretches:
+        """Read the records from `begins` to before `ends`, in the connector's columns; with a
+        column BEYOND if the driver reads some of them.
+        """
+        if not self.by_driver:
             return self.read(begins, ends)
         frames = [
             self.read(first, end).withColumn(BEYOND, f.lit(None).cast("string"))
-            for first, end in pieces(begins, ends, self.stretches)
+            for first, end in outside(begins, ends, self.by_driver)
         ]
         schema = self.read(begins, begins).schema
         rows = [
             row
-            for stretch in self.stretches
+            for known in self.by_driver
             for row in self.kafka.records(
                 self.spark,
                 self.topic,
-                stretch.partition,
-                max(stretch.first, begins.get(stretch.partition, 0)),
-                min(stretch.end, ends.get(stretch.partition, 0)),
+                known.partition,
+                max(known.first, begins.get(known.partition, 0)),
+                min(known.end, ends.get(known.partition, 0)),
             )
         ]
         return reduce(DataFrame.union, frames, _as_read(self.spark, rows, schema))
 
 
-def pieces(
-    begins: Offsets, ends: Offsets, stretches: Iterable[Stretch]
+def outside(
+    begins: Offsets, ends: Offsets, by_driver: Iterable[OffsetRange]
 ) -> list[tuple[Offsets, Offsets]]:
-    """What lies between the two, outside of the stretches; each piece has all partitions."""
+    """Return the offsets between the two that the driver does not read, as pairs of Offsets that
+    have all partitions.
+    """
     gaps: dict[int, list[tuple[int, int]]] = {partition: [] for partition in ends}
     at = {partition: begins.get(partition, 0) for partition in ends}
-    for stretch in sorted(stretches, key=lambda one: (one.partition, one.first)):
-        partition = stretch.partition
-        gaps[partition].append((at[partition], min(stretch.first, ends[partition])))
-        at[partition] = max(at[partition], stretch.end)
+    for known in sorted(by_driver, key=lambda known: (known.partition, known.first)):
+        partition = known.partition
+        gaps[partition].append((at[partition], min(known.first, ends[partition])))
+        at[partition] = max(at[partition], known.end)
     for partition, end in ends.items():
         gaps[partition].append((at[partition], end))
     found = []
@@ -124,7 +130,7 @@ def pieces(
 
 
 def _as_read(spark: SparkSession, rows: list[tuple[Any, ...]], schema: StructType) -> DataFrame:
-    """Rows with the milliseconds of their timestamps as the connector would give them."""
+    """Convert rows with timestamps in milliseconds to rows of the connector, and BEYOND."""
     raw = StructType(
         [
             StructField(_MILLIS, LongType()) if field.name == "timestamp" else field
@@ -133,7 +139,7 @@ def _as_read(spark: SparkSession, rows: list[tuple[Any, ...]], schema: StructTyp
     )
     millis = f.col(_MILLIS)
     is_good = millis.between(-_MILLIS_MAX, _MILLIS_MAX)
-    reason = f.concat(f.lit("its timestamp is beyond what Spark has: "), millis.cast("string"))
+    reason = f.concat(f.lit("its timestamp exceeds Spark's range: "), millis.cast("string"))
     return (
         spark.createDataFrame(rows, raw)
         .withColumn("timestamp", f.timestamp_millis(f.when(is_good, millis)))

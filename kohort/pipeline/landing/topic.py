@@ -228,7 +228,7 @@ class TopicLander:
         count = self._tables.append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
         if count:
             self.query.announce(
-                f"{counted(count, 'record')} put aside: in the table {self._tables.quarantine}"
+                f"{counted(count, 'record')} quarantined in the table {self._tables.quarantine}"
             )
             self._put_aside(self.name, count)
 

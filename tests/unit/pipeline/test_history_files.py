@@ -1,4 +1,4 @@
-"""Files are told apart as histories and as logs, whatever form they have."""
+"""Histories and logs are distinguished by their content."""
 
 import json
 from datetime import UTC
@@ -26,7 +26,7 @@ def test_a_log_may_be_lines_of_json(tmp_path: Path, text: str) -> None:
     assert event["group"] == "a"
 
 
-def test_a_history_is_given_as_it_is(tmp_path: Path) -> None:
+def test_a_history_is_returned_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text('{"group": "a"}\n{"torn\n')
     given = [line for _, found in histories([str(path)], UTC) for _, line in found]
@@ -39,4 +39,4 @@ def test_lines_of_a_log_that_are_not_understood_are_reported(
     path = tmp_path / "broker.log"
     path.write_text("Preparing to rebalance something\n")
     assert events(path) == []
-    assert "1 line with the begin of a rebalance could not be read" in capsys.readouterr().err
+    assert "the start of a rebalance could not be parsed in 1 line" in capsys.readouterr().err

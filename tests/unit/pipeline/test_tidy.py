@@ -11,7 +11,7 @@ from kohort.pipeline.jobs import tidy
 
 
 class OneTable:
-    """A lake that notes for how many hours it was to keep files."""
+    """A lake that records for how many hours it was asked to keep files."""
 
     def __init__(self) -> None:
         self.hours: list[int] = []
@@ -27,7 +27,7 @@ class OneTable:
 
 
 @pytest.mark.parametrize(("given", "hours"), [("1", 168), ("168", 168), ("200", 200)])
-def test_files_are_kept_for_a_week_at_least(
+def test_files_are_kept_for_at_least_a_week(
     given: str, hours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake: Any = OneTable()

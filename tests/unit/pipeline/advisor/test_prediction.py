@@ -19,7 +19,7 @@ from kohort.pipeline.advisor.prediction import _is_enough
         ([100_000, 150_000] * 10, True),
     ],
 )
-def test_replays_end_when_the_mean_is_close_or_they_are_many(
+def test_replays_end_when_the_mean_is_precise_or_at_a_maximum(
     stopped_ms: list[int], is_enough: bool
 ) -> None:
     outcomes: list[Any] = [SimpleNamespace(stopped_ms=value) for value in stopped_ms]

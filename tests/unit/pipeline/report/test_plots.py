@@ -109,13 +109,13 @@ def test_each_plot_is_drawn_for_wide_pages_and_for_telephones() -> None:
         assert widths == [("wide", "900"), ("narrow", "350")]
 
 
-def test_a_narrow_timeline_has_at_most_four_times_and_a_wide_one_more() -> None:
+def test_a_narrow_timeline_has_at_most_four_time_labels_and_a_wide_one_more() -> None:
     _, wide, narrow = timeline(page()).split("<svg")
     times = [len(re.findall(r">\d+ Jan<", drawn)) for drawn in (wide, narrow)]
     assert times[0] > 4 >= times[1] > 1
 
 
-def test_each_time_is_below_its_line_and_within_the_drawing() -> None:
+def test_each_time_label_is_below_its_line_and_within_the_drawing() -> None:
     drawn = element(
         "svg", *time_axis([(2.0, "0 Jan"), (50.0, "1 Jan"), (99.0, "2 Jan")], 0, 9, 100)
     )
