@@ -59,7 +59,7 @@ def as_date(timestamp: int) -> bytes:
     if timestamp < 0:
         return NULL
     try:
-        # Not fromtimestamp, whose float is too coarse for milliseconds of distant years.
+        # Not fromtimestamp: its float is too coarse for the milliseconds of distant years.
         at = _EPOCH + dt.timedelta(milliseconds=timestamp)
     except OverflowError:
         return b"%d" % timestamp  # Beyond the year 9999: whatever a producer has written.

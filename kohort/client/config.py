@@ -375,7 +375,7 @@ def config_from(settings: Mapping[str, Any]) -> ConsumerConfig:
 
 
 def check_names(given: Iterable[str], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError if a name is not known. `what` is what they name: a setting."""
+    """Raise a ConfigError if a name is unknown; the message calls the names `what`: "setting"."""
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)

@@ -138,7 +138,7 @@ class DeserialisingTasks(BackgroundDeserialiser):
             async with self._calls:
                 made = await _outcome(record, read_key, read_value)
             if self._making.get(partition) is not making:
-                return  # Forgotten: the deserialiser suppressed its cancellation.
+                return  # Cancelled, but the deserialiser suppressed that.
             making.made[record.offset] = record, made
             if isinstance(made, DeserialisationError):
                 break

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _stopping(control: Control) -> Iterator[None]:
-    """A context in which SIGTERM and SIGINT stop the server."""
+    """Stop the server on SIGTERM and SIGINT while the context lasts."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         # Not from the handler itself, which interrupts the serving thread.

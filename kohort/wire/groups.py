@@ -58,7 +58,7 @@ class Position:
 
     @property
     def lag(self) -> int | None:
-        """The number of unread records. Deleted ones, below `start`, do not count."""
+        """The number of unread records; deleted ones, below `start`, do not count."""
         if self.committed is None or self.end is None:
             return None
         return max(self.end - max(self.committed, self.start or 0), 0)

@@ -68,8 +68,8 @@ def known_offsets(
 def starts_of_lagging(
     cluster: Cluster, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the log start of the partitions whose committed offset is below the end; only there
-    can deleted records be mistaken for lag. Raises DisconnectedError.
+    """Return the log start offsets of the partitions whose committed offset is below the end: only
+    these can have deleted records that would count as lag. Raises DisconnectedError.
     """
     lagging = [one for one, offset in committed.items() if offset < ends.get(one, 0)]
     return known_offsets(cluster, dict.fromkeys(lagging, START))

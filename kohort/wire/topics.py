@@ -85,8 +85,8 @@ def list_topics(cluster: Cluster, *, internal: bool = False) -> list[Topic]:
     """List the topics by name, without offsets, sizes and configs. Raises DisconnectedError.
 
     Args:
-        internal: include the topics that the broker writes itself. Kohort describes its rebalance
-            history only if it is named, so this takes a second request.
+        internal: include the topics that only the broker writes. This takes a second request,
+            because Kohort describes its rebalance history only if a request names it.
     """
     described = list(cluster.metadata(None).topics)
     if internal:

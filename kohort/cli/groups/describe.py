@@ -76,8 +76,8 @@ def _summary(group: Group) -> str:
 
 
 def _total_lag(positions: Iterable[Position]) -> tuple[int | None, int]:
-    """Return the sum over the partitions with a known lag, as `groups list` does: None if there are
-    none; and the number of the others.
+    """Return (sum, count): the sum of the known lags, None if no lag is known, as in `groups list`;
+    and the number of partitions with an unknown lag.
     """
     lags = [position.lag for position in positions]
     known = [lag for lag in lags if lag is not None]

@@ -61,8 +61,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def add_password(parser: argparse.ArgumentParser, *, default: str = "both") -> None:
-    """Add the options for reading and hashing a password; `default` names the mechanisms that are
-    set without --mechanism.
+    """Add the options for reading and hashing a password. `default` is the help text for the
+    mechanisms that are set without --mechanism.
     """
     parser.add_argument(
         "--password-fd",

@@ -10,7 +10,7 @@ from kohort.wire.users import hashed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("user", metavar="NAME")
-    add_password(parser, default="those that the user has; others keep their password")
+    add_password(parser, default="all that the user has")
     add_place(parser)
     parser.set_defaults(ask=ask)
 
@@ -22,7 +22,7 @@ def ask(options: argparse.Namespace) -> None:
         if not found:
             raise NotFoundError(f"there is no user {options.user!r}")
         password = read_password(options)
-        # By default all that the user has, or the old password would still be valid for one.
+        # By default all that the user has: the old password must not remain valid for one of them.
         mechanisms = sorted(set(options.mechanism or found[0].iterations))
         place.set_password(options.user, hashed(password, mechanisms, options.iterations))
     print(f"{shown(options.user)}: changed for {', '.join(mechanisms)}")

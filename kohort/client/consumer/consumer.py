@@ -213,8 +213,9 @@ class Consumer(TypedConstructor[K, V]):
                 see `RunOptions`.
 
         Raises:
-            ConfigError: an option cannot be used, or does not exist.
-            UnknownTopicError: there is no topic `dead_letter`, and brokers do not create it.
+            ConfigError: an option is invalid or unknown.
+            UnknownTopicError: the topic `dead_letter` does not exist, and the brokers do not
+                create it.
             HandlerError: see `RunOptions.on_failure`.
             IllegalStateError: a run is in progress already, or there is nothing to read.
             Exception: whatever a poll raises.

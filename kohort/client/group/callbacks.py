@@ -134,11 +134,11 @@ def _cut_short(name: str, task: asyncio.Task[None]) -> None:
 
 
 async def wait_for_callback(answer: Awaitable[None]) -> None:
-    """Wait until a coroutine of the application has returned.
+    """Await the result of an application's callback.
 
     Raises:
-        RuntimeError: it raised CancelledError, although its task was not cancelled: something that
-            it waited for was.
+        RuntimeError: it raised CancelledError although its task was not cancelled, because
+            something that it awaited was.
         Exception: whatever it raised.
     """
     try:

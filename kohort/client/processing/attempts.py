@@ -33,8 +33,8 @@ class Attempts:
         Raises:
             DeserialisationError: a plain-function deserialiser raised; another attempt would not
                 help.
-            TimeoutError: the attempt took longer than `timeout_ms` and was cancelled, whatever the
-                handler did then.
+            TimeoutError: the attempt took longer than `timeout_ms` and was cancelled, even if the
+                handler suppressed that.
             Exception: whatever the handler, or a deserialiser's coroutine, raised.
         """
         if self._timeout_ms is None:
@@ -49,7 +49,7 @@ class Attempts:
             if not timeout.expired():
                 raise
             cause = error
-        # A handler that suppresses its cancellation and returns has not done its work either.
+        # Also if the handler suppressed its cancellation: its work may be incomplete.
         if timeout.expired():
             raise TimeoutError(
                 f"the handler has not returned within handler_timeout_ms ({self._timeout_ms})"

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 STOP_S: Final = 5.0
 
 TOPIC_TIMEOUT_S: Final = 5.0
-"""How long a dead letter waits until the brokers know its topic. aiokafka waits for
+"""How long to wait for the metadata of the dead-letter topic. aiokafka itself would wait for
 request_timeout_ms before it reports a missing topic."""
 
 PREFIX: Final = "__kohort.errors."
@@ -136,7 +136,7 @@ class TopicSink:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Connect. Raises an UnknownTopicError if there is no such topic, and whatever aiokafka
+        """Connect. Raises UnknownTopicError if the topic does not exist, or whatever aiokafka
         raises.
         """
         async with self._starting:
@@ -159,7 +159,7 @@ class TopicSink:
                 await producer.partitions_for(self._topic)
         except TimeoutError:
             raise UnknownTopicError(
-                f"dead_letter: the brokers have no topic {self._topic}, and do not create it",
+                f"dead_letter: topic {self._topic} does not exist, and brokers do not create it",
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ) from None
 

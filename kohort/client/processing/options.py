@@ -105,7 +105,7 @@ class RunOptions:
     twice."""
     stop_on: Collection[signal.Signals] = ()
     """Signals that end the run, as `end_run` does; a second one has its usual effect. Use
-    (signal.SIGTERM,) in a container. Possible in the main thread only."""
+    (signal.SIGTERM,) in a container. Only a run in the main thread can have them."""
 
     def __post_init__(self) -> None:
         for name, least in (_COUNTS | _MAYBE).items():
@@ -168,7 +168,7 @@ def options_from(settings: Mapping[str, Any]) -> RunOptions:
     """Create the options from keyword arguments.
 
     Raises:
-        ConfigError: an option does not exist, or as `RunOptions`.
+        ConfigError: an option is unknown, or as `RunOptions`.
     """
     check_names(settings, RunSettings.__annotations__, "option")
     return RunOptions(**settings)

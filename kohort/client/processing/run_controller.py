@@ -73,7 +73,7 @@ class RunController:
 def _check_dead_letter(
     dead_letter: str | DeadLetterWriter | None, subscription: Subscription
 ) -> None:
-    """Raise a ConfigError if the consumer would read its own dead letters, again and again."""
+    """Raise a ConfigError if the consumer would read its own dead letters."""
     if not isinstance(dead_letter, str):
         return
     if subscription.wants(dead_letter) or any(
@@ -81,7 +81,7 @@ def _check_dead_letter(
     ):
         raise ConfigError(
             f"dead_letter {dead_letter!r} is a topic that this consumer reads: it would handle its"
-            " dead letters again without end. Use another topic, or a pattern that does not match"
+            " dead letters again without end. Use another topic or another pattern"
         )
 
 

@@ -91,7 +91,7 @@ class Runner:
         self._drain_by_s: float | None = None
         self._failure: BaseException | None = None
         self._task: tuple[asyncio.Task[Any], int]
-        """The task of `run`, and how often it had been cancelled before."""
+        """The task of `run`, and its count of cancellation requests at the start."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Completes when `run` has returned."""
 
@@ -254,7 +254,7 @@ class Runner:
                 self._workers[me] = None
                 self._gave_back()
             if me.cancelling():
-                return  # The count would confuse the next handler, which gets a new task.
+                return  # The next handler needs a task whose cancellation count is 0.
 
     async def _handle(self, item: Item, me: asyncio.Task[None]) -> None:
         error: Exception | None = None
@@ -264,7 +264,7 @@ class Runner:
             else:
                 await self._attempts.make(item)
         except asyncio.CancelledError as cancelled:
-            # Unless the handler's task was cancelled, something that it waited for was.
+            # If the handler's task was not cancelled, something that it awaited was.
             error = RuntimeError(f"the handler was cancelled from within: {cancelled!r}")
         except Exception as raised:  # noqa: BLE001 - the handler's, or the dead-letter sink's.
             error = raised
@@ -272,9 +272,9 @@ class Runner:
             self._work.abandon(item)
             raise
         if self._is_cut(me):
-            # Also if the handler suppressed its cancellation and returned, or raised something
-            # else: its work may not be done.
-            logger.debug("%s-%d@%d is cancelled: %r", *item.partition, item.offset, error)
+            # Also if the handler suppressed its cancellation and returned, or raised another
+            # exception: its work may be incomplete.
+            logger.debug("%s-%d@%d was cancelled: %r", *item.partition, item.offset, error)
             self._counts.dropped += 1
             self._work.rest(item, self._now_ms())
             raise asyncio.CancelledError
@@ -284,11 +284,11 @@ class Runner:
             self._failed(item, error)
 
     def _is_cut(self, worker: asyncio.Task[None]) -> bool:
-        """Whether the run has cancelled a worker, or both were cancelled, as `asyncio.run` does at
-        its end with all tasks.
+        """Whether the run has cancelled a worker, or both were cancelled, as `asyncio.run` cancels
+        all tasks at its end.
 
-        A count of cancellations alone does not mean that: code in the handler may have cancelled
-        its own task for a timeout without calling `uncancel`, as aiohttp did.
+        `worker.cancelling()` alone does not show that: code in the handler may have cancelled its
+        own task for a timeout without calling `uncancel`, as aiohttp did.
         """
         if worker in self._cancelled:
             return True

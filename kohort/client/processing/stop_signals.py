@@ -1,9 +1,9 @@
-"""Signals that end runs, for all runs of the process together.
+"""Signals that end runs, shared by all runs of the process.
 
-A process has one handler for each signal. The first run that wants a signal replaces it, and the
+A process has one handler for each signal. The first run that uses a signal replaces it, and the
 last one restores it, in whatever order runs begin and end. The handler is set with `signal.signal`,
-as asyncio does for Ctrl-C: `loop.add_signal_handler` replaces and does not return the callback that
-was there. Such a callback of the application stays in place, and the loop calls it as well.
+as asyncio does for Ctrl-C, because `loop.add_signal_handler` does not return the callback that it
+replaces. Such a callback of the application stays in place, and the loop calls it as well.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class _Run(NamedTuple):
 
 
 class StopSignals:
-    """The handlers of one process. Python runs signal handlers between two instructions of the main
-    thread, and this class is used only there: each method may be interrupted by `_on_signal`.
+    """The signal handlers of a process. Used in the main thread only, in which Python also runs
+    signal handlers, between two instructions: `_on_signal` may interrupt every method.
     """
 
     def __init__(self) -> None:
@@ -76,13 +76,13 @@ class StopSignals:
                 before = signal.signal(number, self._on_signal)
             except OSError as error:
                 raise ConfigError(f"stop_on: {number.name} cannot be handled") from error
-            # None: a handler that was not set from Python, and cannot be set again from here.
+            # None: a handler that was not set from Python, so it cannot be restored.
             self._before[number] = signal.SIG_DFL if before is None else before
 
     def _remove(self, run: _Run) -> None:
-        others = [one for one in tuple(self._runs) if one is not run]
-        # Restored first: a signal that comes before it ends this run, and none is swallowed.
-        for number in run.signals.difference(*(one.signals for one in others)):
+        others = [other for other in tuple(self._runs) if other is not run]
+        # Before the run is removed, so that no signal is lost: until then, a signal ends this run.
+        for number in run.signals.difference(*(other.signals for other in others)):
             before = self._before.pop(number, None)
             # The application may have set another handler meanwhile.
             if before is not None and signal.getsignal(number) == self._on_signal:

@@ -153,7 +153,7 @@ def test_a_listener_is_told_once_of_what_it_loses_when_a_poll_was_cancelled_mean
 
 
 @pytest.mark.parametrize("mode", [RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE])
-def test_what_is_processed_is_committed_before_the_listener_is_notified(
+def test_processed_offsets_are_committed_before_the_listener_is_notified(
     mode: RebalanceProtocol,
 ) -> None:
     async def test() -> None:

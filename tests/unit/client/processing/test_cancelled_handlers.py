@@ -1,4 +1,4 @@
-"""A handler that was cancelled has not done its work, whatever it makes of its cancellation."""
+"""A cancelled handler's record is delivered again, however the handler reacts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -104,7 +104,7 @@ async def handle_all(consumer: Consumer) -> list[int]:
 
 @REACTIONS
 @pytest.mark.parametrize("on_failure", ["stop", "skip"])
-async def test_what_the_end_of_a_run_has_cut_off_comes_again(
+async def test_a_record_cut_off_by_the_end_of_a_run_is_delivered_again(
     virtual_kafka: VirtualKafka, react: Callable[[], None], on_failure: Literal["stop", "skip"]
 ) -> None:
     await fill(virtual_kafka)
@@ -124,7 +124,7 @@ async def test_what_the_end_of_a_run_has_cut_off_comes_again(
 
 
 @REACTIONS
-async def test_what_the_cancellation_of_a_run_has_cut_off_comes_again(
+async def test_a_record_cut_off_by_the_cancellation_of_a_run_is_delivered_again(
     virtual_kafka: VirtualKafka, react: Callable[[], None]
 ) -> None:
     await fill(virtual_kafka)
@@ -138,7 +138,7 @@ async def test_what_the_cancellation_of_a_run_has_cut_off_comes_again(
         assert await handle_all(consumer) == [0, 1, 2]
 
 
-async def test_what_is_cut_off_when_all_tasks_are_cancelled_comes_again(
+async def test_a_record_cut_off_when_all_tasks_are_cancelled_is_delivered_again(
     virtual_kafka: VirtualKafka,
 ) -> None:
     await fill(virtual_kafka)
@@ -160,7 +160,7 @@ async def test_what_is_cut_off_when_all_tasks_are_cancelled_comes_again(
 
 @REACTIONS
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_what_a_revocation_has_cut_off_goes_to_the_next_owner(
+async def test_a_record_cut_off_by_a_revocation_goes_to_the_next_owner(
     virtual_kafka: VirtualKafka, react: Callable[[], None], strategy: str
 ) -> None:
     kafka = virtual_kafka

@@ -1,4 +1,4 @@
-"""Which of the offsets that a run has committed count as committed."""
+"""Commits of a run: when they begin, and which offsets count as committed."""
 
 from typing import cast
 
@@ -55,7 +55,7 @@ def test_a_commit_begins_when_the_interval_has_passed_and_not_before() -> None:
     assert scene.sent == [{A, B}]
 
 
-def test_what_is_committed_is_not_committed_again() -> None:
+def test_committed_offsets_are_not_committed_again() -> None:
     scene = Scene()
     scene.pass_interval()
     scene.answers.pop()(None)

@@ -98,7 +98,7 @@ def test_a_second_signal_has_its_usual_effect_while_the_loop_is_blocked(
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))], ids=str)
-def test_the_handler_before_is_restored_in_whatever_order_runs_end(
+def test_the_previous_handler_is_restored_in_whatever_order_runs_end(
     own: Own, order: tuple[int, ...]
 ) -> None:
     async def test() -> None:
@@ -169,7 +169,7 @@ def test_ctrl_c_cancels_the_main_task_again_after_the_run(new_loop: NewLoop) -> 
 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
-def test_the_default_and_no_handler_are_restored(own: Own, before: signal.Handlers) -> None:
+def test_the_default_handler_and_ignoring_are_restored(own: Own, before: signal.Handlers) -> None:
     async def test() -> None:
         with StopSignals().ending([NUMBER], lambda: None):
             assert signal.getsignal(NUMBER) is not before

@@ -73,7 +73,7 @@ def test_where_the_logs_part_is_gone_back_to_and_looked_at_again(policy: int) ->
     assert scene.positions.consumed() == {A: OffsetAndMetadata(14, "", 3)}
 
 
-def test_a_log_that_has_lost_its_last_record_is_noticed_and_one_that_has_not_is_believed() -> None:
+def test_a_log_is_truncated_only_if_it_ends_before_the_position() -> None:
     scene = Scene()
     scene.look(NEW)
     error = scene.checks.answered(A, scene.doubt, EpochEnd(5, 19), None)
