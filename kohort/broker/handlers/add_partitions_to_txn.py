@@ -75,13 +75,6 @@ def add_partitions_to_txn(
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=at_once(_refused(topics, refusals)),
         )
-    asked = AddRequest(
-        request.v3_and_below_producer_id,
-        request.v3_and_below_producer_epoch,
-        tuple(_places(topics)),
-        ClientVersion.V1,
-        ctx.client,
-    )
     version = ctx.api_version
 
     def respond(error: ErrorCode) -> AddPartitionsToTxnResponse:
@@ -90,8 +83,19 @@ def add_partitions_to_txn(
             results_by_topic_v3_and_below=at_once(_results(topics, lambda _: told))
         )
 
-    transactional_id = request.v3_and_below_transactional_id
-    return ctx.broker.transactions.add_partitions(transactional_id, asked).into(respond)
+    return _add(ctx, request).into(respond)
+
+
+def _add(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Later[ErrorCode]:
+    """Add the partitions of a request before v4."""
+    asked = AddRequest(
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        tuple(_places(request.v3_and_below_topics)),
+        ClientVersion.V1,
+        ctx.client,
+    )
+    return ctx.broker.transactions.add_partitions(request.v3_and_below_transactional_id, asked)
 
 
 async def _several(
@@ -130,24 +134,15 @@ async def _one_of_several(
 async def _long(
     ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Serve a long request before v4, as `add_partitions_to_txn` does, in slices."""
+    """Serve a long request before v4 in slices."""
     piece = Slice(ctx.broker.clock)
     topics = request.v3_and_below_topics
     refusals = await run(_refusals(ctx, topics, allows_internal=False), piece)
     if refusals:
         results = _refused(topics, refusals)
     else:
-        asked = AddRequest(
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            tuple(_places(topics)),
-            ClientVersion.V1,
-            ctx.client,
-        )
-        transactional_id = request.v3_and_below_transactional_id
-        error = await ctx.broker.transactions.add_partitions(transactional_id, asked)
-        told = fenced_in(ctx.api_version, error, since=FENCED_SINCE)
-        results = _results(topics, lambda _: told)
+        error = fenced_in(ctx.api_version, await _add(ctx, request), since=FENCED_SINCE)
+        results = _results(topics, lambda _: error)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await run(results, piece))
 
 
