@@ -53,8 +53,8 @@ class Codec(Generic[T]):
         encode_into: ``(message, out) -> [out, ...]``: appends to the bytearray ``out`` and returns
             it with the buffers that follow it, large record payloads among them uncopied. Raises
             EncodeError for a value that the version cannot express.
-        decode_in_steps, encode_in_steps: the same as generators, which yield after each element of
-            an array and return the result. A compiled form is so fast that it is one step.
+        decode_in_steps, encode_in_steps: the same as generators that yield after each element of an
+            array and return the result. A compiled codec is fast enough to be one step.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Codec(Generic[T]):
         return made
 
     def generated(self, name: str) -> Callable[..., Any]:
-        """Return the attribute `name`, written for this layout in Python."""
+        """Return the function for the attribute `name`, generated in Python for this layout."""
         source, names = _COMPILERS[name](layout(self._message, self.version))
         filename = f"<codec {self._message.__name__} v{self.version} {name}>"
         exec(compile(source, filename, "exec"), names)  # noqa: S102 - written from declarations
@@ -112,7 +112,7 @@ class Codec(Generic[T]):
 
 
 def _one_step(function: Callable[..., Any], *args: Any) -> Generator[None, None, Any]:
-    """Return the compiled form of a direction as a generator with one step."""
+    """Call a compiled function as a generator with one step."""
     yield
     return function(*args)
 

@@ -105,7 +105,7 @@ def response_buffers(
 def response_buffers_in_steps(
     correlation_id: int, codec: Codec[T], message: T, *, header_has_tags: bool
 ) -> Generator[None, None, list[Buffer]]:
-    """Do what `response_buffers` does, with a step for each element of an array."""
+    """Like `response_buffers`, as a generator with a step for each element of an array."""
     out = bytearray(_RESPONSE.pack(0, correlation_id))
     if header_has_tags:
         out.append(0)

@@ -1,14 +1,14 @@
 """Which partition of a coordinator's topic has the records of a group, or of a transactional id.
 
-Compiled, as an id may have 32 kB and is hashed at each start: coordinator_partitions.pxd beside it
-gives the types.
+This module is compiled, because an id may have 32 kB and all ids are hashed at each start;
+coordinator_partitions.pxd gives the types.
 """
 
 from typing import Final
 
 ID_CHARACTERS_MAX: Final = 1_024
-"""The longest group id or transactional id that is created: the number of ids is bounded, and so
-must be their memory. Kafka has no bound; Kafka Streams' and Flink's ids have at most 300."""
+"""Longest id of a new group, and longest new transactional id: the number of ids is bounded, and
+this bounds their memory. Kafka has no limit; ids of Kafka Streams and Flink have at most 300."""
 
 _JAVA_INT_MIN: Final = -0x8000_0000
 

@@ -69,14 +69,14 @@ class BrokerServices:
     inflated_batch_bytes_max: int = INFLATED_BYTES_LIMIT
     """Decompressed size that a produced batch may have."""
     log: PeerLog | None = None
-    """The rate-limited log for requests of clients; None only in tests."""
+    """The rate-limited log for errors of clients; None only in tests."""
     large_batch: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one Produce request that validates a large batch over several loop iterations."""
     long_requests: LongRequests = field(default_factory=LongRequests)
-    """Turns of requests that are executed over several loop iterations."""
+    """Schedules requests that are executed over several loop iterations."""
     long_description: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one request that describes very many topics over several loop iterations: what it
-    has described so far is kept for it."""
+    """Held by the one CreateTopics request that describes its topics over several loop iterations,
+    because of the memory for its unfinished response."""
     reads_aside: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_ASIDE))
     """Held by requests that read logs in other threads, so that fsyncs find a thread as well."""
     history: RebalanceHistory = field(default_factory=RebalanceHistory)

@@ -107,7 +107,7 @@ class Dispatcher:
         return self._continue(call, returned)
 
     def _continue(self, call: _Call, returned: Any) -> ResponseBuffers | Later[ResponseBuffers]:  # noqa: ANN401
-        """Serve what takes longer: a handler that waits, or that has steps."""
+        """Serve a request whose handler waits, or returned steps."""
         ctx, route, _, started_s, _ = call
         if isinstance(returned, GeneratorType):
             return self._begin_steps(call, returned)
@@ -132,7 +132,9 @@ class Dispatcher:
         position: int,
         started_s: float,
     ) -> Later[ResponseBuffers]:
-        """Serve a long request in slices. If its client disconnects, the rest is not executed."""
+        """Serve a long request in slices. If its client disconnects, the remaining parts are not
+        executed.
+        """
         ctx = RequestContext(header, connection, self._broker, is_long=True)
         work = self._work_long(ctx, frame, route, position, started_s)
         return self._run(ctx, work, route, started_s)
@@ -140,7 +142,7 @@ class Dispatcher:
     def _begin_steps(
         self, call: _Call, steps: Steps[Any]
     ) -> ResponseBuffers | Later[ResponseBuffers]:
-        """Take a slice of a handler's steps; if there are more, continue them in a task."""
+        """Run a handler's steps for one slice; if there are more, continue in a task."""
         ctx, route, _, started_s, _ = call
         piece = Slice(self._broker.clock)
         try:
@@ -163,7 +165,7 @@ class Dispatcher:
         started_s: float,
         call: _Call | None = None,
     ) -> Later[ResponseBuffers]:
-        """Run a coroutine that serves a request; `call` is the request, if it is decoded."""
+        """Run a coroutine that serves a request; `call` is None if that is not decoded yet."""
         ctx.connection.worked_s = perf_counter() - started_s
         return ctx.run(work, name=route.api.name).settle(partial(self._end_long, call))
 
@@ -248,7 +250,7 @@ class Dispatcher:
         return whole
 
     async def _finish_long(self, call: _Call, returned: Any) -> ResponseBuffers:  # noqa: ANN401
-        """Wait for a handler that waits, and encode its response in slices."""
+        """Wait for the response if necessary, and encode it in slices."""
         try:
             response = await returned if isinstance(returned, Later) else returned
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
@@ -499,7 +501,7 @@ def _throttle(
 
 
 def _client_key(ctx: RequestContext) -> tuple[str, str]:
-    """Identify the client, whichever of its connections this is."""
+    """Return what all connections of one client have in common."""
     return ctx.session.principal.name, ctx.connection.peer_host
 
 

@@ -1,8 +1,8 @@
-"""Long requests are executed one at a time, so that one event loop iteration has one slice of one.
+"""Long requests are executed one at a time, so that an event loop iteration has at most one slice.
 
-Clients take turns: one with a thousand connections delays another client's request by one of its
-own. The decoded form of a request with many small elements takes thirty times its bytes, which is
-another reason to have one at a time.
+Clients are served round robin: a client with a thousand connections delays the request of another
+by only one of its own. One at a time also bounds memory: a request with many small elements takes
+thirty times its bytes when it is decoded.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from typing import Final
 from kohort.broker.core.security.fair_queue import FairQueue
 
 LONG_BYTES: Final = 8 * 1024
-"""Requests above this size are decoded, executed in parts, and answered in slices. A smaller one
-has at most some thousand elements, which take a few milliseconds."""
+"""Larger requests are decoded, executed and answered in slices. Smaller ones have at most a few
+thousand elements, which take a few milliseconds."""
 
 
 class LongRequests:
-    """The long requests of all clients, of which one is executed."""
+    """Schedules the long requests of all clients."""
 
     def __init__(self) -> None:
         self._waiting: FairQueue[Hashable, asyncio.Future[None]] = FairQueue(sys.maxsize)
-        """Futures by client; a connection executes one request, so their number is the bound."""
+        """Futures by client. Bounded by the number of connections, each of which executes one
+        request at a time."""
         self._is_taken = False
 
     @asynccontextmanager
     async def turn(self, client: Hashable) -> AsyncIterator[None]:
-        """Wait until no other long request is executed; others wait while the context lasts."""
+        """Wait until no other long request is being executed; others wait until the context
+        ends.
+        """
         if self._is_taken:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.add(client, waiter)

@@ -1,8 +1,8 @@
-"""Splits a long request into parts for its handler, and joins the responses to them.
+"""Splits a long request into parts for its handler, and joins their responses.
 
-A handler works through all elements of a request in one step. A request may have 50,000 of them, so
-the handler gets the request in parts of a bounded number of elements, each a valid request of its
-own, and other requests are executed in between.
+A request may have 50,000 elements, and a handler processes all elements of a request in one step.
+So it gets a long request in parts with a bounded number of elements. Each part is a valid request,
+and other requests are executed between two of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ M = TypeVar("M")
 
 
 class Lists(NamedTuple):
-    """Corresponding lists of request and response, as names from the outermost list to the one
-    whose elements are counted: `("topics", "partitions")`.
+    """Corresponding lists of request and response: field names from the outermost list to the one
+    whose elements are counted, such as `("topics", "partitions")`.
     """
 
     request: tuple[str, ...]
@@ -26,13 +26,13 @@ class Lists(NamedTuple):
 
 
 def lists(request: str, response: str | None = None) -> Lists:
-    """Return the lists with these dotted names; those of the response have the same by default."""
+    """Return the lists with these dotted names; `response` defaults to `request`."""
     return Lists(tuple(request.split(".")), tuple((response or request).split(".")))
 
 
 def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[M]:
-    """Yield requests with at most `elements_max` elements of the innermost list at `path` each, in
-    the order of the request. An element with several of them may be in several parts.
+    """Yield requests with at most `elements_max` elements each of the innermost list at `path`, in
+    the order of the request. An outer element may be split between several parts.
     """
     for part, _ in _parts(request, path, elements_max):
         yield part
@@ -56,7 +56,7 @@ def _parts(element: Any, path: tuple[str, ...], elements_max: int) -> Iterator[t
     taken: list[Any] = []
     taken_count = 0
     for child in inner:
-        # What is cut from one child never meets the rest of it in a part: it fills the part.
+        # Two pieces of one child are never in the same part, because the first one fills its part.
         for part, count in _parts(child, path[1:], elements_max):
             if taken and taken_count + count > elements_max:
                 yield _with(element, path[0], taken), taken_count
@@ -85,7 +85,7 @@ def _join_lists(element: Any, part: Any, path: tuple[str, ...]) -> None:  # noqa
 
 
 def _is_same(element: Struct, other: Struct, inner: str) -> bool:
-    """Whether two elements differ in nothing but their inner list: one was split."""
+    """Whether two elements differ only in their inner list, because one element was split."""
     return all(
         getattr(element, field.name) == getattr(other, field.name)
         for field in schema_of(type(element)).fields

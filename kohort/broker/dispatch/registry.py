@@ -29,10 +29,10 @@ Reply: TypeAlias = Message | EncodedResponse | None
 """A response, or None if the request has none."""
 
 PART_MAX: Final = 200
-"""Elements in a part of a long request, where an element takes some microseconds."""
+"""Elements in a part of a long request, if an element takes a few microseconds."""
 
 Handler: TypeAlias = Callable[[RequestContext, Any], Reply | Later[Any] | Steps[Any]]
-"""``(context, request) -> reply``, or a `Later` of it, or a generator of steps towards it."""
+"""``(context, request) -> reply``, or a `Later` of it, or a generator of steps that returns it."""
 
 AsyncHandler: TypeAlias = Callable[[RequestContext, Any], Coroutine[Any, Any, Reply]]
 """One that is run as a task."""
@@ -189,13 +189,13 @@ def handles(
     may say that the client waits for no response, ``throttled`` for those whose response is another
     one if the client exceeds a quota.
 
-    A request of more than ``long_bytes`` is given to the handler in parts of at most ``part_max``
-    elements of the first of ``parts`` whose lists this version has. The elements must not depend on
-    each other: each part fails by itself.
+    A request of more than ``long_bytes`` is passed to the handler in parts of at most ``part_max``
+    elements. ``parts`` names the lists that are split; the first entry that the version has is
+    used. The elements must not depend on each other, because each part fails by itself.
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
-    as a task, and is answered with what it returns. One with much work may return a generator of
-    its steps (:mod:`kohort.broker.core.steps`), which are run in slices.
+    as a task, and is answered with what it returns. A handler with much work may return a
+    generator of steps (:mod:`kohort.broker.core.steps`), which are run in slices.
     """
 
     def register(handler: _Registered) -> _Registered:

@@ -1,8 +1,8 @@
 """AlterUserScramCredentials (key 51): add and remove SCRAM credentials of users (KIP-554).
 
 v0. The client sends the password salted and hashed; what is stored is derived from that and does
-not reveal it. Users fail individually. Salts may be short or empty, and salted passwords may have
-any length above 0, as in Kafka. Unlike Kafka, the broker limits names, salts and the number of
+not reveal it. Users fail individually. As in Kafka, a salt may be short or empty, and a salted
+password may have any length above 0. Unlike Kafka, the broker limits names, salts and the number of
 users.
 """
 

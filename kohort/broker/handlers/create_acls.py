@@ -26,7 +26,7 @@ from kohort.protocol.messages.create_acls import (
 )
 
 PART_MAX: Final = 2_000
-"""Elements that are stored together."""
+"""Rules that are stored together."""
 
 
 @handles(

@@ -25,7 +25,7 @@ from kohort.protocol.messages.delete_acls import (
 )
 
 PART_MAX: Final = 2_000
-"""Filters that are applied together, all or none."""
+"""Filters that are applied together: all or none of them."""
 
 
 @handles(

@@ -93,7 +93,9 @@ def _check(
     is_repeated: bool,
     named: _Named,
 ) -> tuple[DeletableTopicResult | None, Topic | None]:
-    """Return the response for a topic, None for none, and the topic if it can be deleted."""
+    """Return (result, topic): the result is None if the topic has one already, and the topic is
+    None unless it can be deleted.
+    """
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75): topics and partitions in pages, ordered by name.
 
 v0 as in Kafka 4.4. A page has at most as many partitions as the request and
-max.request.partition.size.limit allow; its cursor says where the next one begins. All topics are
-those of Metadata.
+max.request.partition.size.limit allow; its cursor says where the next one begins. Without names, it
+describes the same topics as Metadata.
 """
 
 from __future__ import annotations

@@ -116,14 +116,16 @@ def fetch(
 
 
 def _without_denied(reads: list[PartitionRead]) -> list[PartitionRead]:
-    """Other errors end the wait, but this one must not: the remaining partitions are waited for."""
+    """Return the reads that are not denied. Other errors end the wait of a fetch; a denied
+    partition must not.
+    """
     return [read for read in reads if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 def _begin_in_steps(
     ctx: RequestContext, request: FetchRequest, denied: Collection[tuple[str, bytes]]
 ) -> Steps[Later[FetchResponse]]:
-    """Do what `fetch` does, for very many partitions."""
+    """Plan the reads of a request with very many partitions in steps, then read in a task."""
     reads: list[tuple[FetchTopic, list[PartitionRead]]] = []
     for topic in request.topics:
         of_topic: list[PartitionRead] = []
@@ -215,7 +217,7 @@ class _Reading:
         return await self.respond()
 
     async def respond(self) -> FetchResponse:
-        """Return the response with what was read."""
+        """Build the response in slices."""
         response, piece = FetchResponse(responses=[]), Slice(self.clock)
         for topic, of_topic in self.reads:
             result = FetchableTopicResponse(

@@ -3,9 +3,9 @@
 v1 key type; v2 answers before throttling; v3 flexible; v4 several keys (KIP-699); v5 transaction
 errors of KIP-890; v6 share groups (KIP-932), which are not supported.
 
-As in Kafka, the first request creates __consumer_offsets or __transaction_state, so that these
-topics exist before a group commits or a transaction begins. Kafka answers
-COORDINATOR_NOT_AVAILABLE until the topic exists; here the response waits for it.
+As in Kafka, the first request creates __consumer_offsets or __transaction_state, so these topics
+exist before a group commits or a transaction begins. Kafka answers COORDINATOR_NOT_AVAILABLE until
+the topic exists; here the response waits for it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SEVERAL_KEYS_SINCE: Final = 4
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
-    """Answer each key; waits only if the coordinator's topic is created."""
+    """Answer each key; wait only if the coordinator's topic has to be created."""
     keys = request.coordinator_keys
     if ctx.api_version < SEVERAL_KEYS_SINCE:
         keys = [request.key]

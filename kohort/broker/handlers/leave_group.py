@@ -26,7 +26,7 @@ from kohort.protocol.messages.leave_group import (
 SEVERAL_MEMBERS_SINCE: Final = 3
 
 PART_MAX: Final = 5_000
-"""Members that leave in one step, with one rebalance: hardly a group has more."""
+"""Members that leave in one step, which causes one rebalance; few groups have more."""
 
 
 @handles(LeaveGroupRequest, versions="0-5", parts=(lists("members"),), part_max=PART_MAX)

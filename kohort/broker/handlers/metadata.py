@@ -3,8 +3,7 @@
 v0-13 as in Kafka 4.4. A topic that does not exist is created if the client allows it and
 auto.create.topics.enable is set. Kafka then answers UNKNOWN_TOPIC_OR_PARTITION at first, because
 its controller is elsewhere; here the topic is in the same response, which saves the client a
-backoff. A response with all topics leaves out __rebalance_history, which Kafka does not have; it is
-described if it is named.
+backoff. __rebalance_history, which Kafka does not have, is described only if a request names it.
 """
 
 from __future__ import annotations

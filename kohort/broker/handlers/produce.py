@@ -119,7 +119,7 @@ def _is_answered(request: ProduceRequest) -> bool:
         )
     ),
     is_answered=_is_answered,
-    # Most of the bytes are records, and the handler works in slices.
+    # Most of the bytes are records, which the handler validates in slices.
     long_bytes=sys.maxsize,
 )
 def produce(ctx: RequestContext, request: ProduceRequest) -> _Response | Later[_Response]:
@@ -268,7 +268,7 @@ def _serve_partition(
         if verdict.reports_log_start:
             partition_response.log_start_offset = partition.log.log_start_offset
         if verdict.code is ErrorCode.MESSAGE_TOO_LARGE and ctx.broker.log is not None:
-            # Before v8 the client is not told which limit it exceeds.
+            # Responses before v8 cannot say which limit was exceeded.
             text = "Rejected a batch of client %s for %s-%d: %s"
             client, name = ctx.header.client_id, partition.topic_name
             ctx.broker.log.note("batch_too_large", text, client, name, data.index, verdict.message)

@@ -30,9 +30,9 @@ class Readable(NamedTuple):
         """Return the number of records that a group with this committed offset has not read; None
         if the offset is negative, which clients treat as no commit.
 
-        Records below the log start do not count: they are deleted, so no consumer can catch up on
-        them. It is 0 if the group is ahead, because the topic was created again or the client
-        committed an offset that does not exist yet.
+        Records below the log start do not count: they are deleted, so no consumer can read them.
+        The lag is 0 if the offset is beyond the end, because the topic was created again or the
+        client committed an offset that does not exist yet.
         """
         return None if committed < 0 else max(0, self.end - max(committed, self.start))
 

@@ -71,7 +71,7 @@ class LastingTasks:
                 return await work()
             except (Exception, asyncio.CancelledError):
                 if me.cancelling():
-                    # Also if its clean-up failed: the code that cancels it waits for its end.
+                    # Also if its clean-up failed: whoever cancelled it waits for its end.
                     raise
                 lasted_ms = self._clock.monotonic_ms() - began_ms
                 if lasted_ms > RESTART_MS_MAX:

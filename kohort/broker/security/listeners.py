@@ -383,7 +383,7 @@ def advertised_hosts(config: BrokerConfig, listener: str) -> Iterator[str]:
 
 
 def _first_frame_max_bytes(config: BrokerConfig) -> int:
-    """The largest frame of an unauthenticated client, which is never unlimited."""
+    """Largest frame of an unauthenticated client; it is always limited."""
     known = BROKER_SETTINGS["sasl.server.max.receive.size"]
     given = config.sasl_server_max_receive_size
     wanted = given if given >= 0 else int(str(known.default))

@@ -105,8 +105,8 @@ class TopicChanges:
         """Held during a change, and while none may be made."""
 
     def on_topics_deleted(self, listener: DeletionListener) -> None:
-        """Call `listener` with the names of topics after they are deleted for clients, and await
-        what it returns, before another topic can get one of the names.
+        """Call `listener` with the names of deleted topics when clients can no longer see them, and
+        await its result before a new topic can get one of the names.
         """
         self._deletion_listeners.append(listener)
 
@@ -187,17 +187,17 @@ class TopicChanges:
         return grown
 
     async def delete_topic(self, topic: Topic) -> None:
-        """Delete one topic as `delete_topics` does, or raise KafkaError."""
+        """Delete one topic; see `delete_topics`. Raises KafkaError."""
         (error,) = await self.delete_topics([topic])
         if error is not None:
             raise error
 
     @_uninterrupted
     async def delete_topics(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
-        """Delete topics; return the error of each, None for success. When this returns the
-        deletions are visible to all clients and durable.
+        """Delete topics; return the error of each, None for success.
 
-        The files are removed later.
+        When this returns, the deletions are durable and visible to all clients. The files are
+        removed later.
         """
         async with self.under_way:
             errors = [self._error_if_gone(topic) for topic in topics]
@@ -354,9 +354,7 @@ class TopicChanges:
             logger.warning("the remains of %s stay until the next start: %s", names, error)
 
     async def _remove(self, topics: Sequence[Topic]) -> None:
-        """Remove the files of topics that are no longer in store and catalog. Raises
-        StorageError.
-        """
+        """Remove the files of topics that store and catalog no longer have. Raises StorageError."""
         for topic in topics:
             for partition in topic.partitions.opened():
                 await partition.wait_flushed()

@@ -107,7 +107,7 @@ class DataDirectory:
         try:
             self.directories.sync_names()
         except OSError as error:
-            logger.warning("deleted topics are not forgotten before the next start: %s", error)
+            logger.warning("the next start repeats the removal of deleted topics: %s", error)
         else:
             self.store.forget_topics(released)
         return refuse

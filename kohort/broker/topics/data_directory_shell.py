@@ -20,7 +20,7 @@ T = TypeVar("T")
 CLOSING_THREADS: Final = 4
 
 NOTED_AT_ONCE: Final = 500
-"""Partitions whose checkpoint values are set in one slice: three microseconds each."""
+"""Partitions whose checkpoint values are set between two pauses: three microseconds each."""
 
 
 class DataDirectoryShell:
@@ -91,7 +91,7 @@ class DataDirectoryShell:
         for topic in list(self._catalog.all()):
             for partition in list(topic.partitions.opened()):
                 if self._catalog.get_by_id(topic.topic_id) is not topic:
-                    break  # Deleted meanwhile: another topic may get its name.
+                    break  # Deleted meanwhile; a new topic may get its name.
                 if not partition.log.failed or partition.log.segments:
                     self.data.directories.note(
                         partition.log, partition.topic_name, partition.index, partition.leader_epoch

@@ -33,7 +33,8 @@ TURN_BYTES: Final = 1 << 20
 """How much one request reads on the loop before others get their turn: about a millisecond."""
 
 TURN_PARTITIONS: Final = 1_000
-"""How many partitions it reads: about two milliseconds."""
+"""How many partitions one request reads on the loop before others get their turn: about two
+milliseconds."""
 
 
 @dataclass(slots=True, eq=False)

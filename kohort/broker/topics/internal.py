@@ -12,7 +12,7 @@ HISTORY_SEGMENT_BYTES: Final = 4 * 1024 * 1024
 
 
 _SEGMENT_BYTES_MIN: Final = 1 << 20
-"""The minimum of segment.bytes. Kafka starts with less, and then cannot create the topic."""
+"""The minimum of segment.bytes. Kafka starts with a lower value, but cannot create the topic."""
 
 
 def internal_topic_configs(name: str, config: BrokerConfig) -> dict[str, str]:

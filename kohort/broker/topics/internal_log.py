@@ -1,9 +1,8 @@
 """An internal topic as a log of the broker's own, created when there is something to write.
 
-The topic is created by `prepare` or with its first batch, and the directory of each partition with
-the first batch in it, so that neither a start nor the first client waits for fifty directories. How
-durable a batch is when that is reported depends on the broker's flush settings, as for any other
-topic.
+The topic is created by `prepare` or with its first batch, and the directory of a partition with the
+partition's first batch, so neither the start nor the first client waits for fifty directories. As
+for any other topic, the broker's flush settings decide how durable an acknowledged batch is.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class TransactionLog(Protocol):
         ...
 
     def prepare(self) -> Awaitable[None] | None:
-        """Create the log if it does not exist; None if it exists.
+        """Create the log if it does not exist; return None if it exists.
 
         Raises:
             KafkaError: it cannot be created.

@@ -17,7 +17,8 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import RoundRobin, Slice
 
 RETRY_MS: Final = 1_000
-"""Delay before a failed write is retried: a marker, or the abort of an overdue transaction."""
+"""Delay before a failed write is retried: of a marker, or of the abort of an overdue
+transaction."""
 
 TimedStep: TypeAlias = Callable[[TransactionalId, int], None]
 """A step of an id at this wall time."""
@@ -58,15 +59,15 @@ class TransactionTimers:
         name = one.transactional_id
         scheduled_ms = self._timeouts.deadline_ms(name)
         if remaining_ms <= 0 and scheduled_ms is not None:
-            # Perhaps by `abort_later`: sooner, the abort would fail again at once.
+            # Possibly scheduled by `abort_later`; an earlier abort would fail again at once.
             return
         check_ms = self._clock.monotonic_ms() + min(max(1, remaining_ms), self._timeout_check_ms)
         if scheduled_ms is None or scheduled_ms > check_ms:
             self._timeouts.schedule(name, check_ms)
 
     def abort_later(self, one: TransactionalId) -> None:
-        """Retry the abort of a transaction, which could not be written, when RETRY_MS have passed
-        and it is overdue.
+        """Schedule a check after RETRY_MS of a transaction whose abort could not be written; it is
+        aborted then if it is overdue.
         """
         if self._timeouts.deadline_ms(one.transactional_id) is None:
             retry_ms = self._clock.monotonic_ms() + RETRY_MS

@@ -26,7 +26,7 @@ def compile_decoder(con: MessageStruct, *, in_steps: bool = False) -> tuple[str,
     """Return the source of ``decode`` for a layout, and the globals it runs with.
 
     Args:
-        in_steps: the function is a generator, which yields after each element of an array.
+        in_steps: generate a generator that yields after each element of an array.
     """
     names: dict[str, Any] = {
         "DecodeError": DecodeError,
@@ -43,7 +43,7 @@ def compile_encoder(con: MessageStruct, *, in_steps: bool = False) -> tuple[str,
     """Return the source of ``encode_into`` for a layout, and the globals it runs with.
 
     Args:
-        in_steps: the function is a generator, which yields after each element of an array.
+        in_steps: generate a generator that yields after each element of an array.
     """
     names: dict[str, Any] = {
         "EncodeError": EncodeError,

@@ -251,7 +251,7 @@ def with_create_time(buffer: Buffer, header: BatchHeader, max_timestamp: int) ->
 def _restamped(
     buffer: Buffer, header: BatchHeader, attributes: int, max_timestamp: int
 ) -> BatchHeader:
-    # Kafka, too, drops unknown attributes where it rewrites a header, and nowhere else.
+    # Like Kafka, drop unknown attributes only if the header is rewritten.
     changed = header._replace(attributes=attributes & _KNOWN_BITS, max_timestamp=max_timestamp)
     return changed._replace(crc=header_crc(changed, payload_of(buffer, header)))
 

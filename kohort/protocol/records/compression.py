@@ -4,11 +4,11 @@ Inflating is streaming: a block comes out in pieces, and `decompress` stops at t
 passes the limit. A batch of 1 MB that inflates to 1 GB costs at most twice the limit in memory
 (while pieces are joined) and ends in DecodeError, as does a truncated block.
 
-Readers differ in what they accept. `decompress` reads everything that any broker may have stored:
-what Java reads, and LZ4 frames that only liblz4 reads. `open_steps` is for the broker, which must
-not store a block that a reader cannot read: it accepts what Java reads, and reports whether
-librdkafka and franz-go read it as well. It pauses after every MiB or 128 pieces, for callers on an
-event loop.
+Clients differ in what they accept. `decompress` reads every block that a broker may have stored:
+those that Java reads, and LZ4 frames that only liblz4 reads. `open_steps` is for the broker, which
+must not store a block that some client cannot read: it accepts blocks that Java reads, and reports
+whether librdkafka and franz-go read them as well. It pauses after every MiB or 128 pieces, for
+callers on an event loop.
 
 Codec libraries are imported on first use, which keeps them out of the start-up time.
 
@@ -82,8 +82,8 @@ class OpenedBlock(NamedTuple):
 
     block: bytes | memoryview
     is_one_stream: bool
-    """False if some clients cannot read the compressed block: librdkafka and franz-go read only one
-    gzip member, xerial stream or LZ4 frame, and nothing behind it, where Java reads more."""
+    """False if some clients cannot read the compressed block: librdkafka and franz-go accept only
+    one gzip member, xerial stream or LZ4 frame, and nothing after it; Java accepts more."""
 
 
 def decompress(
@@ -102,7 +102,7 @@ def decompress(
 def open_steps(
     codec: CompressionType, data: Buffer, limit_bytes: int = INFLATED_BYTES_LIMIT
 ) -> Generator[None, None, OpenedBlock]:
-    """Decompress what Java can read, yielding after every PIECE_BYTES, and return the block.
+    """Decompress a block that Java can read, yielding after every PIECE_BYTES, and return it.
 
     Raises:
         DecodeError: the block is malformed, or Java cannot read it.
@@ -167,8 +167,8 @@ _GZIP_MEMBER_BYTES_MIN = 18
 
 
 def _gunzip(data: Buffer, _limit_bytes: int) -> _Inflating:
-    """Inflate consecutive gzip members as one stream, and ignore other bytes behind them, as Java's
-    reader and gzip itself do.
+    """Inflate consecutive gzip members as one stream, and ignore other bytes after them, as Java
+    and gzip itself do.
     """
     view = memoryview(data)
     position = 0
@@ -215,8 +215,8 @@ def _snappy(slices: Iterable[Buffer], _size_bytes: int, _level: int | None) -> I
 
 
 def _unsnappy(data: Buffer, limit_bytes: int) -> _Inflating:
-    """Inflate one raw block, or consecutive xerial streams; at their end, Java ignores a length
-    that is cut short.
+    """Inflate one raw block, or consecutive xerial streams. As in Java, a truncated length at the
+    end is ignored.
     """
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
@@ -295,7 +295,7 @@ _UINT32_LE = struct.Struct("<I")
 
 
 def _unlz4_frame(data: Buffer) -> Generator[bytes, None, bytes]:
-    """Inflate the frame at the start; return what follows it."""
+    """Inflate the frame at the start; return the bytes after it."""
     from lz4 import frame  # noqa: PLC0415 - on first use, see above.
 
     rest: Buffer = data
@@ -312,7 +312,7 @@ def _unlz4_frame(data: Buffer) -> Generator[bytes, None, bytes]:
 
 
 def _unlz4(data: Buffer, _limit_bytes: int) -> _Inflating:
-    """Inflate consecutive frames of any kind as one stream, and ignore other bytes behind them."""
+    """Inflate consecutive frames of any kind as one stream, and ignore other bytes after them."""
     rest = yield from _unlz4_frame(data)
     is_one_stream = not rest
     while len(rest) >= _UINT32_LE.size:
@@ -324,8 +324,8 @@ def _unlz4(data: Buffer, _limit_bytes: int) -> _Inflating:
 
 
 def _unlz4_of_java(data: Buffer, _limit_bytes: int) -> _Inflating:
-    """Inflate what Java's reader does: one frame of independent blocks without a dictionary. It
-    ignores what follows.
+    """Inflate one frame of independent blocks without a dictionary, the only kind that Java reads,
+    and ignore the bytes after it.
     """
     if len(data) < _LZ4_START.size:
         raise _cut_short(CompressionType.LZ4)

@@ -2,8 +2,8 @@
 
 cimport cython
 
-# A timestamp has 64 bits without a sign until its delta is decoded. Before it is moved to its
-# place, a group of its bits needs as many.
+# A timestamp is an unsigned integer of 64 bits until its delta is decoded, and so is each group of
+# its bits, which is shifted to its place.
 @cython.locals(
     cursor=Py_ssize_t, size=Py_ssize_t, second=Py_ssize_t, stop=Py_ssize_t, offset=Py_ssize_t,
     timestamp="unsigned long long", group="unsigned long long", shift=int, delta="long long",

@@ -4,10 +4,10 @@ A record is its length and then attributes, timestamp delta, offset delta, key, 
 -1 is the length of an absent key or value. Readers check that a record has exactly its stated
 length, and raise only DecodeError.
 
-There are two readers: `read_span` returns the positions of one record, `check_records` checks many
-and returns only a summary, without an object for each record. Both parse every field. They are
-straight-line code, with one- and two-byte integers inline, because calls would cost more than the
-parsing; tests compare them with a declaration in construct.
+There are two readers: `read_span` returns the positions in one record; `check_records` checks many
+records and returns only a summary, without creating an object for each. Both parse every field.
+They are straight-line code, with one- and two-byte integers inline, because calls would cost more
+than the parsing; tests compare them with a declaration in construct.
 
 If there is a C compiler, this module is compiled (see docs/adr): walk.pxd beside it gives the
 types, and checking a record takes 20 ns instead of 1.5 us. It works the same uncompiled.
@@ -74,9 +74,9 @@ def check_records(  # noqa: C901, PLR0912, PLR0915 - see above.
     """Check up to `count` records from `position` on in full, and summarise them.
 
     Args:
-        first_index: the expected offset delta of the first record. That of each other one must be
-            higher by one.
-        effort: stop early after so many records and headers of records, but not before one record.
+        first_index: the expected offset delta of the first record; each further one must be higher
+            by one.
+        effort: stop after this number of records and headers, but not before the first record.
 
     Raises:
         DecodeError: a record is malformed, or has another offset delta.
@@ -267,9 +267,9 @@ def read_span(block: Buffer, position: int) -> RecordSpan:  # noqa: C901, PLR091
 
 
 def _long_size(block: Buffer, position: int) -> int:
-    """Read a varint before zig-zag decoding; return it times 8, plus the bytes that it takes.
+    """Read a varint without zig-zag decoding; return its value times 8 plus its size in bytes.
 
-    One integer for both, because a tuple would be an object per call when compiled.
+    One integer instead of a tuple, which the compiled form would have to create for each call.
     """
     value = 0
     for index in range(UVARINT_BYTES_MAX):

@@ -43,7 +43,7 @@ def only_batch(records: Buffer | None) -> tuple[BatchHeader, memoryview]:
         reject(ErrorCode.INVALID_RECORD, str(error), reports_log_start=False)
     excess = len(view) - header.size_bytes
     if excess > 0 and not crc_matches(view, header):
-        # The length is wrong, which Kafka finds by the CRC, after the checks that precede it.
+        # The length is wrong. Kafka notices this by the CRC, after the checks that come first.
         return header, view[: header.size_bytes]
     if excess:
         what = "are missing" if excess < 0 else "follow the one batch there may be"

@@ -366,10 +366,11 @@ class ProducerState:
             self.spans.begin(first_offset, producer_id)
 
     def recall_batches(self, earlier: ProducerState) -> None:
-        """Take over the remembered batches of producers of whom a snapshot has the last one only.
+        """Restore the recent batches of each producer, of which a snapshot has only the last one.
 
         Args:
-            earlier: the state from batches alone; ignored where its last batch is another one.
+            earlier: the state from the batches alone; a producer whose last batch differs is left
+                as it is.
         """
         for producer_id, entry in self._entries.items():
             known = earlier.get(producer_id)

@@ -23,7 +23,7 @@ _EFFORT_PER_STEP = 8_192
 not compiled."""
 
 _SPANS_PER_STEP = 2_048
-"""The same where each record is an object."""
+"""The same if an object is created for each record."""
 
 _NO_KEY = "Compacted topic cannot accept message without key"
 
@@ -93,8 +93,8 @@ class RecordRules:
 
 
 def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:
-    """Check that every record parses and follows the one before it, or raise DecodeError; and that
-    it obeys `rules`. Violations of the latter are not raised but added to `rules`.
+    """Check that every record parses and follows the one before it, or raise DecodeError.
+    Violations of `rules` are not raised but added to it.
     """
     count, base_timestamp = header.record_count, header.base_timestamp
     _check_count(block, count)
@@ -119,7 +119,7 @@ def check_steps(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[
     earliest, latest = base_timestamp + delta_min, base_timestamp + delta_max
     is_timely = rules.timestamps.earliest <= earliest and latest <= rules.timestamps.latest
     if (missing_keys and rules.needs_key) or not is_timely or not _fit_int64(earliest, latest):
-        # Rare: at least one record has to be named, or has timestamp -1, or wraps.
+        # Rare: an error has to name records, or a timestamp is -1 or wraps around.
         yield from _name_violations(block, header, rules)
     else:
         rules.max_timestamp = max(latest, NO_TIMESTAMP)
@@ -130,7 +130,7 @@ def _fit_int64(earliest: int, latest: int) -> bool:
 
 
 def _name_violations(block: Block, header: BatchHeader, rules: RecordRules) -> Steps[None]:
-    """Check each record, all of which parse, against `rules`."""
+    """Check each record of a well-formed block against `rules`."""
     base_timestamp = header.base_timestamp
     earliest, latest = rules.timestamps.earliest, rules.timestamps.latest
     max_timestamp, position = NO_TIMESTAMP, 0
@@ -144,7 +144,7 @@ def _name_violations(block: Block, header: BatchHeader, rules: RecordRules) -> S
         position = span.stop
         timestamp = base_timestamp + span.timestamp_delta
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            # As Kafka and all clients add: with 64 bits.
+            # Kafka and all clients add with 64 bits.
             timestamp = (timestamp - _INT64_MIN) % (1 << 64) + _INT64_MIN
         max_timestamp = max(max_timestamp, timestamp)
         if rules.needs_key and span.key_length < 0:

@@ -6,9 +6,9 @@ UNKNOWN_SERVER_ERROR or not at all (records that cannot be decompressed, null re
 codecs) the answer is INVALID_RECORD, and bytes after the single batch, which Kafka drops while it
 acknowledges the rest, are refused: an acknowledgement must not cover data that is not stored.
 
-No field of a header is trusted if it can be derived: every record of every batch is parsed, as in
+Header fields that can be derived are not trusted: every record of every batch is parsed, as in
 Kafka, and the maximum timestamp in the header, on which retention and searches by time rely, is
-replaced by that of the records.
+replaced with that of the records.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def validation_steps(
     except RejectionError as rejection:
         return rejection.verdict
     except InflatedTooLargeError as error:
-        # Kafka has no such limit. Clients know this error, and Java's splits such a batch.
+        # Kafka has no such limit. Clients know this error, and Java's producer splits the batch.
         return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error))
     except DecodeError as error:
         return RejectedBatch(ErrorCode.INVALID_RECORD, str(error))
@@ -136,7 +136,7 @@ def _check_records(
     yield from check_steps(block, header, rules)
     _check_findings(rules)
     if not is_one_stream:
-        # Kafka stores it as it is, and only Java's consumers can read it.
+        # Kafka would store a block that only Java's consumers can read.
         compressed = yield from compress_steps(header.codec, block)
         sealed, header = seal(header._replace(length=LENGTH_MIN + len(compressed)), compressed)
         batch = memoryview(sealed)
