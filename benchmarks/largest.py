@@ -1,9 +1,9 @@
-"""The largest legal request of every API, and for how long it holds the event loop.
+"""The largest legal request of every API, and how long it blocks the event loop.
 
-A broker runs in a process of its own, with 1,000 members that send heartbeats. A request of every
-API, and of every array in it, has 49,000 elements, nearly as many as a request may have. A figure
-is the longest event loop iteration while it is executed, in CPU time of the loop's thread: what
-other processes do is not in it. A request that closes its connection is an error.
+A broker runs in a process of its own, while 1,000 members send heartbeats. For each array of each
+API's request, a request with 49,000 elements is sent, nearly the maximum. A figure is the longest
+event loop iteration during its execution, in CPU time of the loop's thread, so other processes do
+not count. A request that closes its connection is an error.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ def _ask_all(port: int, meter: IterationMeter, scale: float, only: str) -> Measu
                 client.receive()
             except OSError as error:
                 raise RuntimeError(f"{name} closed the connection") from error
-            time.sleep(0.05)  # What the request leaves to later iterations is its own, too.
+            time.sleep(0.05)  # Work that the request leaves to later iterations counts as well.
             measured[name] = meter.take_longest_ms()
             progress(f"  {name}: {measured[name]:.1f} ms, {len(frame):,} bytes")
     return measured
@@ -268,15 +268,15 @@ _NUMBERS: Final = {
 
 
 class _Filler:
-    """Makes requests with one large array. Topics are unknown unless there is one."""
+    """Makes requests with one large array. Names in large arrays are those of unknown topics."""
 
     def __init__(self, version: int, partitions: int) -> None:
         self._version = version
         self._partitions = partitions
 
     def fill(self, message: type, path: tuple[str, ...], count: int, number: int = -1) -> Any:  # noqa: ANN401
-        """Make the message with `count` elements of the array at `path`; or, as element `number` of
-        an array, with one element in each array.
+        """Make the message with `count` elements in the array at `path`; or, as element `number` of
+        an array, with one element in each of its own arrays.
         """
         values = {}
         for one in schema_of(message).fields:

@@ -1,14 +1,14 @@
-"""`python -m scripts.mutants`: does a test fail if one line of `kohort` is changed?
+"""`python -m scripts.mutants`: mutation testing of random lines of `kohort`.
 
 Applies random mutations, one at a time, to a copy of the tree without compiled modules, and runs
-the tests nearest to the mutated module; a mutant that survives runs against wider suites. A test
-that fails must pass without the mutation, or it is deselected and the mutant runs again.
+the tests nearest to the mutated module; if the mutant survives, wider suites run. A failed test
+must pass without the mutation; otherwise it is deselected and the mutant is tested again.
 
-Prints each mutant with its number, the seed, the change and the test that failed. Fails if more
-than `--survivors` of the mutants survive that `equivalent_mutants.toml` does not list.
+Prints each mutant with its number, the seed, the change and the failed test. Fails if the share of
+survivors exceeds `--survivors`; mutants that `equivalent_mutants.toml` lists do not count.
 
-mutmut 3 mutates no function that has a decorator, and cosmic-ray runs one command for all mutants
-and mutates the working tree; here the nearest tests make most of the speed.
+mutmut 3 does not mutate functions with decorators; cosmic-ray runs one command for all mutants and
+mutates the working tree. Here most of the speed comes from running the nearest tests first.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ ROOT: Final = Path(__file__).parents[1]
 EQUIVALENT: Final = ROOT / "scripts" / "equivalent_mutants.toml"
 ONLY_WHILE_BUILDING: Final = "kohort/accelerated/"
 MEMORY_MAX: Final = 4 << 30
-"""Data of each test process: a mutant may append for ever."""
+"""Limit of each test process's data: a mutant may append for ever."""
 UNIT_TIMEOUT_S: Final = 120
-"""Of each test of the suites that need no other process; others have their usual one."""
+"""Timeout of a test in the unit and property suites; other tests have their usual one."""
 
 STAGES: Final[tuple[tuple[int | None, tuple[str, ...]], ...]] = (
     (6, ("unit", "property")),
@@ -51,11 +51,11 @@ STAGES: Final[tuple[tuple[int | None, tuple[str, ...]], ...]] = (
     (None, ("unit", "property", "simulation")),
     (None, ("integration", "interop", "crash", "histories", "fuzz", "pipeline")),
 )
-"""How many of the nearest test files each stage runs, None for all, and of which suites."""
+"""For each stage: how many of the nearest test files run, None for all, and from which suites."""
 
 
 class Imports:
-    """Which tests are near to a module, by the imports between all modules of the tree."""
+    """Finds the tests nearest to a module by the imports between all modules of the tree."""
 
     def __init__(self, root: Path) -> None:
         paths = [path for top in ("kohort", "tests") for path in (root / top).rglob("*.py")]
@@ -70,8 +70,8 @@ class Imports:
                 self._importers[imported].add(name)
 
     def tests(self, path: str) -> tuple[list[str], list[str]]:
-        """Paths of the test modules that reach the module by imports, the nearest first, and of
-        the others, which may run it in another process.
+        """Return (near, far): paths of the test modules that import the module, even indirectly,
+        the nearest first; and of the others, which may run it in another process.
         """
         source = Path(path)
         distances = self._distances(_module(source))
@@ -98,7 +98,7 @@ class Imports:
         distances, queue = {module: 0}, [module]
         for name in queue:
             for importer in self._importers[name] - distances.keys():
-                # An __init__ hands on what it imports.
+                # An __init__ re-exports what it imports.
                 is_package = self._names[importer].name == "__init__.py"
                 distances[importer] = distances[name] + (not is_package)
                 queue.append(importer)
@@ -113,7 +113,7 @@ class Imports:
                     inner = f"{node.module}.{alias.name}"
                     yield inner if inner in self._names else node.module
             elif isinstance(node, ast.Constant) and node.value in self._names:
-                # Imported by its name when it is needed, or with all of its package.
+                # Imported by name on first use, or with its whole package.
                 yield node.value
                 yield from self._packages.get(node.value, ())
 
@@ -125,10 +125,10 @@ def _module(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run of pytest."""
+    """The outcome of a run of pytest."""
 
     return_code: int
-    """0: nothing failed, 5: nothing was collected; None of pytest's own if it was killed."""
+    """pytest's exit code: 0 if all passed, 5 if nothing was collected; -1 if it was killed."""
     failed: str | None
     """The node id of the test, or the path of the module, that failed first."""
     is_late: bool = False
@@ -152,7 +152,7 @@ class Copy:
 
     @classmethod
     def make(cls, root: Path, limit_s: float) -> Copy:
-        """Of the files that git knows and those that it would: the compiled modules are ignored."""
+        """Copy all files that git does not ignore, so no compiled modules."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
             cwd=ROOT,
@@ -173,7 +173,7 @@ class Copy:
     def write(self, path: str, source: bytes) -> None:
         self._changes += 1
         (self.root / path).write_bytes(source)
-        # Bytecode is valid by size and by the second of the change.
+        # Python compares only the size and the second of a change with those in the bytecode.
         os.utime(self.root / path, (self._changes, self._changes))
 
     def pytest(self, tests: Sequence[str]) -> Outcome:
@@ -193,7 +193,7 @@ class Copy:
         return Outcome(code if code is not None else -1, failed, is_late=code is None)
 
     def kills(self, path: str, original: bytes, mutant: bytes, tests: Sequence[str]) -> str | None:
-        """The test that kills the mutant, or None if none of them does."""
+        """Return the test that kills the mutant, None if none of them does."""
         while True:
             self.write(path, mutant)
             try:
@@ -201,7 +201,7 @@ class Copy:
             finally:
                 self.write(path, original)
             if outcome.is_late:
-                # A single test that hangs has failed before.
+                # Not a test that hangs: that would have failed at its own timeout.
                 _say(f"    not finished within {self.limit_s:.0f} s: {' '.join(tests[:6])} ...")
                 return None
             if outcome.is_green:
@@ -215,7 +215,7 @@ class Copy:
             self.broken.add(outcome.failed)
 
     def _run(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """The return code, None if it was killed for the time that it took, and the output."""
+        """Return the exit code, None if the process was killed after the limit, and the output."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(  # noqa: S603
                 command,
@@ -232,7 +232,7 @@ class Copy:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                # And whatever the tests have left behind.
+                # Also kills processes that tests have left behind.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -245,7 +245,7 @@ def _limit_memory() -> None:
 
 
 def sample(seed: int) -> Iterator[Mutation]:
-    """All mutations of the tree in a random order, in which all kinds are as frequent."""
+    """Yield all mutations of the tree in a random order, each kind with the same probability."""
     paths = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kohort").rglob("*.py"))
     kinds: defaultdict[str, list[Mutation]] = defaultdict(list)
     for path in paths:
@@ -264,7 +264,7 @@ def sample(seed: int) -> Iterator[Mutation]:
 
 
 def stages(near: Sequence[str], far: Sequence[str], last: int) -> Iterator[list[str]]:
-    """The tests of one stage after the other; none runs twice."""
+    """Yield the tests of each stage; no test is in two stages."""
     done: set[str] = set()
     for count, suites in STAGES[:last]:
         folders = tuple(f"tests/{suite}/" for suite in suites)
@@ -275,7 +275,7 @@ def stages(near: Sequence[str], far: Sequence[str], last: int) -> Iterator[list[
 
 
 def equivalent() -> dict[str, str]:
-    """The reasons of the mutants that no test can kill."""
+    """Return why each mutant that no test can kill is equivalent, by key."""
     entries: Iterable[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text())["equivalent"]
     return {entry["mutant"]: entry["reason"] for entry in entries}
 
@@ -286,16 +286,21 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Run them; returns the exit code."""
+    """Test the mutants; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=50, help="mutants (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))  # noqa: S311
     parser.add_argument("--only", type=int, nargs="+", help="numbers of mutants of this seed")
-    parser.add_argument("--stages", type=int, default=len(STAGES), help="1: nearest tests alone")
+    parser.add_argument(
+        "--stages",
+        type=int,
+        default=len(STAGES),
+        help="1: only the nearest tests",
+    )
     parser.add_argument("--survivors", type=float, default=0.05, help="share that may survive")
-    parser.add_argument("--limit-s", type=float, default=3600, help="time of a stage")
+    parser.add_argument("--limit-s", type=float, default=3600, help="time limit of a stage")
     options = parser.parse_args()
-    # So that the copy is removed and no test is left running.
+    # Exit normally, so that the copy is removed and tests are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     numbers = options.only or range(1, options.count + 1)
     reasons, imports, survivors, counted = equivalent(), Imports(ROOT), list[str](), 0

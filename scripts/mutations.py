@@ -1,7 +1,7 @@
-"""The mutations of a source file: one small change each, which a test of the line should notice.
+"""The mutations of a source file: one small change each, which should make a test fail.
 
-Changes nothing that no test should hold: assertions, log lines, texts, annotations, decorators, and
-the numbers at the level of a module, most of which are limits that a test could only repeat.
+Assertions, log lines, texts, annotations, decorators and module-level constants are not mutated,
+because no test should assert them; a test could only repeat most of the constants.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOG_METHODS: Final = {"debug", "info", "warning", "error", "exception", "critica
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """Bytes of a file and what replaces them."""
+    """A range of bytes in a file, and its replacement."""
 
     path: str
     scope: str
@@ -50,12 +50,12 @@ class Mutation:
     end: int
     text: str
     before: str
-    """The lines that are changed, with single spaces."""
+    """The changed lines, with single spaces."""
     after: str
 
     @property
     def key(self) -> str:
-        """The same as long as the changed lines and the name of their function are."""
+        """Identifies the mutation until the changed lines or the name of their function change."""
         return f"{self.path} {self.scope}: {self.before} -> {self.after}"
 
     def apply(self, source: bytes) -> bytes:
@@ -66,7 +66,7 @@ class Mutation:
 
 
 def mutations(path: str, source: bytes) -> Iterator[Mutation]:
-    """All of them, in the order of the source."""
+    """Yield all mutations, in the order of the source."""
     lines = [0]
     for line in source.splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
@@ -83,7 +83,7 @@ def mutations(path: str, source: bytes) -> Iterator[Mutation]:
 
 
 Change = tuple[ast.expr | ast.stmt, str, str]
-"""What is replaced, the kind of the mutation, and the text that replaces it."""
+"""(node, kind, text): the replaced node, the kind of mutation, and the replacement."""
 
 
 def _changes(node: ast.AST, scope: str, *, is_generator: bool) -> Iterator[tuple[str, Change]]:
@@ -101,10 +101,10 @@ def _changes(node: ast.AST, scope: str, *, is_generator: bool) -> Iterator[tuple
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Without what no test should hold."""
+    """Yield the children that may be mutated."""
     skipped: list[ast.AST | None] = []
     match node:
-        # The positions of what is in an f-string are not those of the source before Python 3.12.
+        # Before Python 3.12, positions inside an f-string are not those of the source.
         case ast.Assert() | ast.JoinedStr():
             return
         case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in LOG_METHODS:
