@@ -39,7 +39,7 @@ def drive(asking: Asking, client: RawClient) -> None:
 
 
 class Life(threading.Thread):
-    """What an owner does until its broker dies."""
+    """Run the owner of a topic until its broker dies."""
 
     def __init__(self, owner: TopicOwner, port: int) -> None:
         super().__init__(name=owner.name)
@@ -65,7 +65,7 @@ def done(owners: Sequence[TopicOwner]) -> int:
 
 
 def wait_done(owners: Sequence[TopicOwner], lives: Sequence[Life], *, more: int) -> None:
-    """Wait for so many more acknowledged changes, or until something is wrong."""
+    """Wait for this number of further acknowledged changes, or until a check has failed."""
     enough = done(owners) + more
     wait_until(
         lambda: done(owners) >= enough or not all(life.is_alive() for life in lives),

@@ -312,7 +312,7 @@ def test_a_segment_that_somebody_shortens_ends_the_connection(running: BrokerThr
     assert len(received) - begin <= 6_000_000
 
 
-def test_what_a_file_system_cannot_send_is_read(
+def test_a_range_that_sendfile_rejects_is_read_and_sent(
     running: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> int:

@@ -37,7 +37,7 @@ SESSION_MS = 10_000
 RATE = 2_000
 FLOOD_S = 10
 BUSY_MS = 50
-"""Processor time of the event loop while a request of another client waits, in 999 of 1,000."""
+"""Limit of the event loop's CPU time while a request of another client waits (p99.9)."""
 
 pytestmark = pytest.mark.long
 

@@ -1,4 +1,4 @@
-"""Which topics clients see: as on Kafka, those of the groups and transactions that need them."""
+"""Clients see the same internal topics as on Kafka."""
 
 import asyncio
 import json
@@ -47,7 +47,9 @@ def client(kafka: Kafka) -> Iterator[RawClient]:
 
 
 def listed(client: RawClient) -> dict[str, bool]:
-    """All topics, by every request that lists them, and whether they are internal."""
+    """Return the names of all topics, and whether they are internal, by every request that lists
+    topics.
+    """
     metadata = client.call(MetadataRequest(topics=None), 12, MetadataResponse)
     found = {topic.name or "": topic.is_internal for topic in metadata.topics}
     described = client.call(

@@ -1,4 +1,4 @@
-"""Requests with thousands of elements have the same responses as short ones."""
+"""Requests with thousands of elements get the same responses as short ones."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_many_topics_are_deleted_together(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize(("length", "error"), [(1_024, 0), (1_025, ErrorCode.INVALID_GROUP_ID)])
-def test_a_group_id_has_a_longest_length(kafka: Kafka, length: int, error: int) -> None:
+def test_the_length_of_a_group_id_is_limited(kafka: Kafka, length: int, error: int) -> None:
     with RawClient(kafka.port) as client:
         create(client, ("many", 1))
         _, topic = commit(client, "g" * length, range(1)).topics
@@ -147,7 +147,7 @@ def test_a_group_id_has_a_longest_length(kafka: Kafka, length: int, error: int) 
 
 
 @pytest.mark.parametrize(("length", "error"), [(1_024, 0), (1_025, ErrorCode.INVALID_REQUEST)])
-def test_a_transactional_id_has_a_longest_length(kafka: Kafka, length: int, error: int) -> None:
+def test_the_length_of_a_transactional_id_is_limited(kafka: Kafka, length: int, error: int) -> None:
     request = InitProducerIdRequest(
         transactional_id="t" * length,
         transaction_timeout_ms=60_000,

@@ -27,7 +27,7 @@ START, END = 7, 10
 
 @pytest.fixture
 def orders(kafka: Kafka) -> Kafka:
-    """A broker with a topic of one partition, whose log is from `START` to `END`."""
+    """A broker with a topic of one partition, whose log reaches from `START` to `END`."""
     kafka.create_topic(TOPIC, partitions=1)
     for _ in range(END):
         kafka.produce(TOPIC, b"x")
@@ -53,13 +53,13 @@ def commit(kafka: Kafka, group: str, offset: int) -> None:
 
 
 def said(capsys: pytest.CaptureFixture[str], kafka: Kafka, *command: str) -> Any:  # noqa: ANN401
-    """What the command prints as JSON."""
+    """Run a command, and return its JSON output."""
     where = ("--bootstrap-server", kafka.bootstrap_servers, "--json")
     assert main(["groups", *command, *where]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_records_that_were_deleted_are_no_lag(
+def test_deleted_records_do_not_count_as_lag(
     orders: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lags = {"deleted": (3, 3), "at-start": (7, 3), "inside": (9, 1), "at-end": (10, 0)}
@@ -86,7 +86,7 @@ def test_records_that_were_deleted_are_no_lag(
         (["--to-datetime", "2001-01-01T00:00:00Z"], START),
     ],
 )
-def test_an_offset_is_reset_to_one_that_is_in_the_log(
+def test_a_reset_offset_is_within_the_log(
     orders: Kafka, capsys: pytest.CaptureFixture[str], where: list[str], after: int
 ) -> None:
     commit(orders, "billing", 9)

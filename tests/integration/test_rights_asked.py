@@ -57,7 +57,7 @@ def test_every_api_is_in_the_table() -> None:
     assert {name.partition(" ")[0] for name in RIGHTS} == served - ABOUT_THE_CONNECTION
 
 
-def test_every_form_of_a_request_asks_for_its_rights_and_for_no_others(tmp_path: Path) -> None:
+def test_every_form_of_a_request_checks_exactly_its_rights(tmp_path: Path) -> None:
     found: dict[Place, frozenset[Right]] = {}
     with BrokerThread(tmp_path, overrides=SETTINGS) as broker:
         broker.call(lambda: close_to_others(authorizer(broker)))

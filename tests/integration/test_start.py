@@ -132,7 +132,7 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert f"the data directory {directory} cannot be used: " in ended.stderr
 
 
-def test_of_several_data_directories_the_first_must_be_the_one_with_data(tmp_path: Path) -> None:
+def test_the_first_of_several_data_directories_must_be_the_one_with_data(tmp_path: Path) -> None:
     used, other = tmp_path / "used", tmp_path / "other"
     with BrokerThread(used) as running:
         create_topic(running.port, "orders")

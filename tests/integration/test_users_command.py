@@ -75,7 +75,7 @@ def test_users_of_a_running_broker_are_added_listed_changed_and_removed(
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_mechanisms_may_have_passwords_of_their_own(tmp_path: Path, *, is_running: bool) -> None:
+def test_each_mechanism_may_have_its_own_password(tmp_path: Path, *, is_running: bool) -> None:
     here = ("--data", str(tmp_path))
     only = ("password", "alice", "--mechanism", "SCRAM-SHA-512")
     assert users_here("add", "alice", *here, password="first") == 0

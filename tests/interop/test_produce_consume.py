@@ -56,7 +56,7 @@ def test_a_record_of_one_megabyte_comes_back_whole(
     assert [record.value for record in client.consume(topic, 2)] == [value, b"after it"]
 
 
-def test_compressed_blocks_are_read_in_every_form_that_is_accepted(
+def test_every_accepted_form_of_a_compressed_block_is_read(
     client: Client, topic: str, bootstrap: str
 ) -> None:
     """Kafka also keeps some that only Java reads."""

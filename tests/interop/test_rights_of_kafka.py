@@ -77,7 +77,7 @@ def sees_topics(client: RawClient) -> bool:
     return topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_kafka_asks_for_the_rights_of_the_table(secured: Twins) -> None:
+def test_kafka_checks_the_rights_in_the_table(secured: Twins) -> None:
     found: dict[Place, frozenset[Right]] = {}
     log = AuthorizerLog(secured)
     name, group, txn = fresh_name(), fresh_name("group"), fresh_name("txn")

@@ -74,7 +74,7 @@ KINDS: Final = (
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """Twins that look often for what retention removes."""
+    """Twins whose retention checks are frequent."""
     settings = {
         "log.retention.check.interval.ms": str(int(RETENTION_ROUND_S * 1000)),
         "log.initial.task.delay.ms": "500",
@@ -89,7 +89,9 @@ def pair(twins: Twins, subtests: pytest.Subtests) -> Iterator[Pair]:
         yield pair
 
 
-def test_random_batches_are_treated_alike(pair: Pair, long_form: bool) -> None:
+def test_random_batches_get_the_same_answers_and_are_stored_alike(
+    pair: Pair, long_form: bool
+) -> None:
     seed = int(os.environ.get("BATCHES_SEED") or time.time_ns() % 1_000_000_007)
     count = BATCHES_LONG if long_form else BATCHES_SHORT
     print(f"BATCHES_SEED={seed}")

@@ -96,7 +96,7 @@ def test_a_user_that_is_named_twice_is_answered_alike(
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 1_024])
-def test_a_salt_is_answered_alike(pair: Pair, size: int) -> None:
+def test_a_salt_of_any_length_gets_the_same_answer(pair: Pair, size: int) -> None:
     name = fresh_name("user")
     request = change((name, "+256"))
     request.upsertions[0].salt = b"s" * size
@@ -105,7 +105,7 @@ def test_a_salt_is_answered_alike(pair: Pair, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 31, 64])
-def test_a_salted_password_is_answered_alike(pair: Pair, size: int) -> None:
+def test_a_salted_password_of_any_length_gets_the_same_answer(pair: Pair, size: int) -> None:
     name = fresh_name("user")
     request = change((name, "+256"))
     request.upsertions[0].salted_password = b"p" * size

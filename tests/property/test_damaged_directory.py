@@ -91,9 +91,9 @@ class Written:
     start: int = 0
     end: int = 0
     stable: int = 0
-    """Up to where consumers of committed records can read."""
+    """The last stable offset."""
     flushed: int = 0
-    """The recovery point that is noted."""
+    """The recovery point in the checkpoint."""
 
     def segment_of(self, base: int) -> range:
         """The offsets from a base offset to that of the next segment."""
@@ -251,7 +251,7 @@ def lived(seed: int) -> Sample:
 def stop(
     files: SimulatedFileSystem, logs: dict[str, PartitionLog], written: dict[str, Written]
 ) -> None:
-    """Stop as a broker does that is told to."""
+    """Stop cleanly, as a broker does on SIGTERM."""
     for name, log in logs.items():
         # Transactions may stay open.
         written[name].stable = stable_offset(log)
@@ -301,12 +301,12 @@ def compact_and_be_killed(files: SimulatedFileSystem, log: PartitionLog, renames
 
 
 class Damage(NamedTuple):
-    """What happens to one file."""
+    """One damaged file."""
 
     path: str
     kind: str
     content: bytes | None
-    """None: it is gone."""
+    """The new content; None if the file is removed."""
 
 
 def damages(sample: Sample, random: Random) -> Iterator[Damage]:
@@ -395,7 +395,7 @@ def looks_like_loss_of_power(sample: Sample, damage: Damage) -> bool:
 
 
 class Seen(NamedTuple):
-    """What consumers get of a log."""
+    """The records of a log that consumers get."""
 
     committed: dict[int, bytes]
     """Values by offset."""
@@ -523,7 +523,7 @@ def survives(sample: Sample, damage: Damage, caplog: pytest.LogCaptureFixture) -
     return bool(missing)
 
 
-def test_no_damage_shows_an_aborted_record_or_hides_a_committed_one(
+def test_a_damaged_file_shows_no_aborted_record_and_hides_no_committed_one(
     caplog: pytest.LogCaptureFixture, long_form: bool
 ) -> None:
     count = DAMAGES_LONG if long_form else DAMAGES_SHORT

@@ -1,4 +1,4 @@
-"""Hours in the life of topics: they are created, filled, emptied, enlarged, deleted and created
+"""A simulation of topics that are created, filled, emptied, enlarged, deleted and created
 again under the same name, while the broker is stopped, killed and loses power.
 """
 
@@ -87,7 +87,7 @@ class _Connection:
 
 
 class TopicLife:
-    """Lets things happen in a world; see the module."""
+    """Runs the clients, stops, kills and power losses of a simulation."""
 
     def __init__(self, seed: str) -> None:
         self.world = World(
@@ -103,7 +103,7 @@ class TopicLife:
         self._is_over = False
 
     def live(self, failures: int) -> None:
-        """So many ends of the broker. Raises SimulationError."""
+        """Run the broker until it has ended this number of times. Raises SimulationError."""
         self.world.run(self._run(failures))
 
     async def _run(self, failures: int) -> None:

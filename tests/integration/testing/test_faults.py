@@ -117,7 +117,7 @@ def test_a_fault_of_a_group_applies_to_requests_that_name_several(
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_transactional_id_is_no_group(kafka: Kafka, version: int) -> None:
+def test_a_fault_of_a_group_does_not_match_a_transactional_id(kafka: Kafka, version: int) -> None:
     keys = {"coordinator_keys": ["billing"]} if version >= 4 else {"key": "billing"}
     with kafka.fault("*", group="billing", observe=True) as fault, RawClient(kafka.port) as client:
         client.ask(FindCoordinatorRequest(key_type=1, **keys), version)

@@ -1,4 +1,4 @@
-"""Random batches of every codec, whose headers may lie in any field."""
+"""Random batches of every codec; any field of a header may be wrong."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -112,7 +112,7 @@ _LIES: Final[dict[str, Callable[[Random, int], int]]] = {
     "base_sequence": _near(_INT32),
     "record_count": _near(_INT32),
 }
-"""For each field, what it may become instead of its true value."""
+"""Wrong values for each field."""
 
 
 def _signed(bits: int) -> int:

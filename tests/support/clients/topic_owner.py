@@ -56,12 +56,12 @@ class NoAnswerError(Exception):
 
 @dataclass
 class OwnedPartition:
-    """What is known of a partition of the topic that exists now."""
+    """The expected content of a partition of the existing topic."""
 
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     """Values by offset, from the log start on."""
     unknown: set[bytes] = field(default_factory=set)
-    """Values that were sent and not acknowledged: they may be there."""
+    """Values that were sent but not acknowledged; they may be stored."""
     start: int = 0
     """The log start offset, as acknowledged."""
     requested_start: int = 0
@@ -72,16 +72,16 @@ class OwnedPartition:
 
 
 class TopicOwner:
-    """`fail` is called with what is wrong. No other client may touch the topic."""
+    """`fail` is called with a description of an error. No other client may change the topic."""
 
     def __init__(self, name: str, chance: Random, fail: Callable[[str], None]) -> None:
         self.name = name
         self.partitions: list[OwnedPartition] = []
-        """Empty if there is no such topic."""
+        """Partitions by index; empty if the topic does not exist."""
         self.is_uncertain = False
         """Whether the last request has no answer, so that `look` comes next."""
         self.acknowledged = dict.fromkeys(("create", "grow", "delete", "truncate", "produce"), 0)
-        """How often each was."""
+        """The number of requests of each kind."""
         self._chance = chance
         self._fail = fail
         self._topic_id = ZERO_UUID
@@ -90,7 +90,9 @@ class TopicOwner:
         self._sent = 0
 
     def act(self) -> Asking:
-        """Look, if the last outcome is unknown; else send one request that changes something."""
+        """Call `look` if the last outcome is unknown; otherwise send one request that changes
+        something.
+        """
         if self.is_uncertain:
             yield from self.look()
             return

@@ -1,4 +1,4 @@
-"""Compressed blocks in the forms in which programs write them, and in which readers differ."""
+"""Compressed blocks in all forms that clients write, and in forms that not all clients read."""
 
 import gzip
 import struct
@@ -16,7 +16,7 @@ from kohort.protocol.records.batch import CompressionType
 
 
 class Readers(Enum):
-    """Who reads a form."""
+    """The clients that read a form."""
 
     ALL = auto()
     """Java, librdkafka and franz-go."""

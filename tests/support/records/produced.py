@@ -1,4 +1,4 @@
-"""What a Produce request meets: a topic's rules and the request's terms."""
+"""Topic rules and request terms for tests of validation."""
 
 from dataclasses import dataclass
 

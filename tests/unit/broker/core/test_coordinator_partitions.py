@@ -1,4 +1,4 @@
-"""Which partition has the records of an id: Java's hash, as it is written and as it is compiled."""
+"""The partition of an id: Java's string hash, in its Python and its compiled form."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ async def test_a_handler_may_return_steps() -> None:
         assert names_in(await world.describe(names)) == names
 
 
-async def test_a_part_that_fails_fails_alone_where_the_response_says_so() -> None:
+async def test_a_failed_part_whose_response_has_no_error_field_closes_the_connection() -> None:
     def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
@@ -175,7 +175,7 @@ async def test_a_malformed_long_request_closes_its_connection() -> None:
         await cast("Later[Any]", answer)
 
 
-async def test_a_waiter_that_is_cancelled_when_it_gets_its_turn_passes_it_on() -> None:
+async def test_a_waiter_cancelled_when_its_turn_comes_passes_it_on() -> None:
     requests = LongRequests()
     order: list[str] = []
 

@@ -48,7 +48,7 @@ async def test_the_start_moves_forward_and_never_back(tmp_path: Path, version: i
 
 
 async def test_records_are_not_deleted_if_the_new_start_cannot_be_stored() -> None:
-    """An answer is a promise that they do not come back."""
+    """A successful response promises that the records do not come back."""
     files = SimulatedFileSystem()
     files.make_directory("/data")
     async with running_topics(

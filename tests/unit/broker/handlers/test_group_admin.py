@@ -86,7 +86,9 @@ class TestFindCoordinator:
             )
 
     @pytest.mark.parametrize("version", range(7))
-    async def test_without_a_log_the_coordinator_is_not_available(self, version: int) -> None:
+    async def test_the_coordinator_is_not_available_if_its_topic_cannot_be_created(
+        self, version: int
+    ) -> None:
         async with running_groups() as g:
             g.groups.host.log = UncreatedLog()
             keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}

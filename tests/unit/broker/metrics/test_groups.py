@@ -103,7 +103,7 @@ async def test_a_group_ahead_of_the_partition_has_no_negative_lag() -> None:
     assert found["kafka_consumergroup_lag"] == {("readers", "bills", "0"): 0}
 
 
-async def test_records_below_the_log_start_are_no_lag() -> None:
+async def test_records_below_the_log_start_do_not_count_as_lag() -> None:
     deleted = Partition(0, high_watermark=10, log=Log(log_start_offset=7))
     empty = Partition(1, high_watermark=10, log=Log(log_start_offset=10))
     topics = Topics([Topic("orders", Partitions([deleted, empty]))])

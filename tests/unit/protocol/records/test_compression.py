@@ -115,7 +115,7 @@ def test_a_block_cut_short_anywhere_is_refused(codec: CompressionType) -> None:
 
 @pytest.mark.parametrize("codec", [CompressionType.SNAPPY, CompressionType.ZSTD])
 @pytest.mark.parametrize("excess", [b"garbage", b"\xff" * 40])
-def test_garbage_behind_a_block_is_refused_where_java_refuses_it(
+def test_garbage_after_a_block_is_refused_if_java_refuses_it(
     codec: CompressionType, excess: bytes
 ) -> None:
     with pytest.raises(DecodeError):
@@ -124,7 +124,7 @@ def test_garbage_behind_a_block_is_refused_where_java_refuses_it(
 
 @pytest.mark.parametrize("data", [SAMPLE[:300], SAMPLE * 3], ids=len)
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_what_java_reads_is_opened_and_marked_if_others_do_not_read_it(
+def test_blocks_that_java_reads_are_opened_and_marked_if_others_cannot_read_them(
     form: Form, data: bytes
 ) -> None:
     steps = open_steps(form.codec, form.compress(data))
@@ -145,7 +145,7 @@ def test_what_java_reads_is_opened_and_marked_if_others_do_not_read_it(
 @pytest.mark.parametrize(
     "name", ["lz4 of linked blocks", "lz4 behind a skippable frame", "lz4, two frames"]
 )
-def test_lz4_that_java_cannot_read_is_still_read(name: str) -> None:
+def test_lz4_that_java_cannot_read_is_still_decompressed(name: str) -> None:
     """Brokers before this one's checks may have stored it."""
     (form,) = [form for form in FORMS if form.name == name]
     assert decompress(form.codec, form.compress(SAMPLE)) == SAMPLE

@@ -60,7 +60,7 @@ def test_lengths_and_deltas_of_any_size_are_written_as_declared(lines: ModuleTyp
         assert found == (declared(values, first), first + 2, len(text)), (size, first)
 
 
-def test_a_line_is_taken_whole_or_not_at_all(lines: ModuleType) -> None:
+def test_a_line_is_packed_whole_or_not_at_all(lines: ModuleType) -> None:
     for room in range(64):
         check_taken_whole(lines, room)
 

@@ -123,7 +123,7 @@ TIMES = [0, 63, -64, 64, 8_191, -8_192, 8_192, 1 << 40, (1 << 63) - 1, -(1 << 63
 
 
 @pytest.mark.parametrize("first_index", [0, 62, 8_190, 2_000_000])
-def test_a_summary_of_records_is_that_of_each(walk: ModuleType, first_index: int) -> None:
+def test_the_summary_agrees_with_the_single_records(walk: ModuleType, first_index: int) -> None:
     shapes = [SHAPES[number % len(SHAPES)] for number in range(len(TIMES))]
     block = b"".join(
         one_record(record, TIMES[number], first_index + number)
@@ -148,7 +148,7 @@ def test_a_summary_of_records_is_that_of_each(walk: ModuleType, first_index: int
             )
 
 
-def test_checking_stops_early_after_so_many_records_and_headers(walk: ModuleType) -> None:
+def test_checking_stops_after_a_number_of_records_and_headers(walk: ModuleType) -> None:
     with_headers = Record(b"v", headers=(("h", b"x"),) * 5)
     block = b"".join(one_record(with_headers, 0, number) for number in range(10))
     assert walk.check_records(block, 0, 0, 10, 1).record_count == 1
@@ -158,9 +158,7 @@ def test_checking_stops_early_after_so_many_records_and_headers(walk: ModuleType
 
 
 @pytest.mark.parametrize("offset_delta", [0, 2, -1, 127, 1 << 20, -(1 << 31)])
-def test_a_record_must_have_the_offset_delta_of_its_place(
-    walk: ModuleType, offset_delta: int
-) -> None:
+def test_a_record_must_have_the_expected_offset_delta(walk: ModuleType, offset_delta: int) -> None:
     block = one_record(Record(b"v"), 0, 0) + one_record(Record(b"v"), 0, offset_delta)
     with pytest.raises(DecodeError, match=f"record 1 has offset delta {offset_delta}"):
         walk.check_records(block, 0, 0, 2, 1_000)

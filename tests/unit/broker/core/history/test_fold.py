@@ -262,7 +262,7 @@ class TestOutcomes:
         assert following.previous_state == "CompletingRebalance"
         assert s.member(leader, superseded).stopped_open
 
-    def test_a_member_that_left_is_in_one_record_alone(self) -> None:
+    def test_a_member_that_left_is_in_only_one_record(self) -> None:
         s = Chronicle()
         leader, follower, gone = s.eager((0,), (1,), (2,))
         for shares in ((0, 2), (1,)), ((0,), (1, 2)):

@@ -78,7 +78,7 @@ def test_records_that_do_not_parse_are_invalid(codec: CompressionType, block: by
 
 @pytest.mark.parametrize("topic", [PLAIN, COMPACTED, STAMPING])
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_a_compressed_block_is_stored_in_a_form_that_all_clients_read(
+def test_a_compressed_block_is_stored_in_a_form_that_all_clients_can_read(
     form: Form, topic: Topic
 ) -> None:
     plain = encode_batch(records(200))
@@ -117,7 +117,7 @@ BADLY_FOLLOWED = one_record(Record(b"v", b"k"), 0, 1)[:-1] + b"\x01"
 @pytest.mark.parametrize(
     "first", [MINUS_ONE_HEADERS, one_record(Record(b"v"), 0, 1), one_record(Record(b"v"), 0, -1)]
 )
-def test_nonsense_inside_the_first_record_is_invalid(codec: CompressionType, first: bytes) -> None:
+def test_a_malformed_first_record_is_invalid(codec: CompressionType, first: bytes) -> None:
     assert code_of(with_block(first, 1, codec)) is ErrorCode.INVALID_RECORD
 
 
@@ -125,7 +125,7 @@ def test_nonsense_inside_the_first_record_is_invalid(codec: CompressionType, fir
 @pytest.mark.parametrize(
     "second", [BADLY_FOLLOWED, one_record(Record(b"v"), 0, 0), one_record(Record(b"v"), 0, 5)]
 )
-def test_nonsense_inside_a_later_record_of_the_right_length_is_invalid(
+def test_a_malformed_later_record_of_the_right_length_is_invalid(
     codec: CompressionType, second: bytes
 ) -> None:
     assert code_of(with_block(GOOD + second, 2, codec)) is ErrorCode.INVALID_RECORD
@@ -276,7 +276,7 @@ def test_log_append_time_claimed_for_another_topic_is_taken_back() -> None:
     assert verdict.log_append_time_ms == -1
 
 
-def test_a_negative_log_append_time_that_is_claimed_is_stored_as_none() -> None:
+def test_a_negative_claimed_log_append_time_is_stored_as_no_timestamp() -> None:
     verdict = accepted(validate(with_header(OK, attributes=0x08, max_timestamp=-5), PLAIN, TERMS))
     assert verdict.header.max_timestamp == -1
 
@@ -338,7 +338,7 @@ def test_a_batch_that_inflates_beyond_the_limit_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("codec", CompressionType)
-def test_a_batch_of_very_many_records_is_judged_in_steps(codec: CompressionType) -> None:
+def test_a_batch_of_very_many_records_is_validated_in_steps(codec: CompressionType) -> None:
     count = 100_000
     block = b"".join(one_record(Record(None), 0, n) for n in range(count))
     batch = with_block(block, count, codec, base_timestamp=NOW, max_timestamp=NOW)
@@ -377,7 +377,7 @@ def test_a_record_of_very_many_headers_is_invalid() -> None:
     )
 
 
-def test_an_ordinary_batch_is_judged_in_one_step() -> None:
+def test_an_ordinary_batch_is_validated_in_one_step() -> None:
     batch = encode_batch(records(1_000), codec=CompressionType.LZ4)
     with pytest.raises(StopIteration):
         next(validation_steps(batch, PLAIN, TERMS))
