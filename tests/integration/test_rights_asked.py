@@ -67,7 +67,7 @@ def test_every_form_of_a_request_checks_exactly_its_rights(tmp_path: Path) -> No
                 if question.name == "CreateAcls":
                     # A rule that is new would drop the remembered decisions.
                     admin.ask(question.request, question.versions[0])
-        # First by the one that changes nothing.
+        # First as the principal whose requests change nothing.
         for principal, source in (("nobody", NOBODY), ("admin", ADMIN)):
             for question in forms(topic, "g", "x"):
                 for version in question.versions:

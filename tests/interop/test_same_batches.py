@@ -209,7 +209,7 @@ def _compare_searches(pair: Pair, rng: Random, topic: Topic, times: list[int]) -
 
 
 def _compare_retention(pair: Pair, topics: list[Topic]) -> None:
-    """Limit the age of all records, and compare where the logs begin once both have looked."""
+    """Limit the age of records, and compare the log start offsets after both retention checks."""
     control = create_topic(pair, configs=COMMON)
     for hours in (5, 0):
         produce(pair, control, _of_age(hours), _of_age(hours))

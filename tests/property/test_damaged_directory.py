@@ -72,13 +72,13 @@ class Killed(BaseException):
 
 
 class Truth(NamedTuple):
-    """What was written at an offset."""
+    """A record that was written."""
 
     key: bytes
     value: bytes
     is_committed: bool
     marker_offset: int
-    """Where its transaction ended; its own offset outside transactions."""
+    """Offset of its transaction's marker; its own offset if it is in no transaction."""
 
 
 @dataclass
@@ -417,7 +417,7 @@ def seen(log: PartitionLog) -> Seen:
             offset += 1
             continue
         committed |= {one.offset: one.value or b"" for one in found.records}
-        # Nothing may be left up to the next segments.
+        # There may be no batch left before one of the next segments.
         offset = max(offset + 1, found.next_offset)
     uncommitted: dict[int, bytes] = {}
     offset = log.log_start_offset

@@ -44,7 +44,7 @@ CHANGES: Final = (
 
 
 class _Connection:
-    """The connection of one owner, which is made again after it was lost. One request at a time."""
+    """The connection of one owner, with one request at a time; reconnects when it is lost."""
 
     def __init__(self, world: World, number: int) -> None:
         self.number = number

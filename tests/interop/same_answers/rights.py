@@ -205,7 +205,7 @@ nothing more once a request is invalid or a topic must not be seen."""
 
 
 def forms(topic: Topic, group: str, txn: str) -> Iterator[Question]:
-    """The requests of the table, in an order in which nothing is missing for the later ones."""
+    """The requests of the table, in an order that deletes nothing that later ones need."""
     of_replica: Value = fetch_request(topic.name)
     of_replica.replica_id = 1
     yield Question("Fetch", of_replica, (11,), "by a replica")

@@ -111,7 +111,7 @@ class TopicOwner:
         yield from action()
         self.is_uncertain = False
 
-    # Requests that change something. Each notes first what is so if it gets no answer.
+    # Requests that change something; each first records what is known if no response arrives.
 
     def _create(self) -> Asking:
         count = self._requested_count = self._chance.randint(1, PARTITIONS_MAX - 1)
@@ -205,10 +205,10 @@ class TopicOwner:
         for offset in [offset for offset in partition.acknowledged if offset < start]:
             del partition.acknowledged[offset]
 
-    # What is there.
+    # Comparing.
 
     def look(self) -> Asking:
-        """Compare the topic with what was acknowledged; then no outcome is unknown."""
+        """Compare the topic with the acknowledged changes; after that, no outcome is unknown."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False
         )

@@ -69,7 +69,7 @@ class AbortedTransactions:
         try:
             start, end_offset = _range_of_read(state, offset, byte_count)
         except (OSError, CorruptBatchError):
-            # A few too many, as Kafka tells them, do no harm.
+            # Too many, as Kafka returns them, do no harm.
             start, end_offset = offset, up_to_offset
         segments = _segments_from(state, start)
         return AbortedSearch(state, segments, start, min(up_to_offset, end_offset))

@@ -28,7 +28,7 @@ NESTED = ("topics", "partitions")
 
 
 def request_of(*counts: int) -> OffsetDeleteRequest:
-    """Topics named by their position, with so many partitions."""
+    """Topics named by their position, with these numbers of partitions."""
     return OffsetDeleteRequest(
         group_id="g",
         topics=[

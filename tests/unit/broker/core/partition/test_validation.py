@@ -246,7 +246,7 @@ def test_a_timestamp_beyond_64_bits_wraps_as_in_kafka(is_limited: bool) -> None:
     if is_limited:
         assert rejected(verdict).code is ErrorCode.INVALID_TIMESTAMP
     else:
-        # All timestamps are negative, which is as none.
+        # All timestamps are negative, which means no timestamp.
         assert accepted(verdict).header.max_timestamp == -1
 
 

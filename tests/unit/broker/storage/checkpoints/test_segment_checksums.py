@@ -273,7 +273,7 @@ def test_a_damaged_marker_below_the_recovery_point_leaves_its_transaction_aborte
     log.flush()
     append(log, batch_of(b"v"))
     position = log.segments[0].size_bytes
-    # The bit that makes a commit of an abort.
+    # This bit turns an abort marker into a commit marker.
     marker = read_file(files, "/data/t-0/00000000000000000000.log").index(b"\x08\0\0\0\0\x0c")
     assert marker < position
     files.flip("/data/t-0/00000000000000000000.log", marker + 4, 1)
@@ -294,7 +294,7 @@ def test_a_list_that_is_older_than_its_segments_is_dropped_before_they_are_used(
     log.roll(wall_ms=WALL_MS)
     append(log, batch_of(b"v"))
     log.flush()
-    # What has come since: neither the index nor the list.
+    # The power failure loses the index, and the list that was written since.
     files.remove(INDEX)
     files.remove(CHECKSUMS)
     files.create(CHECKSUMS).pwritev([before], 0)
