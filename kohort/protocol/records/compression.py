@@ -36,11 +36,11 @@ PIECE_BYTES = 1 << 20
 """Bytes inflated between two pauses, if the codec allows a choice."""
 
 _PIECE_COST_BYTES = PIECE_BYTES >> 7
-"""What a piece counts at least towards a pause: 1 MiB may consist of 100,000 empty streams, each of
-which takes some 20 us."""
+"""The least that a piece counts towards a pause: 1 MiB may consist of 100,000 empty streams, each
+of which takes about 20 us."""
 
 _GZIP_INPUT_BYTES = 64 << 10
-"""Compressed bytes per call. zlib copies what it leaves of its input, at the end of each member."""
+"""Compressed bytes per call. At the end of each member, zlib copies the rest of its input."""
 
 _COMPRESSED_STEP_BYTES = 128 << 10
 """Bytes compressed between two pauses: up to 5 ms with gzip."""

@@ -140,7 +140,7 @@ def _check_records(
         compressed = yield from compress_steps(header.codec, block)
         sealed, header = seal(header._replace(length=LENGTH_MIN + len(compressed)), compressed)
         batch = memoryview(sealed)
-        # A block of other compression parameters can grow fifty times.
+        # With other compression parameters, a block can become fifty times larger.
         check_size(batch, topic)
     max_timestamp = rules.max_timestamp
     if not has_own_timestamps:

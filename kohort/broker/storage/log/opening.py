@@ -123,8 +123,8 @@ def open_log(files: FileSystem, directory: str, terms: OpeningTerms) -> OpenedLo
             segment.note_first_crc(content.checksums.sums.get(name))
     active = opened.segments[-1]
     if terms.clean_shutdown and opened.recovered_from is None and active.size_bytes:
-        # Only a clean shutdown lists the active segment, and the start after any other one drops it
-        # from the list. What has been truncated since is not what was listed.
+        # Only a clean shutdown lists the active segment; the start after any other one removes it
+        # from the list. The checksum does not apply if recovery has truncated the segment.
         active.note_first_crc(content.checksums.sums.get(file_name(active.base_offset, LOG_SUFFIX)))
     report(directory, opened.lost, content.orphans)
     _remove_stray_snapshots(files, directory, content, opened.end_offset)
