@@ -395,6 +395,14 @@ def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_t
     assert Uncertainty.ABSENCES in unknown.doubts
 
 
+def test_a_static_member_that_an_administrator_removed_has_not_gone_silently() -> None:
+    records = [
+        rebalance(1, 0, cause("static_added", "a-1", instance_id="a")),
+        rebalance(2, 60 * S, cause("removed_by_admin", "a-1", instance_id="a")),
+    ]
+    assert runs_of(read(records), "a") == [(0, 60 * S, End.REMOVED)]
+
+
 def cooperative(member: str, **times: Change) -> Json:
     parts = {"known": True, "given_up_count": times.pop("given_up", 0)}
     return {"member_id": member, "fate": "kept", "mode": "cooperative", "partitions": parts} | times
