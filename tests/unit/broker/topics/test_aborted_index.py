@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment import transaction_index
 from kohort.broker.topics.manager import TopicManager
+from kohort.protocol.records.builder import encode_batch
+from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
+from kohort.protocol.records.record import Record
 from tests.support.brokers.running_topics import (
     aborted_in,
     append,
     running_topics,
 )
+from tests.support.records import storage_tools
 from tests.unit.broker.topics.transactional_partition import (
     MIB,
     aborted,
@@ -127,3 +132,22 @@ async def test_an_index_is_not_put_in_the_place_of_one_that_compaction_has_made(
         segment.is_deleted = False
         assert log.aborted.unready(0) == [segment]
     assert index_files(tmp_path) == [index_file(tmp_path)]
+
+
+def test_a_rebuilt_index_is_on_disk_when_its_name_is() -> None:
+    log, files = storage_tools.memory_log()
+    batch = encode_batch(
+        [Record(b"v")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    abort = EndTransactionMarker(ControlType.ABORT, 0)
+    storage_tools.append(log, batch)
+    storage_tools.append(log, encode_marker(abort, producer_id=7, producer_epoch=0, timestamp=0))
+    log.close()
+    path = "/data/t-0/00000000000000000000.txnindex"
+    right = read_file(files, path)
+    files.flip(path, 0, 1)
+
+    storage_tools.repair_indexes(storage_tools.open_log(files))
+    files.sync_directory("/data/t-0")
+    files.lose_power(lambda _count: 0)
+    assert read_file(files, path) == right

@@ -36,6 +36,8 @@ def test_segments_go_when_their_latest_record_is_older_than_allowed() -> None:
     assert expired(log, retention_ms=900) == 0
     assert expired(log, retention_ms=699) == 3
     assert expired(log, retention_ms=-1) == 0
+    assert expired(log, retention_ms=0) == 3
+    assert expired(log, retention_ms=0, wall_ms=300) == 2
 
 
 def test_a_younger_segment_protects_those_behind_it() -> None:

@@ -122,3 +122,14 @@ def test_a_decision_is_durable_when_the_directory_is() -> None:
     files.sync_directory("/data/t-0")
     files.lose_power(lambda _count: 0)
     assert read_all(open_log(files, clean=False, recovery_point=200)) == expected
+
+
+def test_a_replacement_completed_at_a_start_survives_a_power_failure() -> None:
+    files, cleaned, _ = prepared()
+    cleaned.finish()
+    cleaned.decide()
+    files.sync_directory("/data/t-0")
+    assert complete_swaps(files, "/data/t-0") == [0]
+    completed = names(files, "")
+    files.lose_power(lambda _count: 0)
+    assert names(files, "") == completed
