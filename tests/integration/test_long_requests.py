@@ -9,8 +9,22 @@ from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kohort.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from kohort.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kohort.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,6 +34,7 @@ from kohort.protocol.messages.offset_commit import (
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
@@ -136,6 +151,53 @@ def test_many_topics_are_deleted_together(kafka: Kafka) -> None:
         create(client, *((name, 1) for name in names))
         answered = client.call(request, 4, DeleteTopicsResponse).responses
         assert sum(one.error_code == 0 for one in answered) == len(names)
+
+
+NAMES = [f"name-{number}" for number in range(COUNT)]
+
+
+def repeated(name: str) -> list[str]:
+    """Many names, with one of them in every part."""
+    return [one for start in range(0, COUNT, 50) for one in (name, *NAMES[start : start + 50])]
+
+
+def test_repetitions_are_refused_as_in_short_requests(kafka: Kafka) -> None:
+    """They could make a response of gigabytes."""
+    refused = ErrorCode.INVALID_REQUEST
+    groups = DescribeGroupsRequest(groups=repeated("g"))
+    ids = DescribeTransactionsRequest(transactional_ids=repeated("t"))
+    producers = DescribeProducersRequest(
+        topics=[TopicRequest(name=name, partition_indexes=[0]) for name in repeated("t")]
+    )
+    offsets = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in repeated("g")]
+    )
+    topics = OffsetFetchRequest(
+        group_id="g",
+        topics=[OffsetFetchRequestTopic(name=n, partition_indexes=[0]) for n in repeated("t")],
+    )
+    with RawClient(kafka.port) as client:
+        answer = client.call(groups, 5, DescribeGroupsResponse)
+        assert {one.error_code for one in answer.groups} == {refused}
+        states = client.call(ids, 0, DescribeTransactionsResponse).transaction_states
+        assert {one.error_code for one in states} == {refused}
+        described = client.call(producers, 0, DescribeProducersResponse).topics
+        assert {one.partitions[0].error_code for one in described} == {refused}
+        fetched = client.call(offsets, 8, OffsetFetchResponse)
+        assert {one.error_code for one in fetched.groups} == {refused}
+        assert client.call(topics, 7, OffsetFetchResponse).error_code == refused
+
+
+def test_repetitions_are_answered_once_as_in_short_requests(kafka: Kafka) -> None:
+    with RawClient(kafka.port) as client:
+        create(client, ("many", 1))
+        topics = [MetadataRequestTopic(name=name) for name in repeated("many")]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        told = client.call(request, 9, MetadataResponse).topics
+        assert [topic.name for topic in told] == ["many", *NAMES]
+        deletion = DeleteGroupsRequest(groups_names=repeated("g"))
+        results = client.call(deletion, 2, DeleteGroupsResponse).results
+        assert [result.group_id for result in results] == ["g", *NAMES]
 
 
 @pytest.mark.parametrize(("length", "error"), [(1_024, 0), (1_025, ErrorCode.INVALID_GROUP_ID)])

@@ -228,6 +228,7 @@ class Dispatcher:
         lists = route.lists
         if lists is None:
             return route.handler(ctx, request)
+        route.api.prepare(request)
         whole: Any = None
         for part in parts_of(request, lists.request, route.api.part_max):
             try:

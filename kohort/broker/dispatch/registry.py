@@ -45,6 +45,10 @@ def _always(request: object) -> bool:
     return True
 
 
+def _nothing(request: object) -> None:
+    del request
+
+
 def _as_it_is(response: Any) -> Any:  # noqa: ANN401
     return response
 
@@ -74,6 +78,7 @@ class Api:
         "on_error",
         "part_max",
         "parts",
+        "prepare",
         "request",
         "throttled",
         "versions",
@@ -90,6 +95,7 @@ class Api:
         is_answered: Callable[[Any], bool] = _always,
         throttled: Callable[[Any], Any] = _as_it_is,
         parts: Sequence[Lists] = (),
+        prepare: Callable[[Any], None] = _nothing,
         part_max: int = PART_MAX,
         long_bytes: int = LONG_BYTES,
     ) -> None:
@@ -107,6 +113,8 @@ class Api:
         self.on_error = on_error
         self.is_answered = is_answered
         """Whether the client expects a response to this request."""
+        self.prepare = prepare
+        """Called with a long request before it is split; may change it, or raise KafkaError."""
         self.throttled = throttled
         """Returns the response that a throttled client gets in place of this one."""
         self.parts = parts
@@ -180,6 +188,7 @@ def handles(
     is_answered: Callable[[Any], bool] = _always,
     throttled: Callable[[Any], Any] = _as_it_is,
     parts: Sequence[Lists] = (),
+    prepare: Callable[[Any], None] = _nothing,
     part_max: int = PART_MAX,
     long_bytes: int = LONG_BYTES,
 ) -> Callable[[_Registered], _Registered]:
@@ -191,7 +200,8 @@ def handles(
 
     A request of more than ``long_bytes`` is passed to the handler in parts of at most ``part_max``
     elements. ``parts`` names the lists that are split; the first entry that the version has is
-    used. The elements must not depend on each other, because each part fails by itself.
+    used. The elements must not depend on each other, because each part fails by itself. If
+    repetitions matter, ``prepare`` removes or rejects them in the whole request.
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
     as a task, and is answered with what it returns. A handler with much work may return a
@@ -208,6 +218,7 @@ def handles(
             is_answered=is_answered,
             throttled=throttled,
             parts=parts,
+            prepare=prepare,
             part_max=part_max,
             long_bytes=long_bytes,
         )

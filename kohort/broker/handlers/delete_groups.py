@@ -18,6 +18,10 @@ from kohort.protocol.messages.delete_groups import (
 )
 
 
+def _drop_repeats(request: DeleteGroupsRequest) -> None:
+    request.groups_names = list(dict.fromkeys(request.groups_names))
+
+
 @handles(
     DeleteGroupsRequest,
     versions="0-3",
@@ -25,6 +29,7 @@ from kohort.protocol.messages.delete_groups import (
         Mirror(response="results", request="groups_names", copied={"group_id": ITSELF})
     ),
     parts=(lists("groups_names", "results"),),
+    prepare=_drop_repeats,
     part_max=20,
 )
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

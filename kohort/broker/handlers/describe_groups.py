@@ -29,17 +29,22 @@ from kohort.protocol.messages.describe_groups import (
 NOT_FOUND_SINCE: Final = 6
 
 
+def _check(request: DescribeGroupsRequest) -> None:
+    check_repeats(request.groups)
+
+
 @handles(
     DescribeGroupsRequest,
     versions="0-6",
     on_error=OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF})),
     parts=(lists("groups"),),
+    prepare=_check,
 )
 def describe_groups(
     ctx: RequestContext, request: DescribeGroupsRequest
 ) -> Steps[DescribeGroupsResponse]:
     """Describe each group, in the order of the request."""
-    check_repeats(request.groups)
+    _check(request)
     with_operations = request.include_authorized_operations
     response = DescribeGroupsResponse(groups=[])
     for group_id in request.groups:

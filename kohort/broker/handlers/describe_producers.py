@@ -23,6 +23,12 @@ from kohort.protocol.messages.describe_producers import (
 )
 
 
+def _check(request: DescribeProducersRequest) -> None:
+    check_repeats(
+        (topic.name, index) for topic in request.topics for index in topic.partition_indexes
+    )
+
+
 @handles(
     DescribeProducersRequest,
     versions="0",
@@ -30,14 +36,13 @@ from kohort.protocol.messages.describe_producers import (
         per_partition(same("name"), {"partition_index": ITSELF}, asked="partition_indexes")
     ),
     parts=(lists("topics.partition_indexes", "topics.partitions"),),
+    prepare=_check,
 )
 def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Describe each partition, in order."""
-    check_repeats(
-        (topic.name, index) for topic in request.topics for index in topic.partition_indexes
-    )
+    _check(request)
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -23,6 +23,10 @@ from kohort.protocol.messages.describe_transactions import (
 )
 
 
+def _check(request: DescribeTransactionsRequest) -> None:
+    check_repeats(request.transactional_ids)
+
+
 @handles(
     DescribeTransactionsRequest,
     versions="0",
@@ -34,12 +38,13 @@ from kohort.protocol.messages.describe_transactions import (
         )
     ),
     parts=(lists("transactional_ids", "transaction_states"),),
+    prepare=_check,
 )
 def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe each id, in order, including duplicates."""
-    check_repeats(request.transactional_ids)
+    _check(request)
     host = ctx.broker.transactions.host
     return DescribeTransactionsResponse(
         transaction_states=[_describe(ctx, host, name) for name in request.transactional_ids]

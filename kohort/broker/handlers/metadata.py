@@ -52,11 +52,17 @@ TOPICS_REMEMBERED_MAX: Final = 50
 """Topics in a request whose response is cached; each name has up to 249 characters."""
 
 
+def _drop_repeats(request: MetadataRequest) -> None:
+    if request.topics:
+        request.topics = _distinct(request.topics)
+
+
 @handles(
     MetadataRequest,
     versions="0-13",
     on_error=OnError(Mirror(response="topics", request="topics", copied=BY_NAME_OR_ID)),
     parts=(lists("topics"),),
+    prepare=_drop_repeats,
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest

@@ -45,6 +45,16 @@ _Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
 the id of the topic that has the name now (zero without one), partitions."""
 
 
+def _check(request: OffsetFetchRequest) -> None:
+    check_repeats(group.group_id for group in request.groups)
+    for named in (request.topics, *(group.topics for group in request.groups)):
+        check_repeats(
+            (topic.name, getattr(topic, "topic_id", None), index)
+            for topic in named or ()
+            for index in topic.partition_indexes
+        )
+
+
 @handles(
     OffsetFetchRequest,
     versions="1-10",
@@ -62,6 +72,7 @@ the id of the topic that has the name now (zero without one), partitions."""
         lists("groups.topics.partition_indexes", "groups.topics.partitions"),
         lists("topics.partition_indexes", "topics.partitions"),
     ),
+    prepare=_check,
 )
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     """Return committed offsets; never waits."""
