@@ -20,6 +20,12 @@ from kohort.protocol.messages.describe_transactions import (
 )
 from kohort.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kohort.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -198,6 +204,36 @@ def test_repetitions_are_answered_once_as_in_short_requests(kafka: Kafka) -> Non
         deletion = DeleteGroupsRequest(groups_names=repeated("g"))
         results = client.call(deletion, 2, DeleteGroupsResponse).results
         assert [result.group_id for result in results] == ["g", *NAMES]
+
+
+def test_a_repeated_partition_fails_and_unknown_topics_follow_the_others(kafka: Kafka) -> None:
+    indexes = [*range(COUNT), 0]
+    with RawClient(kafka.port) as client:
+        create(client, ("many", COUNT))
+        looked_up = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="many",
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=-1)
+                        for index in indexes
+                    ],
+                )
+            ],
+        )
+        (topic,) = client.call(looked_up, 5, ListOffsetsResponse).topics
+        assert [one.partition_index for one in topic.partitions] == list(range(COUNT))
+        failed = [one.partition_index for one in topic.partitions if one.error_code]
+        assert failed == [0]
+        listed = client.call(MetadataRequest(topics=None), 12, MetadataResponse).topics
+        topics = [
+            OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=list(range(COUNT)))
+            for topic_id in (bytes(15) + b"\1", listed[0].topic_id)
+        ]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+        (group,) = client.call(request, 10, OffsetFetchResponse).groups
+        assert [one.topic_id for one in group.topics] == [one.topic_id for one in reversed(topics)]
 
 
 @pytest.mark.parametrize(("length", "error"), [(1_024, 0), (1_025, ErrorCode.INVALID_GROUP_ID)])

@@ -8,13 +8,12 @@ lookups, of which there are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
-from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import current_partition
 from kohort.broker.runtime.later import Later
@@ -27,6 +26,10 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+
+_PARTITIONS_PER_STEP: Final = 200
+"""Partitions between two pauses. A request is not split, because repetitions are found in all of
+it."""
 
 LEADER_EPOCH_SINCE: Final = 4
 
@@ -78,37 +81,35 @@ class _Search(NamedTuple):
             same("name"), same("partition_index"), timestamp=-1, offset=-1, leader_epoch=-1
         )
     ),
-    parts=(lists("topics.partitions"),),
 )
 def list_offsets(
     ctx: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Later[ListOffsetsResponse]:
-    """Look up each partition, even if it is named twice; partitions fail individually."""
+) -> Steps[ListOffsetsResponse | Later[ListOffsetsResponse]]:
+    """Look up each partition; one that is named twice fails. Partitions fail individually."""
     by_topic: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
         partitions = by_topic.setdefault(topic.name, {})
         for partition in topic.partitions:
             partitions.setdefault(partition.partition_index, []).append(partition)
-    denied = () if ctx.broker.access is None else _denied(ctx, by_topic)
+        yield
     searches: list[_Search] = []
-    response = ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=name,
-                partitions=[
-                    _failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in partitions
-                ]
-                if name in denied
-                else [
-                    _answer(ctx, request.isolation_level, name, requested[0], searches)
-                    if len(requested) == 1
-                    else _failed(index, ErrorCode.INVALID_REQUEST)
-                    for index, requested in partitions.items()
-                ],
-            )
-            for name, partitions in by_topic.items()
-        ]
-    )
+    response = ListOffsetsResponse(topics=[])
+    for name, partitions in by_topic.items():
+        is_denied = ctx.broker.access is not None and not ctx.may(
+            Operation.DESCRIBE, ResourceType.TOPIC, name
+        )
+        answers: list[ListOffsetsPartitionResponse] = []
+        for index, requested in partitions.items():
+            if is_denied:
+                answers.append(_failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif len(requested) > 1:
+                answers.append(_failed(index, ErrorCode.INVALID_REQUEST))
+            else:
+                answers.append(_answer(ctx, request.isolation_level, name, requested[0], searches))
+            if not len(answers) % _PARTITIONS_PER_STEP:
+                yield
+        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
+        yield
     if not searches:
         return response
     return ctx.run(_look_up_timestamps(ctx, response, searches), name="list_offsets")
@@ -152,12 +153,6 @@ def _answer(
     if is_time and partition.log.log_start_offset < partition.log.log_end_offset:
         searches.append(_Search(partition, timestamp, committed_only, answer))
     return answer
-
-
-def _denied(ctx: RequestContext, names: Iterable[str]) -> frozenset[str]:
-    return frozenset(
-        name for name in names if not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
-    )
 
 
 def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -18,7 +18,6 @@ from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
-from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.repeats import REPEATS_MAX, check_repeats
 from kohort.protocol.errors import ErrorCode
@@ -35,6 +34,10 @@ from kohort.protocol.messages.offset_fetch import (
 )
 from kohort.protocol.types import ZERO_UUID
 
+_ELEMENTS_PER_STEP: Final = 200
+"""Topics or partitions between two pauses. A request is not split, because unknown topics follow
+all others."""
+
 TOP_LEVEL_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
@@ -43,16 +46,6 @@ TOPIC_IDS_SINCE: Final = 10
 _Wanted: TypeAlias = tuple[str | None, bytes, bytes, Sequence[int]]
 """The requested offsets: a topic's name (None for an unknown topic id), the id for the response,
 the id of the topic that has the name now (zero without one), partitions."""
-
-
-def _check(request: OffsetFetchRequest) -> None:
-    check_repeats(group.group_id for group in request.groups)
-    for named in (request.topics, *(group.topics for group in request.groups)):
-        check_repeats(
-            (topic.name, getattr(topic, "topic_id", None), index)
-            for topic in named or ()
-            for index in topic.partition_indexes
-        )
 
 
 @handles(
@@ -68,11 +61,6 @@ def _check(request: OffsetFetchRequest) -> None:
             committed_leader_epoch=-1,
         ),
     ),
-    parts=(
-        lists("groups.topics.partition_indexes", "groups.topics.partitions"),
-        lists("topics.partition_indexes", "topics.partitions"),
-    ),
-    prepare=_check,
 )
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     """Return committed offsets; never waits."""
@@ -95,9 +83,10 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Steps[Offs
     found = yield from _fetch_group(ctx, asked, stable=stable)
     if found.error_code and ctx.api_version < TOP_LEVEL_ERROR_SINCE:
         found.topics = [_failed_topic(topic, found.error_code) for topic in topics or ()]
-    return OffsetFetchResponse(
-        topics=[_as_before_v8(topic) for topic in found.topics], error_code=found.error_code
-    )
+    answer = OffsetFetchResponse(topics=[], error_code=found.error_code)
+    for topic in found.topics:
+        answer.topics.append((yield from _as_before_v8(topic)))
+    return answer
 
 
 def _fetch_group(
@@ -114,27 +103,32 @@ def _fetch_group(
     if asked.topics is None:
         wanted = list(_all_topics(ctx, group))
     else:
-        wanted = [_wanted(ctx, topic) for topic in asked.topics]
+        wanted = []
+        for topic in asked.topics:
+            wanted.append(_wanted(ctx, topic))
+            if not len(wanted) % _ELEMENTS_PER_STEP:
+                yield
         if len(wanted) > 1 or (wanted and len(wanted[0][-1]) > REPEATS_MAX):
             check_repeats((topic[:2], index) for topic in wanted for index in topic[-1])
     failed = list[OffsetFetchResponseTopics]()
-    for name, topic_id, asked_id, partitions in wanted:
+    for name, topic_id, asked_id, indexes in wanted:
         error = ErrorCode.NONE
         if name is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topic = OffsetFetchResponseTopics(
-            name=name or "",
-            topic_id=topic_id,
-            partitions=[
+        partitions = list[OffsetFetchResponsePartitions]()
+        for index in indexes:
+            partitions.append(
                 _without_position(index, error)
                 if name is None or error
                 else _position(group, name, index, asked_id, stable=stable)
-                for index in partitions
-            ],
+            )
+            if not len(partitions) % _ELEMENTS_PER_STEP:
+                yield
+        (failed if error else answer.topics).append(
+            OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=partitions)
         )
-        (failed if error else answer.topics).append(topic)
         yield
     # As in Kafka, unknown and denied topics follow the others.
     answer.topics += failed
@@ -198,10 +192,10 @@ def _failed_topic(asked: OffsetFetchRequestTopics, error: int) -> OffsetFetchRes
     )
 
 
-def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=[
+def _as_before_v8(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
+    partitions = list[OffsetFetchResponsePartition]()
+    for one in topic.partitions:
+        partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=one.partition_index,
                 committed_offset=one.committed_offset,
@@ -209,6 +203,7 @@ def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
                 metadata=one.metadata,
                 error_code=one.error_code,
             )
-            for one in topic.partitions
-        ],
-    )
+        )
+        if not len(partitions) % _ELEMENTS_PER_STEP:
+            yield
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
