@@ -22,7 +22,10 @@ from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here, run_apart
 from benchmarks.members import Members
 from kohort.broker.dispatch.registry import load_handlers
+from kohort.protocol.codec import encode_versioned
+from kohort.protocol.constructs import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of
+from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -201,16 +204,24 @@ def _largest(partitions: int, elements: int, metadata_bytes: int) -> Iterator[tu
         for path in _array_paths(api.request, version):
             name = f"{api.name} v{version}, {'.'.join(path)}"
             yield name, filler.fill(api.request, path, elements), version
-    for metadata in (b"\0" * metadata_bytes, b"\xff" * metadata_bytes):
+    field_bytes = min(REQUEST_BYTES_MAX, metadata_bytes)
+    topics = ConsumerProtocolSubscription(topics=[f"unknown-{n}" for n in range(elements)])
+    for kind, metadata in (
+        ("zeros", bytes(field_bytes)),
+        (f"{elements:,} topics", encode_versioned(topics, 0)),
+    ):
+        count = metadata_bytes // field_bytes if kind == "zeros" else 1
         join = JoinGroupRequest(
-            group_id="large",
+            group_id=f"large {kind}",
             session_timeout_ms=30_000,
             rebalance_timeout_ms=30_000,
             member_id="",
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+            protocols=[
+                JoinGroupRequestProtocol(name=f"range-{n}", metadata=metadata) for n in range(count)
+            ],
         )
-        yield f"JoinGroup v3, {metadata_bytes:,} bytes {metadata[:1]!r}", join, 3
+        yield f"JoinGroup v3, {count} x {len(metadata):,} bytes, {kind}", join, 3
 
 
 def _array_paths(message: type, version: int) -> Iterator[tuple[str, ...]]:

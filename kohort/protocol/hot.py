@@ -10,6 +10,7 @@ from typing import Final
 
 from kohort.protocol.constructs import (
     ELEMENTS_MAX,
+    REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TAGS_MAX,
     TEXT_BYTES_MAX,
@@ -69,7 +70,8 @@ def declared(message: type, version: int) -> str:
     schema = schema_of(message)
     flexible = "flexible" if schema.is_flexible(version) else "classic"
     elements_max = REQUEST_ELEMENTS_MAX if schema.is_request else ELEMENTS_MAX
-    limits = f"{elements_max}/{TAGS_MAX}/{TEXT_BYTES_MAX}"
+    bytes_max = REQUEST_BYTES_MAX if schema.is_request else None
+    limits = f"{elements_max}/{TAGS_MAX}/{TEXT_BYTES_MAX}/{bytes_max}"
     return f"{message.__module__} {flexible} {limits} {_fields(message, version)}"
 
 

@@ -9,8 +9,14 @@ from typing import Any, cast
 import construct
 import pytest
 
+from kohort.broker.core.steps import at_once
 from kohort.protocol.codec import STRICT_OPTION, codec
-from kohort.protocol.constructs import REQUEST_ELEMENTS_MAX, TAGS_MAX, TEXT_BYTES_MAX
+from kohort.protocol.constructs import (
+    REQUEST_BYTES_MAX,
+    REQUEST_ELEMENTS_MAX,
+    TAGS_MAX,
+    TEXT_BYTES_MAX,
+)
 from kohort.protocol.errors import DecodeError, EncodeError
 from kohort.protocol.layout import layout, to_plain
 from kohort.protocol.message import schema_of
@@ -74,6 +80,23 @@ def test_texts_have_a_limit(size: int) -> None:
             codec(heartbeat.HeartbeatRequest, 4).decode(bytes(encoded))
     else:
         compiled_alone(heartbeat.HeartbeatRequest, 4)(bytes(encoded))
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_fields_of_bytes_have_a_limit_in_requests(excess: int) -> None:
+    request = full_value(JoinGroupRequest, 9)
+    request.protocols[0].metadata = bytes(REQUEST_BYTES_MAX + excess)
+    encoded = codec(JoinGroupRequest, 9).encode(request)
+
+    same_when_read(JoinGroupRequest, 9, encoded)
+
+    if excess:
+        with pytest.raises(DecodeError, match=f"a field of {REQUEST_BYTES_MAX + 1} bytes"):
+            codec(JoinGroupRequest, 9).decode(encoded)
+        with pytest.raises(DecodeError):
+            at_once(codec(JoinGroupRequest, 9).decode_in_steps(encoded, 0))
+    else:
+        assert codec(JoinGroupRequest, 9).decode(encoded)[0] == request
 
 
 @pytest.mark.parametrize("character", ["x", "ü"])

@@ -13,6 +13,7 @@ from kohort.accelerated.codecs.tables import WIDTHS, TypedWriter, suffix
 from kohort.protocol.compiler.writer import absent, is_literal
 from kohort.protocol.constructs import (
     ELEMENTS_MAX,
+    REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
     Array,
@@ -36,10 +37,13 @@ Sink = Callable[[str], str]
 class ReaderWriter(TypedWriter):
     """Writes ``read_N(buf, data, pos, end) -> (message, pos) or None``."""
 
+    is_request = False
+
     def function(self, con: MessageStruct) -> str:
+        self.is_request = schema_of(con.message).is_request
         message = self.struct(con)
         self(f"return {message}, pos")
-        limit = REQUEST_ELEMENTS_MAX if schema_of(con.message).is_request else ELEMENTS_MAX
+        limit = REQUEST_ELEMENTS_MAX if self.is_request else ELEMENTS_MAX
         return self.whole(
             f"cdef object read_{self.tables.number}"
             "(object buf, const unsigned char *data, int64_t pos, int64_t end):\n"
@@ -143,6 +147,8 @@ class ReaderWriter(TypedWriter):
         elif isinstance(con, Blob) and con.records:
             self(sink(f"memoryview(buf)[pos : pos + {length}]"))
         else:
+            if self.is_request:
+                self._refuse_if(f"{length} > {REQUEST_BYTES_MAX}")
             self(sink(f"PyBytes_FromStringAndSize(<const char *>data + pos, {length})"))
         self(f"pos += {length}")
 

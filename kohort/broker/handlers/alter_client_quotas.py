@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.security.quotas import Entity, QuotaError, entity_of
+from kohort.broker.core.security.quotas import ENTITY_TYPES, Entity, QuotaError, entity_of
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
@@ -66,7 +66,8 @@ def _named(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 
 
 def _parts(entry: EntryData) -> list[tuple[str, str | None]]:
-    return [(part.entity_type, part.entity_name) for part in entry.entity]
+    """Return as many parts as suffice: a type cannot be named twice."""
+    return [(part.entity_type, part.entity_name) for part in entry.entity[: ENTITY_TYPES + 1]]
 
 
 async def _alter(

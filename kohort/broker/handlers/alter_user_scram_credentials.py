@@ -83,7 +83,10 @@ async def _alter(
         results, changes = await run(checking, Slice(ctx.broker.clock))
         if changes:
             await ctx.broker.topics.disk.run(users.store_changes, changes)
-            users.apply(changes)
+            piece = Slice(ctx.broker.clock)
+            for change in changes:
+                users.apply([change])
+                await piece.pause()
     return AlterUserScramCredentialsResponse(results=results)
 
 

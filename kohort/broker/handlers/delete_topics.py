@@ -46,16 +46,21 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     asked = request.topics
     if ctx.api_version < BY_ID_SINCE:
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    if request.timeout_ms < 0:
-        return DeleteTopicsResponse(responses=[_too_late(one) for one in asked])
-    mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
-    answers = []
-    named = _Named(
-        frozenset([one.name for one in asked]), frozenset([one.topic_id for one in asked])
-    )
     piece = Slice(ctx.broker.clock)
+    answers: list[DeletableTopicResult | None] = []
+    counts: Counter[tuple[str | None, bytes]] = Counter()
+    named = _Named(set(), set())
+    for requested in asked:
+        if request.timeout_ms < 0:
+            answers.append(_too_late(requested))
+        else:
+            counts[requested.name, requested.topic_id] += 1
+            named.names.add(requested.name)
+            named.topic_ids.add(requested.topic_id)
+        await piece.pause()
+    mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     found: list[tuple[DeletableTopicResult, Topic]] = []
-    for state, times in Counter((one.name, one.topic_id) for one in asked).items():
+    for state, times in counts.items():
         answer, topic = _check(ctx, mutations, *state, is_repeated=times > 1, named=named)
         answers.append(answer)
         if answer is not None and topic is not None:
@@ -80,8 +85,8 @@ def _too_late(asked: DeleteTopicState) -> DeletableTopicResult:
 class _Named(NamedTuple):
     """All that a request names."""
 
-    names: frozenset[str | None]
-    topic_ids: frozenset[bytes]
+    names: set[str | None]
+    topic_ids: set[bytes]
 
 
 def _check(

@@ -8,6 +8,7 @@ from typing import Any
 from kohort.protocol.compiler.writer import Writer, absent, is_literal
 from kohort.protocol.constructs import (
     ELEMENTS_MAX,
+    REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TAGS_MAX,
     TEXT_BYTES_MAX,
@@ -29,12 +30,14 @@ from kohort.protocol.schema import Field
 class DecoderWriter(Writer):
     """Writes ``decode(buf, pos) -> (message, pos)``."""
 
+    is_request = False
+
     def function(self, con: MessageStruct) -> str:
         with self.block("def decode(buf, pos=0):"):
             self("end = len(buf)")
             self.step()
-            is_request = schema_of(con.message).is_request
-            self(f"budget = {REQUEST_ELEMENTS_MAX if is_request else ELEMENTS_MAX}")
+            self.is_request = schema_of(con.message).is_request
+            self(f"budget = {REQUEST_ELEMENTS_MAX if self.is_request else ELEMENTS_MAX}")
             with self.block("try:"):
                 result = self.struct(con)
                 self(f"return {result}, pos")
@@ -143,6 +146,9 @@ class DecoderWriter(Writer):
         elif isinstance(con, Blob) and con.records:
             self(f"{target} = memoryview(buf)[pos:{stop}]")
         else:
+            if self.is_request:
+                with self.block(f"if {length} > {REQUEST_BYTES_MAX}:"):
+                    self(f"raise DecodeError(f'a field of {{{length}}} bytes')")
             self(f"{target} = bytes(buf[pos:{stop}])")
         self(f"pos = {stop}")
 

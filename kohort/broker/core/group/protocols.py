@@ -18,6 +18,11 @@ CONSUMER: Final = "consumer"
 
 _SUBSCRIPTION: Final = codec(ConsumerProtocolSubscription, 0)
 _VERSION_BYTES: Final = 2
+_COUNT_BYTES: Final = 4
+
+TOPICS_MAX: Final = 20_000
+"""Topics of a group that are kept and hashed, which is done in one step. More than these are
+treated as all topics."""
 
 Names = tuple[str, ...]
 """Names of protocols, in order of preference."""
@@ -54,12 +59,13 @@ def choose_protocol(lists: Mapping[Names, int], ranking: Names) -> str | None:
 
 
 def parse_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a subscription, None if it is not one.
+    """Return the topics of a subscription, None if it is not one or has more than `TOPICS_MAX`.
 
     Every version begins with the fields of version 0, so only those are read; the rest is for the
     assignor, and an error in it does not matter here.
     """
-    if len(metadata) < _VERSION_BYTES:
+    count = metadata[_VERSION_BYTES : _VERSION_BYTES + _COUNT_BYTES]
+    if not 0 <= int.from_bytes(count, "big", signed=True) <= TOPICS_MAX:
         return None
     try:
         subscription, _ = _SUBSCRIPTION.decode(metadata, _VERSION_BYTES)
@@ -76,6 +82,8 @@ def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
         if topics is None:
             return None
         wanted |= topics
+        if len(wanted) > TOPICS_MAX:
+            return None
     return frozenset(wanted)
 
 

@@ -22,6 +22,8 @@ from kohort.broker.core.security.token_bucket import TokenBucket
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+ENTITY_TYPES: Final = 3
+"""How many types of entities there are: the three above."""
 
 PRODUCER: Final = "producer_byte_rate"
 CONSUMER: Final = "consumer_byte_rate"

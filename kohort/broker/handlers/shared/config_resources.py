@@ -21,6 +21,9 @@ from kohort.broker.topics.changes import Alteration
 from kohort.broker.topics.names import check_name
 from kohort.protocol.errors import ErrorCode, KafkaError
 
+CONFIGS_MAX: Final = 1_000
+"""Configs of one resource in a request, which are checked in one step. No resource has as many."""
+
 _INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -57,6 +60,13 @@ class Resource(Protocol):
     def resource_name(self) -> str: ...
 
 
+class ResourceChange(Resource, Protocol):
+    """A resource with its configs, as named in a request."""
+
+    @property
+    def configs(self) -> Sequence[object]: ...
+
+
 class AlterationResult(Protocol):
     """The response for one resource, common to both APIs."""
 
@@ -64,7 +74,7 @@ class AlterationResult(Protocol):
     error_message: str | None
 
 
-_Resource = TypeVar("_Resource", bound=Resource)
+_Resource = TypeVar("_Resource", bound=ResourceChange)
 _AlterationResult = TypeVar("_AlterationResult", bound=AlterationResult)
 
 
@@ -89,6 +99,10 @@ async def alter_each(
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            if len(resource.configs) > CONFIGS_MAX:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"More than {CONFIGS_MAX} configs of one resource."
                 )
             await change(resource)
         except KafkaError as error:

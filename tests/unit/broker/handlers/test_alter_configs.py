@@ -96,6 +96,20 @@ async def test_all_configs_are_replaced_in_every_version(tmp_path: Path, version
         assert overrides(topics) == {}
 
 
+async def test_a_resource_has_a_limited_number_of_configs(tmp_path: Path) -> None:
+    names = [f"config-{number}" for number in range(1_001)]
+    async with running_topics(tmp_path) as topics:
+        await topics.changes.create_topic("orders", partition_count=1)
+        for request in (
+            replacing(TOPIC, "orders", *((name, "1") for name in names)),
+            changing(TOPIC, "orders", *((name, SET, "1") for name in names)),
+        ):
+            assert await answer(topics, request) == (
+                ErrorCode.INVALID_REQUEST,
+                "More than 1000 configs of one resource.",
+            )
+
+
 # Codes and messages are those of a running Kafka 4.4.0, but for the unknown operation.
 @pytest.mark.parametrize(
     ("operations", "code", "message"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -219,6 +220,28 @@ async def test_a_full_disk_refuses_a_topic_and_leaves_nothing_of_it() -> None:
         assert store.topics() == []
         topic = await topics.changes.create_topic("orders", partition_count=3)
         assert append(topic.partitions[1]).base_offset == 0
+
+
+class CheckpointCounter(SimulatedFileSystem):
+    """Counts how often each checkpoint is replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: Counter[str] = Counter()
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if "checkpoint" in target:
+            self.replaced[target] += 1
+
+
+async def test_topics_deleted_together_write_each_checkpoint_once() -> None:
+    files = CheckpointCounter()
+    async with running_topics(Path("/data"), files=files, store=memory_store()) as topics:
+        await create(topics, *(NewTopic(name=f"t-{number}") for number in range(20)))
+        files.replaced.clear()
+        assert await topics.changes.delete_topics(topics.all()) == [None] * 20
+        assert set(files.replaced.values()) == {1}
 
 
 async def test_a_disk_that_refuses_everything_spoils_no_name() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kohort.broker.core.group.protocols import (
+    TOPICS_MAX,
     choose_protocol,
     hash_partition_counts,
     parse_topics,
@@ -35,6 +36,13 @@ def test_newer_versions_only_append() -> None:
 )
 def test_what_is_no_subscription_has_unknown_topics(metadata: bytes) -> None:
     assert parse_topics(metadata) is None
+
+
+def test_more_topics_than_are_kept_are_unknown() -> None:
+    first, more = ([f"t-{number}" for number in range(n, n + TOPICS_MAX)] for n in (0, 1))
+    assert union_of_topics([subscription(*first)]) == frozenset(first)
+    assert union_of_topics([subscription(*first), subscription(*more)]) is None
+    assert parse_topics(subscription(*first, "more")) is None
 
 
 def test_a_group_wants_what_any_member_wants() -> None:
