@@ -26,7 +26,11 @@ from kohort.protocol.codec import encode_versioned
 from kohort.protocol.constructs import REQUEST_BYTES_MAX
 from kohort.protocol.message import schema_of
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kohort.protocol.messages.heartbeat import HeartbeatRequest
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kohort.protocol.messages.offset_commit import (
@@ -204,6 +208,21 @@ def _largest(partitions: int, elements: int, metadata_bytes: int) -> Iterator[tu
         for path in _array_paths(api.request, version):
             name = f"{api.name} v{version}, {'.'.join(path)}"
             yield name, filler.fill(api.request, path, elements), version
+    wanted = [
+        CreatableTopic(
+            name=f"new-{number}",
+            num_partitions=1,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name="retention.ms", value=str(number))],
+        )
+        for number in range(partitions)
+    ]
+    for is_only_validated in (True, False):
+        create = CreateTopicsRequest(
+            topics=wanted, timeout_ms=60_000, validate_only=is_only_validated
+        )
+        yield f"CreateTopics v7, {partitions:,} configs, {is_only_validated}", create, 7
     field_bytes = min(REQUEST_BYTES_MAX, metadata_bytes)
     topics = ConsumerProtocolSubscription(topics=[f"unknown-{n}" for n in range(elements)])
     for kind, metadata in (

@@ -12,15 +12,17 @@ from time import perf_counter
 from types import GeneratorType
 from typing import Any, TypeVar
 
-from kohort.broker.core.steps import Steps
+from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import (
     NoErrorField,
     error_response,
+    error_steps,
     refusal,
     unsupported_version,
 )
+from kohort.broker.dispatch.long_requests import LONG_BYTES
 from kohort.broker.dispatch.parts import join, parts_of
 from kohort.broker.dispatch.registry import Route, Router
 from kohort.broker.dispatch.throttling import Charging, NoQuotas
@@ -98,7 +100,8 @@ class Dispatcher:
         try:
             returned: Any = route.handler(ctx, request)
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
-            return self._fail(call, error)
+            is_long = size > LONG_BYTES
+            return self._begin_failing(call, error) if is_long else self._fail(call, error)
         kind = returned.__class__
         if returned is None or kind is route.response:
             return self._answer(call, returned)
@@ -205,14 +208,14 @@ class Dispatcher:
                 if isinstance(returned, GeneratorType):
                     returned = await run(returned, piece)
             except Exception as error:  # noqa: BLE001 - every one of them is answered.
-                return self._fail(call, error, self._waited_s(call))
+                return await run(self._failing(call, error, self._waited_s(call)), piece)
         return await self._finish_long(call, returned)
 
     async def _work_on(self, call: _Call, steps: Steps[Any]) -> ResponseBuffers:
         try:
             returned = await self._run_in_turn(call[0], steps)
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
-            return self._fail(call, error, self._waited_s(call))
+            return await self._fail_long(call, error)
         return await self._finish_long(call, returned)
 
     async def _handle_parts(
@@ -255,18 +258,13 @@ class Dispatcher:
         try:
             response = await returned if isinstance(returned, Later) else returned
         except Exception as error:  # noqa: BLE001 - every one of them is answered.
-            return self._fail(call, error, self._waited_s(call))
+            return await self._fail_long(call, error)
         if response is None:
             return self._answer(call, response, self._waited_s(call))
         if isinstance(response, EncodedResponse):
             return self._give(call, response, self._waited_s(call))
         ctx, route, _, _, _ = call
-        encoding = response_buffers_in_steps(
-            ctx.header.correlation_id,
-            route.response_codec,
-            response,
-            header_has_tags=route.response_header_has_tags,
-        )
+        encoding = _buffers_in_steps(ctx.header, route, response)
         piece = Slice(self._broker.clock)
         try:
             while not piece.is_over():
@@ -277,6 +275,16 @@ class Dispatcher:
         except EncodeError as error:
             return self._fail(call, error, self._waited_s(call))
         return self._charge(call, response, buffers, self._waited_s(call))
+
+    def _begin_failing(self, call: _Call, error: Exception) -> Later[ResponseBuffers]:
+        ctx, route, _, started_s, _ = call
+        return self._run(ctx, self._fail_long(call, error), route, started_s, call)
+
+    async def _fail_long(self, call: _Call, error: Exception) -> ResponseBuffers:
+        """Answer with the error as `_fail`; in slices, if the request is long."""
+        ctx, _, _, _, size = call
+        failing = self._failing(call, error, self._waited_s(call))
+        return await self._run_in_turn(ctx, failing) if size > LONG_BYTES else at_once(failing)
 
     async def _run_in_turn(self, ctx: RequestContext, steps: Steps[T]) -> T:
         async with self._broker.long_requests.turn(_client_key(ctx)):
@@ -390,6 +398,9 @@ class Dispatcher:
 
     def _fail(self, call: _Call, error: Exception, waited_s: float = 0.0) -> ResponseBuffers:
         """Answer with the error, or raise CloseConnection if the response cannot carry one."""
+        return at_once(self._failing(call, error, waited_s))
+
+    def _failing(self, call: _Call, error: Exception, waited_s: float) -> Steps[ResponseBuffers]:
         ctx, route, request, started_s, size = call
         header = ctx.header
         name = f"{route.api.name} v{route.version} of {_client(header)}"
@@ -405,11 +416,17 @@ class Dispatcher:
         if not route.api.is_answered(request):
             raise self._rejected("not_answerable", f"{name}, which asks for no answer: {code.name}")
         try:
-            response = error_response(route.api.on_error, request, route.version, code, text)
+            response = yield from error_steps(
+                route.api.on_error, request, route.version, code, text
+            )
         except NoErrorField:
             raise self._rejected("not_answerable", f"{name}: {code.name}") from None
         try:
-            buffers: ResponseBuffers = _buffers(header, route, response)
+            buffers: ResponseBuffers = None
+            if size > LONG_BYTES:
+                buffers = yield from _buffers_in_steps(header, route, response)
+            else:
+                buffers = _buffers(header, route, response)
         except EncodeError as unsaid:
             raise self._rejected("not_answerable", f"{name}: {code.name}, {unsaid}") from None
         if self._quotas.is_limiting:
@@ -480,6 +497,15 @@ class Dispatcher:
 
 def _buffers(header: RequestHeader, route: Route, response: Struct) -> list[Buffer]:
     return response_buffers(
+        header.correlation_id,
+        route.response_codec,
+        response,
+        header_has_tags=route.response_header_has_tags,
+    )
+
+
+def _buffers_in_steps(header: RequestHeader, route: Route, response: Struct) -> Steps[list[Buffer]]:
+    return response_buffers_in_steps(
         header.correlation_id,
         route.response_codec,
         response,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kohort.broker.core.steps import Steps, at_once
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, Struct, schema_of
@@ -105,11 +106,24 @@ def error_response(
     Raises:
         NoErrorField: this version has no field for the error.
     """
+    return at_once(error_steps(on_error, request, version, code, message))
+
+
+def error_steps(
+    on_error: OnError,
+    request: object,
+    version: int,
+    code: ErrorCode,
+    message: str | None = None,
+) -> Steps[Struct]:
+    """Do what `error_response` does, with a step for each element."""
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     failure = _Failure(version, code, message)
     response = _unsaid(on_error, request, version)
-    if _set_error(response, failure) or _fill_any(on_error, request, response, failure):
+    if _set_error(response, failure):
+        return response
+    if (yield from _fill_any(on_error, request, response, failure)):
         return response
     raise NoErrorField(f"{schema.name} v{version}")
 
@@ -133,7 +147,7 @@ def elements_response(
     schema = schema_of(type(request))
     assert schema.key is not None, f"{schema.name} is not a request"
     response = _blank(RESPONSES[schema.key])
-    filled = _fill_any(on_error, request, response, _Failure(version, code, None))
+    filled = at_once(_fill_any(on_error, request, response, _Failure(version, code, None)))
     return response if filled else None
 
 
@@ -148,12 +162,14 @@ def _unsaid(on_error: OnError, request: object, version: int) -> Struct:
     return response
 
 
-def _fill_any(on_error: OnError, request: object, response: Struct, failure: _Failure) -> bool:
+def _fill_any(
+    on_error: OnError, request: object, response: Struct, failure: _Failure
+) -> Steps[bool]:
     """Fill the first list that this version has; False if it has none."""
     for mirror in on_error.mirrors:
         asked = _asked(request, mirror.request, failure.version)
         if asked is not None and _in_version(response, mirror.response, failure.version):
-            _fill(mirror, response, asked, failure)
+            yield from _fill(mirror, response, asked, failure)
             return True
     return False
 
@@ -171,7 +187,7 @@ def _asked(request: object, path: str, version: int) -> list[object] | None:
     return [one for outer in found for one in getattr(outer, inner)]
 
 
-def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure) -> None:
+def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure) -> Steps[None]:
     """Add an element with the error to `parent`'s list for each requested element."""
     (declared,) = (f for f in schema_of(type(parent)).fields if f.name == mirror.response)
     assert isinstance(declared.kind, type)
@@ -183,11 +199,12 @@ def _fill(mirror: Mirror, parent: Struct, asked: list[object], failure: _Failure
         for name, source in mirror.copied.items():
             setattr(element, name, one if source == ITSELF else getattr(one, source))
         if mirror.inner is not None:
-            _fill(mirror.inner, element, getattr(one, mirror.inner.request), failure)
+            yield from _fill(mirror.inner, element, getattr(one, mirror.inner.request), failure)
         else:
             has_error_field = _set_error(element, failure, mirror.error)
             assert has_error_field
         elements.append(element)
+        yield
     setattr(parent, mirror.response, elements)
 
 

@@ -47,6 +47,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     times = Counter(topic.name for topic in request.topics)
     may_all = ctx.sees(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     too_many = _partitions_asked(request.topics) > PARTITIONS_PER_REQUEST_MAX
+    piece = Slice(ctx.broker.clock)
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
@@ -65,13 +66,14 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
             wanted.append(_wanted(topic))
         except KafkaError as error:
             outcomes[topic.name] = _failed(topic.name, error)
+        await piece.pause()
     mutations = Mutations(ctx, is_strict=ctx.api_version >= STRICT_SINCE)
     planned = await ctx.broker.topics.changes.create_topics(
         wanted, validate_only=request.validate_only, charge=mutations.take
     )
     # One at a time, since what was put together so far is kept for each.
     async with ctx.broker.long_description:
-        piece, known = Slice(ctx.broker.clock), _Described()
+        known = _Described()
         for new, outcome in zip(wanted, planned, strict=True):
             if isinstance(outcome, KafkaError):
                 outcomes[new.name] = _failed(new.name, outcome)

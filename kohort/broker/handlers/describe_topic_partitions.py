@@ -39,8 +39,11 @@ def describe_topic_partitions(
     asked = list(dict.fromkeys(topic.name for topic in request.topics))
     cursor = request.cursor
     if cursor is not None and _is_impossible(cursor, asked):
-        topics = [_missing(ErrorCode.INVALID_REQUEST, topic.name) for topic in request.topics]
-        return DescribeTopicPartitionsResponse(topics=topics)
+        invalid = DescribeTopicPartitionsResponse(topics=[])
+        for topic in request.topics:
+            invalid.topics.append(_missing(ErrorCode.INVALID_REQUEST, topic.name))
+            yield
+        return invalid
     every = (topic.name for topic in ctx.broker.topics.all() if topic.is_listed)
     names = sorted(asked or every)
     if cursor is not None:
@@ -48,14 +51,20 @@ def describe_topic_partitions(
     denied: list[str] = []
     if ctx.broker.access is not None:
         ask = ctx.may if asked else ctx.sees
-        allowed = [name for name in names if ask(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+        allowed = []
+        for name in names:
+            if ask(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                allowed.append(name)
+            yield
         denied = sorted(set(names).difference(allowed)) if asked else []
         names = allowed
     limit = ctx.broker.topics.settings.config.max_request_partition_size_limit
     page = yield from _page(
         ctx, names, cursor, max(1, min(request.response_partition_limit, limit))
     )
-    page.topics += [_missing(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in denied]
+    for name in denied:
+        page.topics.append(_missing(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+        yield
     return page
 
 

@@ -141,7 +141,7 @@ class TopicChanges:
         raises KafkaError to forbid it.
         """
         async with self.under_way:
-            outcomes = self._plan(wanted, charge)
+            outcomes = await self._plan(wanted, charge)
             planned = [one for one in outcomes if isinstance(one, PlannedTopic)]
             if validate_only or not planned:
                 return outcomes
@@ -258,9 +258,11 @@ class TopicChanges:
             await self._disk.run(self._disk.data.store.set_broker_configs, broker, configs)
             self._settings.replace(broker, configs)
             self._opener.forget_configs()
+            piece = Slice(self._clock)
             for topic in self._catalog.all():
                 config = self._opener.effective_or_default(topic.name, topic.overrides)
                 self._apply(topic, config)
+                await piece.pause()
 
     def delete_records_before(self, partition: Partition, offset: int) -> int:
         """Advance a partition's log start and return it. `write_checkpoints` makes it durable.
@@ -274,12 +276,13 @@ class TopicChanges:
                 partition.take_offline(str(error))
             raise
 
-    def _plan(
+    async def _plan(
         self, wanted: Sequence[NewTopic], charge: Callable[[int], None]
     ) -> list[PlannedTopic | KafkaError]:
         outcomes: list[PlannedTopic | KafkaError] = []
         names: set[str] = set()
         partitions = 0
+        piece = Slice(self._clock)
         for new in wanted:
             try:
                 self._catalog.check_new_name(new.name)
@@ -296,6 +299,7 @@ class TopicChanges:
                 partitions += count
                 topic_id = self._new_uuid().bytes
                 outcomes.append(PlannedTopic(new.name, topic_id, count, new.configs))
+            await piece.pause()
         return outcomes
 
     async def _create(self, planned: Sequence[PlannedTopic]) -> dict[str, KafkaError]:

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
+
+CONFIGS_CACHED_MAX: Final = 10_000
+"""Combinations of overrides whose effective configs are cached."""
 """How soon opening a partition is retried: the first and the longest delay."""
 
 
@@ -60,6 +63,8 @@ class Opener:
         key = frozenset(overrides.items())
         config = self._configs.get(key)
         if config is None:
+            if len(self._configs) >= CONFIGS_CACHED_MAX:
+                self._configs.clear()  # Requests that only validate fill it, too.
             config = self._configs[key] = effective(self._settings.config, overrides)
         return config
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,8 @@ from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
-from kohort.broker.dispatch.long_requests import LongRequests
+from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
+from kohort.broker.dispatch.long_requests import LONG_BYTES, LongRequests
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
@@ -29,18 +31,11 @@ from kohort.protocol.messages.describe_groups import (
 )
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.testing.virtual_clock import VirtualClock
+from tests.support.brokers.working_clock import WorkingClock
 from tests.support.network.wire import request_body, response_in
 
 PART_MAX = 100
 NAMES = [f"group-{number}" for number in range(5_000)]
-
-
-class WorkingClock(VirtualClock):
-    """Time passes each time it is read: a slice has the same length on every machine."""
-
-    def monotonic_ms(self) -> int:
-        self.advance(1)
-        return super().monotonic_ms()
 
 
 class World:
@@ -143,6 +138,27 @@ async def test_a_failed_part_whose_response_has_no_error_field_closes_the_connec
     world = World(describe, parts=(lists("groups"),))
     with pytest.raises(CloseConnection):  # This registration has no error of its own.
         await world.describe(NAMES)
+
+
+@pytest.mark.parametrize("long_bytes", [LONG_BYTES, sys.maxsize])
+async def test_an_error_of_the_whole_request_is_answered_in_slices(long_bytes: int) -> None:
+    calls: list[DescribeGroupsRequest] = []
+
+    def describe(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        calls.append(request)
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    on_error = OnError(Mirror(response="groups", request="groups", copied={"group_id": ITSELF}))
+    world = World(describe, on_error=on_error, long_bytes=long_bytes)
+    pending = world.describe(NAMES)
+    iterations = 0
+    while not pending.is_done:
+        world.beat()
+        iterations += len(calls)
+        await asyncio.sleep(0)
+    assert names_in(pending.result()) == NAMES
+    # Both the making of the response and its encoding are spread over event loop iterations.
+    assert iterations > len(NAMES)
 
 
 async def test_a_client_that_disconnects_ends_its_request_and_the_next_one_is_executed() -> None:

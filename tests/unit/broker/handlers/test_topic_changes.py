@@ -275,6 +275,17 @@ async def test_others_have_the_loop_while_many_topics_are_validated(tmp_path: Pa
         assert turns.count - few >= few + 3
 
 
+async def test_others_have_the_loop_while_many_deletions_are_too_late(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(3 * LOOKS_MAX)]
+    async with running_topics(tmp_path) as topics:
+        async with counted_turns() as turns:
+            await ask(topics, DeleteTopicsRequest(topic_names=names[:1], timeout_ms=-1), 5)
+            few = turns.count
+            late = await ask(topics, DeleteTopicsRequest(topic_names=names, timeout_ms=-1), 5)
+        assert {one.error_code for one in late.responses} == {ErrorCode.REQUEST_TIMED_OUT}
+        assert turns.count - few >= few + 3
+
+
 async def test_what_else_a_deletion_names_is_looked_through_once(tmp_path: Path) -> None:
     """Not once for each topic that may not be deleted: a second of the loop for 50,000 names."""
     async with running_topics(tmp_path, "delete.topic.enable=false") as topics:

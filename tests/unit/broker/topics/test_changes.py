@@ -15,6 +15,7 @@ from kohort.broker.topics.manager import TopicManager
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from tests.support.brokers.running_topics import append, directories, running_topics
+from tests.support.brokers.working_clock import WorkingClock, iterations_of
 from tests.support.records.storage_tools import memory_store
 
 
@@ -233,6 +234,15 @@ class CheckpointCounter(SimulatedFileSystem):
         super().rename(source, target)
         if "checkpoint" in target:
             self.replaced[target] += 1
+
+
+async def test_very_many_topics_are_validated_in_slices(tmp_path: Path) -> None:
+    wanted = [NewTopic(name=f"t-{n}", configs={"retention.ms": str(n)}) for n in range(200)]
+    async with running_topics(tmp_path, clock=WorkingClock()) as topics:
+        validating = topics.changes.create_topics(wanted, validate_only=True)
+        outcomes, iterations = await iterations_of(validating)
+        assert all(isinstance(outcome, PlannedTopic) for outcome in outcomes)
+        assert iterations > len(wanted) // 2
 
 
 async def test_topics_deleted_together_write_each_checkpoint_once() -> None:
