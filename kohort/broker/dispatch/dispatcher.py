@@ -239,6 +239,8 @@ class Dispatcher:
                 if isinstance(response, GeneratorType):
                     response = await run(response, piece)
                 if isinstance(response, Later):
+                    # Other long requests wait as well, up to offsets.commit.timeout.ms: otherwise
+                    # any number of decoded requests could be in memory.
                     response = await response
             except KafkaError as error:
                 response = error_response(
