@@ -11,6 +11,7 @@ import pytest
 
 from kohort.broker.core.security.quotas import CONSUMER, Entity, Quotas
 from kohort.broker.core.security.session import Principal
+from kohort.broker.core.steps import at_once
 from kohort.broker.handlers.fetch import fetch
 from kohort.broker.handlers.list_offsets import list_offsets
 from kohort.broker.runtime.later import Later
@@ -249,7 +250,7 @@ async def test_a_time_is_looked_up_by_another_thread(tmp_path: Path) -> None:
         for timestamp, found in ((TIME, (0, TIME)), (TIME + 1, (-1, -1)), (-3, (0, TIME))):
             request.topics[0].partitions[0].timestamp = timestamp
             executor.is_held = True
-            answer = list_offsets(context(topics, request, 7), request)
+            answer = at_once(list_offsets(context(topics, request, 7), request))
             assert isinstance(answer, Later)
             await executor.let_one_go()
             response: ListOffsetsResponse = await answer
