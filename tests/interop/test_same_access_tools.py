@@ -6,13 +6,14 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
 from tests.interop.same_answers.pair import Twins
+from tests.interop.same_answers.secured import start_secured
 from tests.interop.tools import ToolResult, Tools
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.secure_kafka import PASSWORD, USER, SecureKafka
@@ -103,10 +104,11 @@ def in_order(line: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def both(
-    secured: Twins, tool_process: JavaProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Both:
-    return Both(secured, tool_process, tmp_path_factory.mktemp("tools"))
+def both(tmp_path_factory: pytest.TempPathFactory, tool_process: JavaProcess) -> Iterator[Both]:
+    """On brokers of their own: a rule for all topics denies them to principals without rules."""
+    directory = tmp_path_factory.mktemp("secured")
+    with start_secured(directory) as twins:
+        yield Both(twins, tool_process, directory)
 
 
 CHANGES_OF_RULES: Final = (
