@@ -101,9 +101,16 @@ class InternalLog:
     async def _prepare(self) -> None:
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create(), name=f"create {self._name}")
+            # Those who waited may all be gone when it fails.
+            self._creating.add_done_callback(_retrieve_exception)
         self._found = await asyncio.shield(self._creating)
 
     async def _create(self) -> Topic:
         return self._find() or await self._topics.changes.create_topic(
             self._name, partition_count=self._planned_count, configs=dict(self._configs)
         )
+
+
+def _retrieve_exception(task: asyncio.Task[Topic]) -> None:
+    if not task.cancelled():
+        task.exception()

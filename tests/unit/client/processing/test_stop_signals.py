@@ -154,7 +154,13 @@ def test_a_callback_of_the_loop_stays(new_loop: NewLoop, *, is_signalled: bool) 
 
 
 @LOOPS
-def test_ctrl_c_cancels_the_main_task_again_after_the_run(new_loop: NewLoop) -> None:
+def test_ctrl_c_cancels_the_main_task_again_after_the_run(
+    new_loop: NewLoop, request: pytest.FixtureRequest
+) -> None:
+    # Another test in this process may have replaced it, as Spark does.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+
     async def test() -> None:
         ended: list[str] = []
         with StopSignals().ending([signal.SIGINT], lambda: ended.append("a")):
