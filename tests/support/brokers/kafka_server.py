@@ -54,6 +54,8 @@ class KafkaServer(ServerProcess):
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "100",
+            # Or groups without offsets and members would vanish in the tenth minute of a run.
+            "offsets.retention.check.interval.ms": "86400000",
             **(overrides or {}),
         }
 
