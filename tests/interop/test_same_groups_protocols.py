@@ -24,9 +24,9 @@ def with_offers(group: Group, name: str, *assignors: str) -> Member:
 
 def test_nothing_fits_into_no_group(group: Group) -> None:
     group.member("untyped", type="").join().answers()
-    group.describe()
+    group.describe(eventually=True)
     group.member("empty", protocols={}).join().answers()
-    group.describe()
+    group.describe(eventually=True)
     group.list()
 
 

@@ -85,11 +85,21 @@ class Group:
 
     # Looking.
 
-    def describe(self, version: int | None = None, *, differs: Difference | None = None) -> Value:
-        """Compare what DescribeGroups shows; Kafka's view is returned."""
+    def describe(
+        self,
+        version: int | None = None,
+        *,
+        differs: Difference | None = None,
+        eventually: bool = False,
+    ) -> Value:
+        """Compare what DescribeGroups shows; Kafka's view is returned.
+
+        Kafka shows a group that it has not stored once the records before it are committed: to be
+        compared `eventually`.
+        """
         version = self.age.describe if version is None else version
         request = DescribeGroupsRequest(groups=[self.id])
-        if differs is None and self.pair.is_waiting:
+        if eventually or (differs is None and self.pair.is_waiting):
             # On a busy machine one of both has not taken up yet what it has not answered yet.
             answers = self.pair.ask_until_equal(request, version)
         else:
