@@ -25,10 +25,10 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Figure, Pair, Row, progress
 from benchmarks.machine import ROOT
 from benchmarks.use import Use
-from kohort.pipeline.advisor.grid import grid
-from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.replay import Replay
-from kohort.pipeline.advisor.trace import Trace
+from kohort.insight.advisor.grid import grid
+from kohort.insight.advisor.reading import read_trace
+from kohort.insight.advisor.replay import Replay
+from kohort.insight.advisor.trace import Trace
 
 TITLE: Final = "What-if advice for a recorded week of three groups"
 

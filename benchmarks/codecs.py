@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.harness import Bench, Measured, Row
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.timers import JOIN_TIMER
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import Replies
-from kohort.broker.core.group.requests import JoinRequest, JoinResult, Now
 from kohort.broker.handlers.join_group import RESPONDERS
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.timers import JOIN_TIMER
+from kohort.groups.config import GroupConfig
+from kohort.groups.effects import Replies
+from kohort.groups.requests import JoinRequest, JoinResult, Now
 from kohort.protocol.codec import codec
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.api_versions import (

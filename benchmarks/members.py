@@ -29,15 +29,15 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row, progress
 from benchmarks.in_process import broker_here
 from kohort.broker.app import Broker
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.memory.keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
+from kohort.groups.requests import (
     JoinRequest,
     JoinResult,
     LeaveEntry,
     LeaveResult,
     SyncRequest,
 )
-from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.memory.keeper import GIVEN_BACK_AFTER_LOOKS, LOOK_EVERY_S
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "100,000 members of groups"

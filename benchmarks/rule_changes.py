@@ -16,6 +16,7 @@ from benchmarks.generator import generate
 from benchmarks.generator.denied import SOURCE
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.secured import store_properties
+from kohort.admin.access import creation_of, filter_of
 from kohort.broker.core.security.acls import (
     CLUSTER_NAME,
     Operation,
@@ -33,7 +34,6 @@ from kohort.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from kohort.wire.access import creation_of, filter_of
 from tests.support.network.wire import RawClient
 
 CHANGES_PER_S: Final = 100

@@ -14,7 +14,8 @@ from typing import Any, Final
 from benchmarks.harness import Bench, Measured, Row
 from benchmarks.in_process import broker_here, run_apart
 from kohort.broker.coordinator.classic_requests import ClassicRequests
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.later import Later
+from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
     JoinRequest,
@@ -22,7 +23,6 @@ from kohort.broker.core.group.requests import (
     OffsetToCommit,
     SyncRequest,
 )
-from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode
 
 TITLE: Final = "Turns of a group of 1,000"

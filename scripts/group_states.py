@@ -6,12 +6,12 @@ so that the table is not extended without saying when the move is made.
 
 from typing import Final
 
-from kohort.broker.core.group.classic.states import LEGAL_PREVIOUS
-from kohort.broker.core.group.states import GroupState
+from kohort.groups.classic.states import LEGAL_PREVIOUS
+from kohort.groups.states import GroupState
 from scripts.changelog import ROOT
 
 PATH: Final = ROOT / "docs" / "ARCHITECTURE.md"
-BEGIN: Final = "<!-- made from broker/core/group/classic/states.py by `make docs` -->\n"
+BEGIN: Final = "<!-- made from groups/classic/states.py by `make docs` -->\n"
 END: Final = "<!-- end of what is made -->\n"
 
 _EMPTY, _PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE

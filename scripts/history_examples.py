@@ -8,18 +8,18 @@ import itertools
 import json
 from typing import Final
 
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.timers import JOIN_TIMER
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import Append, Note, Replies, Reply, TimerKey
-from kohort.broker.core.group.reasons import NO_REASON, StatedReason, state_reason
-from kohort.broker.core.group.requests import JoinRequest, JoinResult, Now, SyncRequest
-from kohort.broker.core.history.build import build_avoided, build_steps
-from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
-from kohort.broker.core.history.model import HistoryRecord
-from kohort.broker.core.history.sentence import evidence, sentence
-from kohort.broker.core.history.text import text_steps
-from kohort.broker.core.steps import at_once
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.timers import JOIN_TIMER
+from kohort.groups.config import GroupConfig
+from kohort.groups.effects import Append, Note, Replies, Reply, TimerKey
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.model import HistoryRecord
+from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.text import text_steps
+from kohort.groups.reasons import NO_REASON, StatedReason, state_reason
+from kohort.groups.requests import JoinRequest, JoinResult, Now, SyncRequest
+from kohort.groups.steps import at_once
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.consumer_protocol import (

@@ -19,9 +19,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, TextIO
 
-from kohort.pipeline.advisor.replay import Replay
-from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
+from kohort.insight.advisor.replay import Replay
+from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.trace import Delays, End, Pause, Rejoin, Run, Slot, Trace
 from kohort.protocol.join_reason import JoinReason
 
 sys.path.insert(0, str(Path(__file__).parent))

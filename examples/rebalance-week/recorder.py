@@ -6,15 +6,15 @@ import json
 from functools import cache
 from typing import Any, TextIO
 
-from kohort.broker.core.group.events import Event
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.history.build import build_avoided, build_steps
-from kohort.broker.core.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
-from kohort.broker.core.history.json_form import as_json
-from kohort.broker.core.history.model import HistoryRecord
-from kohort.broker.core.history.moves import NONE_TAKEN
-from kohort.broker.core.steps import at_once
-from kohort.pipeline.advisor.shares import Share
+from kohort.groups.events import Event
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import SETTLE_MS, AvoidedFacts, Closed, GroupFold
+from kohort.groups.history.json_form import as_json
+from kohort.groups.history.model import HistoryRecord
+from kohort.groups.history.moves import NONE_TAKEN
+from kohort.groups.requests import Now
+from kohort.groups.steps import at_once
+from kohort.insight.advisor.shares import Share
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

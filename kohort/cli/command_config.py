@@ -15,7 +15,7 @@ from kohort.client.net.oauth import SETTING, TokenProvider
 from kohort.client.net.sasl import MECHANISMS, OAUTHBEARER
 from kohort.client.net.security import PROTOCOLS, SecurityConfig
 from kohort.client.net.tls_files import CADATA, CAFILE, CERTFILE, PASSWORD, TlsFilesError
-from kohort.properties import parse_properties
+from kohort.formats.properties import parse_properties
 
 FILE_BYTES_MAX: Final = 1 << 20
 

@@ -13,6 +13,8 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias, Unpack
 
+from kohort.admin import offsets
+from kohort.admin.cluster import Cluster
 from kohort.cli.command_config import in_file_words
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.not_found import partitions_of
@@ -24,8 +26,6 @@ from kohort.client.consumer.text import TextConsumer
 from kohort.client.core.errors import ConsumerError
 from kohort.client.core.fetch.text import TextForm
 from kohort.client.core.partitions import TopicPartition
-from kohort.wire import offsets
-from kohort.wire.cluster import Cluster
 
 Reader: TypeAlias = "TextConsumer | _JsonConsumer"
 

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from kohort.jaas import JaasError, parse_login_module
+from kohort.formats.jaas import JaasError, parse_login_module
 
 __all__ = ["JaasError", "Login", "parse_jaas"]
 

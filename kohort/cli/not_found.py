@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from kohort.admin.cluster import Cluster
 from kohort.cli.errors import NotFoundError
-from kohort.wire.cluster import Cluster
 
 
 def no_topic(name: str) -> NotFoundError:

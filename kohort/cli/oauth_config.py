@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.client.net.client_credentials import ClientCredentials, TokenFile, path_of
-from kohort.jaas import JaasError, parse_login_module
+from kohort.formats.jaas import JaasError, parse_login_module
 
 JAAS: Final = "sasl.jaas.config"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from kohort.admin.cluster import RETRY_S, Cluster, RefusedError, error_name
 from kohort.cli.command_config import in_file_words, read_command_config
 from kohort.cli.errors import RefusedCommandError, UnavailableError, UsageError
 from kohort.client.core.errors import ConfigError, ConsumerError
@@ -14,7 +15,6 @@ from kohort.client.net.address import Address, parse_bootstrap
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.security import SecurityConfig
 from kohort.protocol.errors import ErrorCode
-from kohort.wire.cluster import RETRY_S, Cluster, RefusedError, error_name
 
 BOOTSTRAP_SERVER: Final = "localhost:9092"
 TIMEOUT_S: Final = 10.0

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
+from kohort.admin.cluster import RefusedError
+from kohort.admin.producing import Producer
 from kohort.cli.broker_commands import run
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
@@ -22,8 +24,6 @@ from kohort.protocol.errors import EncodeError, ErrorCode
 from kohort.protocol.records.batch import CompressionType
 from kohort.protocol.records.lines import LINE_END
 from kohort.protocol.records.record import Headers, Record
-from kohort.wire.cluster import RefusedError
-from kohort.wire.producing import Producer
 
 Parse: TypeAlias = Callable[[bytes], tuple[Record, int | None]]
 """A line without its end to a record and the partition that it names. Raises RecordError."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kohort.pipeline.advisor import pieces
-from kohort.pipeline.advisor.pieces import GroupTrace, Key
+from kohort.insight.advisor import pieces
+from kohort.insight.advisor.pieces import GroupTrace, Key
+from kohort.insight.counting import counted
+from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.batching import batched
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import AVOIDED, EVENT_KEY, REBALANCES
 from kohort.pipeline.schemas.advice import ADVICE
@@ -48,7 +48,7 @@ def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -
         groups: only these; empty for all.
 
     Raises:
-        PipelineError: there is no such table, or it cannot be read.
+        ReportedError: there is no such table, or it cannot be read.
     """
     counts: dict[Key, int] = {}
     for name in (REBALANCES.name, AVOIDED.name):
@@ -56,7 +56,7 @@ def in_lake(lake: Lake, *, cluster_id: str = "", groups: Collection[str] = ()) -
         with explained(lake.called(name)):
             change = lake.begin(name)
             if change.is_new and table is REBALANCES:
-                raise PipelineError(
+                raise ReportedError(
                     f"the lake {lake.root} has no table {name}; has the job run that makes it?"
                 )
             rows = change.read(schema_of(table, EVENT_KEY[:2]))
@@ -124,7 +124,7 @@ class Advising:
         """The rows of these groups, in the order of their names.
 
         Raises:
-            PipelineError
+            ReportedError
         """
         with explained("reading the history"):
             read = run_on_cores(

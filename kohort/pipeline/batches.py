@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.pipeline.errors import PipelineError
+from kohort.insight.errors import ReportedError
 from kohort.pipeline.faults import explain
 
 _FAILED: Final = "the batch failed, and the job that runs this query knows why"
@@ -38,7 +38,7 @@ class Batches:
         self._what = what
         self._take = take
         self._is_stopped = False
-        self._failure: PipelineError | None = None
+        self._failure: ReportedError | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Raises a line for Spark, out of any context: py4j would send that along."""
@@ -56,7 +56,7 @@ class Batches:
             self._is_stopped = True
         query.stop()
 
-    def failure(self, query: StreamingQuery) -> PipelineError | PySparkException | None:
+    def failure(self, query: StreamingQuery) -> ReportedError | PySparkException | None:
         """Why a query that is over failed: what a batch raised, else what Spark says.
 
         None if it ended in order, or because it was stopped.
@@ -73,7 +73,7 @@ class Batches:
         """Returns what Spark is told."""
         if self._is_stopped:
             return _INTERRUPTED
-        if not isinstance(error, PipelineError):
+        if not isinstance(error, ReportedError):
             cause, error = error, explain(self._what, error)
             error.__cause__ = cause
         self._failure = error

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from kohort.pipeline.errors import PipelineError
+from kohort.insight.errors import ReportedError
 from kohort.pipeline.files import Files
 from kohort.pipeline.kafka import Offsets
 
@@ -52,13 +52,13 @@ class Checkpoint:
         """What was agreed upon when the checkpoint was begun, None if it is new.
 
         Raises:
-            PipelineError: it is the checkpoint of something else; names the difference.
+            ReportedError: it is the checkpoint of something else; names the difference.
         """
         path = f"{self.path}/{_OWNER_FILE}"
         if not self._files.exists(path):
             # A .part is what a kill left of a file that was being written.
             if any(not name.endswith(".part") for name in self._files.names(self.path)):
-                raise PipelineError(
+                raise ReportedError(
                     f"{self.path} is the checkpoint of another query: it has no {_OWNER_FILE}. "
                     "Name another directory with --checkpoints."
                 )
@@ -68,7 +68,7 @@ class Checkpoint:
             begin = {int(index): int(offset) for index, offset in said["begin"].items()}
             owner = CheckpointOwner(Claim(**said["claim"]), said["app_id"], begin)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PipelineError(f"{path} cannot be understood: {error}") from error
+            raise ReportedError(f"{path} cannot be understood: {error}") from error
         self._compare(owner.claim, claim)
         return owner
 
@@ -77,7 +77,7 @@ class Checkpoint:
         try:
             said = json.loads(self._files.read(f"{self.path}/{_OWNER_FILE}"))
             return {int(index): int(offset) for index, offset in said["begin"].items()}
-        except (PipelineError, ValueError, KeyError, TypeError, AttributeError):
+        except (ReportedError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     def begin(self, claim: Claim, begin: Mapping[int, int]) -> CheckpointOwner:
@@ -90,7 +90,7 @@ class Checkpoint:
         """Where a batch ends, as Spark noted before it began; None if it never did.
 
         Raises:
-            PipelineError: what Spark wrote is not what was expected.
+            ReportedError: what Spark wrote is not what was expected.
         """
         path = f"{self.path}/offsets/{batch_id}"
         if batch_id < 0 or not self._files.exists(path):
@@ -104,7 +104,7 @@ class Checkpoint:
                 raise ValueError(f"version {version!r}")
             return {int(index): int(offset) for index, offset in offsets.items()}
         except (ValueError, AttributeError) as error:
-            raise PipelineError(f"{path} is not as Spark 4.2 writes it: {error}") from error
+            raise ReportedError(f"{path} is not as Spark 4.2 writes it: {error}") from error
 
     def last_done(self) -> int:
         """The newest batch that is done, -1 for none."""
@@ -128,6 +128,6 @@ class Checkpoint:
             )
         else:
             return
-        raise PipelineError(
+        raise ReportedError(
             f"{self.path} is a checkpoint {reason}. Name another directory with --checkpoints."
         )

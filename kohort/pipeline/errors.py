@@ -1,45 +1,24 @@
-"""How a job ends that could not do what it was asked.
+"""Errors that end a job; :mod:`kohort.insight.errors` has the tree."""
 
-::
-
-    PipelineError              exit code 1
-    |-- ConflictError          1: another run changes the same table
-    |-- DataLossError          1: the topic no longer has what is still to be read
-    |-- UsageError             2: the command line cannot be meant
-    `-- UnavailableError       3: a broker, Java, a disk: something outside is missing
-"""
-
-from typing import ClassVar
+from kohort.insight.errors import ReportedError
 
 
-class PipelineError(Exception):
-    """The text is for the user: what is wrong, and what to do."""
-
-    exit_code: ClassVar[int] = 1
+class ConflictError(ReportedError):
+    """Another run changed the table; nothing was written, and a retry helps."""
 
 
-class ConflictError(PipelineError):
-    """The table has changed meanwhile; nothing was written, and to do it again helps."""
+class DataLossError(ReportedError):
+    """Records were deleted before they were read; the text names topic, partition and offsets."""
 
 
-class DataLossError(PipelineError):
-    """Records are gone that were still to be read; the text names topic, partition and offsets."""
-
-
-class UsageError(PipelineError):
-    """The command line cannot be meant."""
-
-    exit_code = 2
-
-
-class UnavailableError(PipelineError):
-    """Something that the job needs does not answer, or is not there."""
+class UnavailableError(ReportedError):
+    """A broker, Java or a disk that the job needs is missing or does not answer."""
 
     exit_code = 3
 
 
 class RegistryError(Exception):
-    """The registry does not answer, or not as is needed: nothing can be said of any value.
+    """The schema registry does not answer or its answer is invalid: no value can be decoded.
 
-    Raised on executors, where no job can end; what it says reaches the user by Spark's exception.
+    Raised on executors, which cannot end a job; its text reaches the user in Spark's exception.
     """

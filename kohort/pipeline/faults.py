@@ -9,7 +9,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
-from kohort.pipeline.errors import ConflictError, PipelineError, RegistryError, UnavailableError
+from kohort.insight.errors import ReportedError
+from kohort.pipeline.errors import ConflictError, RegistryError, UnavailableError
 
 _TEXT_MAX: Final = 600
 """Characters of Spark's own words that are shown when nothing better is known."""
@@ -42,14 +43,14 @@ _NOT_A_LAKE: Final = (
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turns what Spark raises about `what` into a PipelineError that names the cause."""
+    """Turns what Spark raises about `what` into a ReportedError that names the cause."""
     try:
         yield
     except (PySparkException, Py4JError, ArrowException, OSError) as error:
         raise explain(what, error) from error
 
 
-def explain(what: str, error: Exception) -> PipelineError:
+def explain(what: str, error: Exception) -> ReportedError:
     """The cause of `error`, which befell `what`."""
     text = _words(error)
     if any(sign in text for sign in _FULL_DISK):
@@ -65,11 +66,11 @@ def explain(what: str, error: Exception) -> PipelineError:
     if any(sign in text for sign in _NOT_ALLOWED):
         return UnavailableError(f"{what}: not allowed to write there ({_first_line(text)})")
     if any(sign in text for sign in _NOT_A_LAKE):
-        return PipelineError(
+        return ReportedError(
             f"{what}: something else than a table is there ({_first_line(text)}). "
             "Is that directory a lake of this pipeline?"
         )
-    return PipelineError(f"{what}: {_reason(text)}")
+    return ReportedError(f"{what}: {_reason(text)}")
 
 
 def causes(error: BaseException | None) -> Iterator[str]:

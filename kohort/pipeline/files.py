@@ -9,7 +9,7 @@ from kohort.pipeline.faults import explained
 
 
 class Files:
-    """Reads, lists and creates files by path or URL. Raises PipelineError."""
+    """Reads, lists and creates files by path or URL. Raises ReportedError."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -20,8 +20,8 @@ from xml.sax.saxutils import quoteattr
 
 import pyspark
 
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import find_java
 

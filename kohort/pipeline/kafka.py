@@ -17,8 +17,9 @@ from typing import Any, Final, Self, TypeAlias
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline import jvm
-from kohort.pipeline.errors import PipelineError, UnavailableError, UsageError
+from kohort.pipeline.errors import UnavailableError
 
 Offsets: TypeAlias = dict[int, int]
 """An offset by partition."""
@@ -37,7 +38,7 @@ class Topic:
     partitions: tuple[int, ...]
 
 
-class TopicMissingError(PipelineError):
+class TopicMissingError(ReportedError):
     """The topic does not exist."""
 
 
@@ -89,7 +90,7 @@ class Kafka:
 
         Raises:
             UnavailableError: the brokers sent nothing in time.
-            PipelineError: the brokers refused the request.
+            ReportedError: the brokers refused the request.
         """
         java = jvm.of(spark)
         settings = java.java.util.HashMap()
@@ -114,7 +115,7 @@ class Kafka:
                 elif time.monotonic() > deadline_s:
                     raise UnavailableError(f"no broker at {self.servers} answered in time")
         except Py4JJavaError as error:
-            raise PipelineError(f"{self.servers} refuses: {_reason(error)}") from error
+            raise ReportedError(f"{self.servers} refuses: {_reason(error)}") from error
         finally:
             consumer.close()
         return [row for row in found if row[_OFFSET] < end]
@@ -175,7 +176,7 @@ class Admin:
         names = self._jvm.java.util.List.of(name)
         try:
             described = self._get(self._client.describeTopics(names).topicNameValues().get(name))
-        except PipelineError as error:
+        except ReportedError as error:
             if "UnknownTopicOrPartition" in str(error) or "InvalidTopic" in str(error):
                 raise TopicMissingError(f"there is no topic {name} at {self._servers}") from error
             raise
@@ -211,7 +212,7 @@ class Admin:
             for node in nodes:
                 brokers.add(node.id())
             by_broker = self._get(self._client.describeLogDirs(brokers).allDescriptions())
-        except PipelineError:
+        except ReportedError:
             return 0
         for directories in by_broker.values():
             for directory in directories.values():
@@ -225,7 +226,7 @@ class Admin:
         """Commits for a group that has no members, so that tools see how far it is.
 
         Raises:
-            PipelineError: the group has members, or the commit was refused.
+            ReportedError: the group has members, or the commit was refused.
         """
         commits = self._jvm.java.util.HashMap()
         for partition, offset in offsets.items():
@@ -253,7 +254,7 @@ class Admin:
                 raise UnavailableError(
                     f"no broker answers at {self._servers} ({reason})"
                 ) from error
-            raise PipelineError(f"{self._servers} refuses: {reason}") from error
+            raise ReportedError(f"{self._servers} refuses: {reason}") from error
 
 
 _OFFSET: Final = 4

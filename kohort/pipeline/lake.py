@@ -76,7 +76,7 @@ class Change(Protocol):
 
 
 class Lake(Protocol):
-    """See the module. All methods raise PipelineError with the cause in plain words."""
+    """See the module. All methods raise ReportedError with the cause in plain words."""
 
     @property
     def spark(self) -> SparkSession:
@@ -96,7 +96,7 @@ class Lake(Protocol):
         """The table as it is now.
 
         Raises:
-            PipelineError: there is none; the text says which job would make it.
+            ReportedError: there is none; the text says which job would make it.
         """
         ...
 

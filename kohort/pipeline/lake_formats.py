@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kohort.insight.errors import UsageError
 from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.errors import UnavailableError, UsageError
+from kohort.pipeline.errors import UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

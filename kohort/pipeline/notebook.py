@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StructField, StructType
 
+from kohort.insight.advisor.pieces import Key
+from kohort.insight.analysis.finder import Thresholds
+from kohort.insight.analysis.rows import histories_of
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline.advising import Advising
-from kohort.pipeline.advisor.pieces import Key
-from kohort.pipeline.analysis.finder import Thresholds
-from kohort.pipeline.analysis.in_arrow import tables_of
-from kohort.pipeline.analysis.rows import histories_of
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.errors import PipelineError, UsageError
-from kohort.pipeline.events.reading import Read, read, typed
+from kohort.pipeline.events import Read, read, typed
+from kohort.pipeline.findings_in_arrow import tables_of
 from kohort.pipeline.lake_formats import DELTA, open_lake
 from kohort.pipeline.rebalances import files
 from kohort.pipeline.schemas import AVOIDED, FINDINGS, REBALANCES
@@ -36,7 +36,7 @@ from kohort.pipeline.schemas.columns import TEXT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kohort.pipeline.events.rows import Event
+    from kohort.insight.event_rows import Event
 
 __all__ = ["Thresholds", "advise", "findings", "history"]
 
@@ -67,12 +67,12 @@ def history(
         timezone: of the broker's clock, for logs that do not say.
 
     Raises:
-        PipelineError: neither is given, or both, or there is no such history.
+        ReportedError: neither is given, or both, or there is no such history.
         UsageError: a file cannot be read; format or catalog are none.
     """
     is_kept = lake is not None or catalog is not None
     if is_kept == bool(paths):
-        raise PipelineError("a history is in files or in a lake: name one of both")
+        raise ReportedError("a history is in files or in a lake: name one of both")
     if is_kept:
         if lake is None and format == DELTA:
             raise UsageError("Delta's tables are read where they lie: which lake=?")

@@ -11,9 +11,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from kohort.insight.errors import UsageError
 from kohort.pipeline import session
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.errors import UsageError
 from kohort.pipeline.kafka import Kafka
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.lake_formats import DELTA, ICEBERG, absolute, open_lake
@@ -204,7 +204,7 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
 
 
 def session_of(options: argparse.Namespace, name: str, *, java_options: str = "") -> SparkSession:
-    """The session that was asked for. Raises PipelineError."""
+    """The session that was asked for. Raises ReportedError."""
     spark = session.build(
         name,
         master=options.master,
@@ -232,7 +232,7 @@ def kafka_of(options: argparse.Namespace) -> Kafka:
 
 
 def lake_of(options: argparse.Namespace, spark: SparkSession) -> Lake:
-    """The lake that was asked for. Raises PipelineError."""
+    """The lake that was asked for. Raises ReportedError."""
     return open_lake(spark, options.lake, options.format, options.catalog)
 
 

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
 from kohort.pipeline.metrics import Metrics
 
 LATE_S_MAX: Final = 10.0

@@ -4,7 +4,8 @@ import threading
 import time
 from typing import Final
 
-from kohort.pipeline.errors import PipelineError, UnavailableError
+from kohort.insight.errors import ReportedError
+from kohort.pipeline.errors import UnavailableError
 
 _PAUSE_S_MAX: Final = 30.0
 
@@ -24,7 +25,7 @@ class RetryBudget:
         """Start again from the full limit: something came."""
         self._last_good_s = time.monotonic()
 
-    def allows(self, error: PipelineError) -> bool:
+    def allows(self, error: ReportedError) -> bool:
         """Whether another try can help; does not wait for it."""
         return isinstance(error, UnavailableError) and self._tried_s() < self._limit_s
 

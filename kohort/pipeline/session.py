@@ -17,8 +17,9 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from kohort.insight.errors import UsageError
 from kohort.pipeline import jars, jvm
-from kohort.pipeline.errors import UnavailableError, UsageError
+from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.java import LOGGING, find_java
 from kohort.pipeline.java_stderr import without_java_warnings
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from kohort.insight.console import announce
 from kohort.pipeline import jvm
-from kohort.pipeline.console import announce
 
 _END_TIMEOUT_S: Final = 5.0
 """Timeout for a JVM that was told to end to show that it does."""

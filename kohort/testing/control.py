@@ -17,12 +17,12 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from kohort.broker.core.history.json_form import as_json
+from kohort.admin.groups import Member
 from kohort.client.core.records import RawRecord
+from kohort.groups.history.json_form import as_json
 from kohort.protocol.errors import KafkaError
 from kohort.testing.kafka import Kafka, KafkaFault
 from kohort.testing.kit.machine import HOST
-from kohort.wire.groups import Member
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 BROKERS_MAX: Final = 1_000

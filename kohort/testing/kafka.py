@@ -14,8 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self, TypeVar, Unpack
 
-from kohort.broker.core.history.model import RebalanceRecord
+from kohort.admin.groups import Member
 from kohort.client.core.records import RawRecord
+from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.inline_executor import InlineLoop
 from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
@@ -27,7 +28,6 @@ from kohort.testing.kit.machine import (
     ReservedPort,
 )
 from kohort.testing.kit.topics import Content, Headers, Produced
-from kohort.wire.groups import Member
 
 T = TypeVar("T")
 

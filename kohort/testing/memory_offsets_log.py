@@ -8,8 +8,8 @@ from kohort.broker.coordinator.log.offsets_log import (
     decode_stored,
     encode_stored,
 )
-from kohort.broker.core.group.encoding import encode_as_batch
-from kohort.broker.core.group.records import DurableRecord
+from kohort.groups.encoding import encode_as_batch
+from kohort.groups.records import DurableRecord
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.control import ControlType, EndTransactionMarker, encode_marker
 from kohort.testing.memory_log import MemoryLog

@@ -16,11 +16,12 @@ from contextvars import copy_context
 from socket import socket
 from typing import Any, Final, TypeVar, Unpack, cast
 
-from kohort.broker.core.history.model import RebalanceRecord
+from kohort.admin.groups import Member
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import Api
 from kohort.client.core.records import RawRecord
 from kohort.client.group.heartbeat_thread import heartbeats_are_sent_by
+from kohort.groups.history.model import RebalanceRecord
 from kohort.testing.kit.broker import KitBroker
 from kohort.testing.kit.faults import Fault, FaultContext, FaultParts, new_fault, wait_hits
 from kohort.testing.kit.loop_heartbeats import LoopHeartbeats
@@ -29,7 +30,6 @@ from kohort.testing.kit.topics import Content, Headers, Produced
 from kohort.testing.virtual_clock import VirtualClock
 from kohort.testing.virtual_network import VirtualNetwork
 from kohort.testing.virtual_time import LIMIT_S, VirtualLoop, virtual_time
-from kohort.wire.groups import Member
 
 T = TypeVar("T")
 

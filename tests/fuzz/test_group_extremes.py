@@ -17,12 +17,12 @@ import uvloop
 from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.encoding import encode_value
-from kohort.broker.core.group.records import OffsetRecord
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.listener import Listener
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.encoding import encode_value
+from kohort.groups.records import OffsetRecord
+from kohort.groups.states import GroupState
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.create_topics import (
     CreatableTopic,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kohort.admin.cluster import CoordinatorKind
 from kohort.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kohort.protocol.messages.list_offsets import (
@@ -18,7 +19,6 @@ from kohort.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kohort.wire.cluster import CoordinatorKind
 from tests.histories.anomalies import Anomaly
 from tests.histories.broker import SteppedClock
 from tests.histories.checker import check

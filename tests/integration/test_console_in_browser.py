@@ -13,8 +13,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from kohort.broker.console.hub import EventHub, Pace
-from kohort.broker.core.group.events import Event
-from kohort.broker.core.group.requests import CommitRequest, Now, OffsetToCommit
+from kohort.groups.events import Event
+from kohort.groups.requests import CommitRequest, Now, OffsetToCommit
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.browser import Browser

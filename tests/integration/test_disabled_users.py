@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.cli import main
 from kohort.cli.users.stopped_broker import stopped_broker
@@ -21,7 +22,6 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient

@@ -12,6 +12,7 @@ from typing import Self
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.errors import ErrorCode
@@ -21,7 +22,6 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kohort.wire.users import hashed
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Scram
 from kohort.protocol.errors import ErrorCode
@@ -16,7 +17,6 @@ from kohort.protocol.messages.sasl_authenticate import (
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import HASHES
-from kohort.wire.users import hashed
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import RawClient

@@ -10,8 +10,8 @@ from kohort.broker.app import Broker
 from kohort.broker.assembly import coordinators
 from kohort.broker.config import load
 from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.core.group.requests import CommitRequest, JoinRequest, OffsetToCommit
-from kohort.broker.core.group.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
+from kohort.groups.classic.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
+from kohort.groups.requests import CommitRequest, JoinRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 

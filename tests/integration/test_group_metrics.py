@@ -14,9 +14,9 @@ from prometheus_client.metrics_core import Metric
 
 from kohort.broker.app import Broker
 from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.history.model import RebalanceRecord
 from kohort.broker.metrics.catalogue import METRICS
+from kohort.groups.history.model import RebalanceRecord
+from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.broker.core.security.acls import (
     CLUSTER_NAME,
@@ -21,7 +22,6 @@ from kohort.broker.core.security.acls import (
 )
 from kohort.cli import main
 from kohort.cli.users.stopped_broker import stopped_broker
-from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.broker.security.passwords import THREADS, WAITING_MAX
 from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain
@@ -16,7 +17,6 @@ from kohort.protocol.messages.sasl_authenticate import (
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import ITERATIONS_MAX
-from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.network.flood import attempt

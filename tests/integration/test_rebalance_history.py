@@ -15,16 +15,16 @@ from aiokafka.structs import TopicPartition
 
 from kohort.broker.app import Broker
 from kohort.broker.config import load
-from kohort.broker.core.group.events import TriggerKind
-from kohort.broker.core.history.json_form import from_json
-from kohort.broker.core.history.model import (
+from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.json_form import from_json
+from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
 )
-from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

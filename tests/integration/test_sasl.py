@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from kohort.admin.users import hashed
 from kohort.broker.core.security.session import Principal
 from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
@@ -51,7 +52,6 @@ from kohort.protocol.messages.sasl_authenticate import (
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import salted_password
-from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.server_process import free_port
 from tests.support.clients.confluent_client import QUIET

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.broker.core.security.scram import Credential
 from kohort.broker.security.users_file import credential_line
 from kohort.client.net.sasl import Plain
@@ -30,7 +31,6 @@ from kohort.protocol.messages.sasl_authenticate import (
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import keys_of
-from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.broker.app import StartError
 from kohort.broker.config import ConfigError
 from kohort.cli.users.stopped_broker import stopped_broker
@@ -44,7 +45,6 @@ from kohort.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kohort.wire.users import hashed
 from tests.support.brokers.broker_thread import BrokerThread
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kohort.admin.users import hashed
 from kohort.cli.users.stopped_broker import stopped_broker
 from kohort.client.net.sasl import Plain, Scram
 from kohort.protocol.messages.sasl_authenticate import (
@@ -23,7 +24,6 @@ from kohort.protocol.messages.sasl_authenticate import (
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kohort.protocol.scram import HASHES
-from kohort.wire.users import hashed
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.server_process import free_port
 from tests.support.measures.watch import warmed_up

@@ -14,8 +14,8 @@ import pytest
 from kohort.broker.coordinator.loading import load_groups
 from kohort.broker.coordinator.log.offsets_log import Stored, decode_stored
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.offsets.table import OffsetTable
-from kohort.broker.core.group.records import OffsetRecord, PendingOffset
+from kohort.groups.offsets.table import OffsetTable
+from kohort.groups.records import OffsetRecord, PendingOffset
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

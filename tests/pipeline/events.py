@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.core.group.events import TriggerKind
-from kohort.broker.core.history.json_form import as_json
-from kohort.broker.core.history.model import (
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.json_form import as_json
+from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberFate,
@@ -26,8 +26,8 @@ from kohort.broker.core.history.model import (
 )
 
 if TYPE_CHECKING:
-    from kohort.pipeline.analysis.rows import GroupHistory
-    from kohort.pipeline.events.reading import Record
+    from kohort.insight.analysis.rows import GroupHistory
+    from kohort.pipeline.events import Record
 
 CLUSTER = "cluster-1"
 GROUP = "billing"
@@ -153,7 +153,7 @@ def line(record: HistoryRecord) -> bytes:
 
 def records(values: Iterable[bytes | None]) -> list[Record]:
     """Values as they come in."""
-    from kohort.pipeline.events.reading import Record  # noqa: PLC0415
+    from kohort.pipeline.events import Record  # noqa: PLC0415
 
     return [
         Record(CLUSTER, "history", 0, offset, None, GROUP.encode(), value)
@@ -163,8 +163,8 @@ def records(values: Iterable[bytes | None]) -> list[Record]:
 
 def histories(*given: HistoryRecord) -> dict[str, GroupHistory]:
     """What the tables of the history have of these, by group."""
-    from kohort.pipeline.analysis.rows import histories_of  # noqa: PLC0415
-    from kohort.pipeline.events.reading import typed  # noqa: PLC0415
+    from kohort.insight.analysis.rows import histories_of  # noqa: PLC0415
+    from kohort.pipeline.events import typed  # noqa: PLC0415
 
     found = histories_of(CLUSTER, (typed(line(record).decode()) for record in given))
     return {history.group: history for history in found}

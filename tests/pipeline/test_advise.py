@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from kohort.insight.advisor import pieces
+from kohort.insight.advisor.computation import compute_advice
+from kohort.insight.advisor.grid import grid
+from kohort.insight.advisor.pieces import Key
+from kohort.insight.errors import UsageError
 from kohort.pipeline.advising import Advising, in_lake
-from kohort.pipeline.advisor import pieces
-from kohort.pipeline.advisor.computation import compute_advice
-from kohort.pipeline.advisor.grid import grid
-from kohort.pipeline.advisor.pieces import Key
 from kohort.pipeline.delta.lake import DeltaLake
-from kohort.pipeline.errors import UsageError
 from kohort.pipeline.jobs import advise as job
 from kohort.pipeline.rebalances.files import Piece
 from kohort.pipeline.rebalances.findings import Findings, Thresholds

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kohort.pipeline.errors import PipelineError
+from kohort.insight.errors import ReportedError
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_a_batch_that_fails_at_length_is_told_in_our_words_and_to_spark_in_a_lin
         failure = batches.failure(query)
         with pytest.raises(StreamingQueryException) as told:
             query.awaitTermination()
-    assert isinstance(failure, PipelineError)
+    assert isinstance(failure, ReportedError)
     assert "the table of tests" in str(failure)
     assert "TheSeventhDisk" in str(failure)
     assert len(str(told.value)) < LONG // 50
@@ -74,7 +74,7 @@ def test_what_no_job_foresaw_is_told_by_its_name(spark: SparkSession, tmp_path: 
     batches = Batches("a batch", lambda _, batch_id: [][batch_id])
     with running(spark, tmp_path, batches) as query:
         failure = batches.failure(query)
-    assert isinstance(failure, PipelineError)
+    assert isinstance(failure, ReportedError)
     assert str(failure) == "a batch: IndexError: list index out of range"
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.pipeline.analysis.finder import Finder, Rows, Thresholds, findings_of
-from kohort.pipeline.analysis.ownership import Interval
-from kohort.pipeline.analysis.rows import GroupHistory
+from kohort.insight.analysis.finder import Finder, Rows, Thresholds, findings_of
+from kohort.insight.analysis.ownership import Interval
+from kohort.insight.analysis.rows import GroupHistory
 from tests.pipeline.events import avoided, histories, member, rebalance
 
 if TYPE_CHECKING:
-    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord
 
 LIMITS = Thresholds(days=1, storm_size=2, flapping_moves=2)
 NAMES = ("a-1", "b-1", "c-1")

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kohort.broker.core.history.model import WaitedFor
-from kohort.pipeline.analysis.finder import Thresholds, findings_of
-from kohort.pipeline.analysis.flapping import Flapping, OwnershipIntervals
-from kohort.pipeline.analysis.in_arrow import SCHEMAS, tables_of
-from kohort.pipeline.analysis.ownership import Interval, Unavailability
-from kohort.pipeline.analysis.rows import by_sequence
-from kohort.pipeline.analysis.storms import Storm, moved_in, storms
-from kohort.pipeline.analysis.summaries import (
+from kohort.groups.history.model import WaitedFor
+from kohort.insight.analysis.finder import Thresholds, findings_of
+from kohort.insight.analysis.flapping import Flapping, OwnershipIntervals
+from kohort.insight.analysis.ownership import Interval, Unavailability
+from kohort.insight.analysis.rows import by_sequence
+from kohort.insight.analysis.storms import Storm, moved_in, storms
+from kohort.insight.analysis.summaries import (
     Cause,
     GroupRow,
     NeedlessRebalance,
@@ -23,18 +22,19 @@ from kohort.pipeline.analysis.summaries import (
     needless,
     sequence_gaps,
 )
-from kohort.pipeline.analysis.wait_times import (
+from kohort.insight.analysis.wait_times import (
     HeartbeatGap,
     SlowMember,
     WaitTimes,
     percentile,
 )
+from kohort.pipeline.findings_in_arrow import SCHEMAS, tables_of
 from kohort.pipeline.schemas import FINDINGS
 from tests.pipeline.events import BEGIN_MS, avoided, histories, member, rebalance
 
 if TYPE_CHECKING:
-    from kohort.broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
-    from kohort.pipeline.analysis.rows import Member
+    from kohort.groups.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
+    from kohort.insight.analysis.rows import Member
 
 
 def went(member_id: str, host: str) -> MemberTimeline:

@@ -1,4 +1,4 @@
-"""From records to events and reasons against them, and from events to rows."""
+"""From records to events and reasons against them, and from events to event_rows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.broker.core.history.json_form import as_json
-from kohort.broker.core.history.model import WaitedFor
-from kohort.pipeline.events import rows
-from kohort.pipeline.events.reading import Read, Refused, read, typed
+from kohort.groups.history.json_form import as_json
+from kohort.groups.history.model import WaitedFor
+from kohort.insight import event_rows
+from kohort.pipeline.events import Read, Refused, read, typed
 from kohort.pipeline.schemas import AVOIDED, MEMBERS, REBALANCES, RUNNING
 from tests.pipeline.events import BEGIN_MS, avoided, line, member, rebalance, records
 
 if TYPE_CHECKING:
-    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord
 
 GOOD: dict[str, Any] = as_json(rebalance(1, 0, member("a-1", join=0, sync=400, fate="new")))
 
@@ -74,11 +74,11 @@ def test_fields_and_names_of_younger_brokers_are_no_reason() -> None:
     first, second = map(read, records([younger, older.encode()]))
     assert isinstance(first, Read)
     assert isinstance(second, Read)
-    row = rows.rebalance(first.event)
+    row = event_rows.rebalance(first.event)
     assert (row["outcome"], row["trigger_kind"]) == ("handed_over", "eclipse")
     assert row["error"] == '{"number":[1]}'
-    assert rows.rebalance(second.event)["stopped_total_ms"] is None
-    assert not list(rows.members(second.event))
+    assert event_rows.rebalance(second.event)["stopped_total_ms"] is None
+    assert not list(event_rows.members(second.event))
 
 
 def test_halves_of_characters_are_replaced_since_no_file_holds_them() -> None:
@@ -99,7 +99,7 @@ def test_a_rebalance_is_one_row_with_what_the_event_says() -> None:
         waited_for=WaitedFor(phase="join", member_ids=("a-1",), ms=70),
     )
     event = event_of(record)
-    row = rows.rebalance(event)
+    row = event_rows.rebalance(event)
     for column, value in {
         "group": "billing",
         "sequence": 5,
@@ -122,7 +122,7 @@ def test_a_rebalance_is_one_row_with_what_the_event_says() -> None:
         "needless": False,
     }.items():
         assert row[column] == value, column
-    other = rows.avoided(event_of(avoided(6, 2)))
+    other = event_rows.avoided(event_of(avoided(6, 2)))
     assert (other["sequence"], other["trigger_kind"]) == (6, "leader_rejoined")
     assert other["at"] == BEGIN_MS + 2_000
 
@@ -130,12 +130,12 @@ def test_a_rebalance_is_one_row_with_what_the_event_says() -> None:
 def test_every_column_of_the_tables_is_made_by_the_row() -> None:
     event = event_of(rebalance(1, 0, member("a-1", join=0, sync=4, kept=1)))
     sourced = {"cluster_id", "topic", "partition", "offset", "event"}
-    (row,) = rows.members(event)
+    (row,) = event_rows.members(event)
     for table, names in (
         (MEMBERS, row.keys()),
-        (REBALANCES, rows.rebalance(event).keys()),
-        (RUNNING, rows.running(event).keys()),
-        (AVOIDED, rows.avoided(event_of(avoided(2, 0))).keys()),
+        (REBALANCES, event_rows.rebalance(event).keys()),
+        (RUNNING, event_rows.running(event).keys()),
+        (AVOIDED, event_rows.avoided(event_of(avoided(2, 0))).keys()),
     ):
         assert set(table.names) - sourced <= names, table.name
 
@@ -149,7 +149,7 @@ def test_members_are_rows_in_the_order_of_the_event() -> None:
         trigger="session_expired",
         by="x-9",
     )
-    found = list(rows.members(event_of(record)))
+    found = list(event_rows.members(event_of(record)))
     assert [row["ordinal"] for row in found] == [0, 1]
     assert [row["member_id"] for row in found] == ["a-1", "x-9"]
     assert [row["owner"] for row in found] == ["a-1", "x"]
@@ -172,11 +172,11 @@ def test_members_are_rows_in_the_order_of_the_event() -> None:
 )
 def test_needless_is_what_moved_nothing(more: dict[str, Any], expected: bool) -> None:
     record = rebalance(2, 0, member("a-1", join=0, sync=4, kept=1, **more))
-    assert rows.rebalance(event_of(record))["needless"] is expected
-    assert rows.rebalance(event_of(rebalance(3, 1, outcome="empty")))["needless"] is False
-    assert rows.rebalance(event_of(rebalance(4, 2, outcome="superseded")))["needless"] is None
+    assert event_rows.rebalance(event_of(record))["needless"] is expected
+    assert event_rows.rebalance(event_of(rebalance(3, 1, outcome="empty")))["needless"] is False
+    assert event_rows.rebalance(event_of(rebalance(4, 2, outcome="superseded")))["needless"] is None
     wanted = replace(record, trigger=replace(record.trigger, reason="ENFORCED"))
-    assert rows.rebalance(event_of(wanted))["needless"] is False
+    assert event_rows.rebalance(event_of(wanted))["needless"] is False
 
 
 def test_the_same_event_is_the_same_however_its_json_was_written() -> None:

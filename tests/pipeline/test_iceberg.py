@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
+from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_columns, schema_of
-from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.rebalances.findings import Findings, Thresholds
 from kohort.pipeline.rebalances.ingest import Ingest
 from kohort.pipeline.schemas import FINDINGS, HISTORY
@@ -24,7 +25,7 @@ from tests.pipeline.lakes import lake_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord
     from kohort.pipeline.iceberg.lake import IcebergLake
     from kohort.pipeline.lake import Lake
     from tests.pipeline.conftest import Pipeline
@@ -155,9 +156,9 @@ def test_a_table_that_is_another_one_is_not_taken_for_the_lakes(
 ) -> None:
     frame = spark.createDataFrame([(1,)], "number int")
     lake.append_once(frame, "land/orders.eu", app_id="a", batch_id=0)
-    with pytest.raises(PipelineError, match=r"is called as the lake's land/orders\.eu is"):
+    with pytest.raises(ReportedError, match=r"is called as the lake's land/orders\.eu is"):
         lake.append_once(frame, "land/orders-eu", app_id="b", batch_id=0)
-    with pytest.raises(PipelineError, match="has no table nothing; has the job run"):
+    with pytest.raises(ReportedError, match="has no table nothing; has the job run"):
         lake.read("nothing")
 
 

@@ -42,7 +42,7 @@ def lake_at(root: str) -> Lake:
 
 def work(root: str, values: list[bytes], first: int, batch: int = BATCH) -> None:
     """The job between Kafka and the tables: values from that offset on, so many at a time."""
-    from kohort.pipeline.events.reading import Record  # noqa: PLC0415 - Spark's types.
+    from kohort.pipeline.events import Record  # noqa: PLC0415 - Spark's types.
     from kohort.pipeline.rebalances.findings import Findings, Thresholds  # noqa: PLC0415
     from kohort.pipeline.rebalances.ingest import Ingest  # noqa: PLC0415
 

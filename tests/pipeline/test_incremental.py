@@ -18,7 +18,7 @@ from tests.pipeline.lakes import lake_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kohort.broker.core.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
+    from kohort.groups.history.model import HistoryRecord, MemberTimeline, RebalanceRecord
     from kohort.pipeline.delta.lake import DeltaLake
     from kohort.pipeline.lake import Lake
 

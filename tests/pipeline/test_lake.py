@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kohort.insight.errors import ReportedError
 from kohort.pipeline.arrow import from_columns, schema_of
 from kohort.pipeline.catalog import Namespace
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.delta.transaction import CHECKPOINT, SMALL_FILES_MAX, Transaction
-from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas.columns import TEXT, WHOLE, Column, Table
 from tests.pipeline.frames import assert_rows
@@ -40,7 +41,7 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
 
     for write in (lake.overwrite, append):
         name = write.__name__
-        with pytest.raises(PipelineError):
+        with pytest.raises(ReportedError):
             write(bad, name)
         left = list(Path(lake.path(name)).rglob("*.parquet"))
         assert left, "nothing was left half-written, so this shows nothing"
@@ -48,7 +49,7 @@ def test_a_first_write_that_failed_halfway_is_mended_by_the_next(
         write(good, name)
     assert_rows(lake.read("overwrite"), [(0,), (1,), (2,), (3,)])
     assert_rows(lake.read("append"), 2 * [(0,), (1,), (2,), (3,)])
-    with pytest.raises(PipelineError):
+    with pytest.raises(ReportedError):
         lake.overwrite(bad, "created")
     lake.create("created", good.schema)
     assert_rows(lake.read("created"), [])
@@ -324,9 +325,9 @@ def test_tables_are_entered_in_a_catalog_and_others_there_are_left_alone(
         lake.append_once(spark.range(3), "land/orders.eu", app_id="a", batch_id=0)
         assert spark.table("spark_catalog.lake_of_tests.land_orders_eu").count() == 3
         other = DeltaLake(spark, str(tmp_path / "other"), namespace)
-        with pytest.raises(PipelineError, match="is another one, at"):
+        with pytest.raises(ReportedError, match="is another one, at"):
             other.create("land/orders.eu", spark.range(1).schema)
-        with pytest.raises(PipelineError, match="is another one, at"):
+        with pytest.raises(ReportedError, match="is another one, at"):
             lake.create("land/orders-eu", spark.range(1).schema)
     finally:
         spark.sql("DROP DATABASE IF EXISTS spark_catalog.lake_of_tests CASCADE")
@@ -343,7 +344,7 @@ def test_old_rows_are_forgotten_by_their_moment(spark: SparkSession, lake: Delta
 
 def test_a_table_that_is_missing_is_named(lake: DeltaLake) -> None:
     assert not lake.exists("rebalances")
-    with pytest.raises(PipelineError, match=r"has no table rebalances; has the job run"):
+    with pytest.raises(ReportedError, match=r"has no table rebalances; has the job run"):
         lake.read("rebalances")
 
 
@@ -353,9 +354,9 @@ def test_a_directory_of_something_else_is_not_taken_for_a_table(
     frame = spark.createDataFrame([(1,)], "number int")
     frame.write.parquet(str(tmp_path / "numbers"))
     lake = DeltaLake(spark, str(tmp_path))
-    with pytest.raises(PipelineError, match=r"Is that directory a lake"):
+    with pytest.raises(ReportedError, match=r"Is that directory a lake"):
         lake.append_once(frame, "numbers", app_id="a", batch_id=0)
-    with pytest.raises(PipelineError, match=r"Is that directory a lake"):
+    with pytest.raises(ReportedError, match=r"Is that directory a lake"):
         lake.merge_new(frame, "numbers", on=["number"])
 
 
@@ -363,5 +364,5 @@ def test_a_root_that_is_a_file_is_no_lake(spark: SparkSession, tmp_path: Path) -
     (tmp_path / "lake").write_text("a file")
     lake = DeltaLake(spark, str(tmp_path / "lake"))
     frame = spark.createDataFrame([(1,)], "number int")
-    with pytest.raises(PipelineError, match=r"Is that directory a lake"):
+    with pytest.raises(ReportedError, match=r"Is that directory a lake"):
         lake.append_once(frame, "numbers", app_id="a", batch_id=0)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline import advise, findings, history
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.rebalances.ingest import Ingest
 from tests.pipeline.catalogs import as_environment
 from tests.pipeline.events import CLUSTER, avoided, line, member, rebalance, records
@@ -20,7 +20,7 @@ from tests.pipeline.frames import assert_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,9 +84,9 @@ def test_where_a_history_is_has_to_be_said_without_contradiction(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = str(tmp_path)
-    with pytest.raises(PipelineError, match="in files or in a lake"):
+    with pytest.raises(ReportedError, match="in files or in a lake"):
         history(spark)
-    with pytest.raises(PipelineError, match="in files or in a lake"):
+    with pytest.raises(ReportedError, match="in files or in a lake"):
         history(spark, "week.jsonl", lake=lake)
     with pytest.raises(UsageError, match="delta or iceberg, not parquet"):
         history(spark, lake=lake, format="parquet")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from kohort.pipeline.analysis import ownership
+from kohort.insight.analysis import ownership
 from tests.pipeline.events import BEGIN_MS, GROUP, histories, member, rebalance
 
 if TYPE_CHECKING:
-    from kohort.broker.core.history.model import RebalanceRecord
-    from kohort.pipeline.analysis.ownership import Interval
-    from kohort.pipeline.analysis.rows import GroupHistory
+    from kohort.groups.history.model import RebalanceRecord
+    from kohort.insight.analysis.ownership import Interval
+    from kohort.insight.analysis.rows import GroupHistory
 
 Told: TypeAlias = tuple[str, int, str | None, int, int | None, str | None]
 """State, sequence, owner, from and until in ms since the beginning, what ended it."""

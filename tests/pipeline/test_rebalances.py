@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.broker.core.history.model import HistoryRecord
+from kohort.groups.history.model import HistoryRecord
 from tests.pipeline.churn import Churn, Record
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import avoided, line, member, rebalance
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOG = Path(__file__).parents[1] / "unit/pipeline/broker_log/real/kafka-3.9.log"
+LOG = Path(__file__).parents[1] / "unit/insight/broker_log/real/kafka-3.9.log"
 
 
 class Job:

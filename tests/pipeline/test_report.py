@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kohort.pipeline.report.contents import GroupPage, Listed, Ownership, Row
-from kohort.pipeline.report.events import History
-from kohort.pipeline.report.from_history import group_page
+from kohort.insight.report.contents import GroupPage, Listed, Ownership, Row
+from kohort.insight.report.events import History
+from kohort.insight.report.from_history import group_page
 from tests.pipeline.conftest import Pipeline
 from tests.pipeline.events import CLUSTER
-from tests.unit.pipeline.report.pages import week
+from tests.unit.insight.report.pages import week
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

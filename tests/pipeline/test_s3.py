@@ -24,7 +24,7 @@ from tests.pipeline.topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord
     from tests.support.brokers.kohort_server import KohortServer
 
 EVENTS: list[HistoryRecord] = [

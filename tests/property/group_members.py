@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from kohort.broker.core.group.events import RebalanceEnd, RebalanceEnded
-from kohort.broker.core.group.requests import JoinResult, LeaveEntry, OffsetToCommit, SyncResult
+from kohort.groups.events import RebalanceEnd, RebalanceEnded
+from kohort.groups.requests import JoinResult, LeaveEntry, OffsetToCommit, SyncResult
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import Scenario, Ticket
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.records import GroupTombstone, OffsetRecord
-from kohort.broker.core.group.requests import LeaveEntry
+from kohort.groups.config import GroupConfig
+from kohort.groups.records import GroupTombstone, OffsetRecord
+from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.property.group_members import PARTITIONS, Member, Witness
 from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription

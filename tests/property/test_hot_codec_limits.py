@@ -9,7 +9,7 @@ from typing import Any, cast
 import construct
 import pytest
 
-from kohort.broker.core.steps import at_once
+from kohort.groups.steps import at_once
 from kohort.protocol.codec import STRICT_OPTION, codec
 from kohort.protocol.constructs import (
     REQUEST_BYTES_MAX,

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import settings
 
-from kohort.broker.core.group.events import (
+from kohort.groups.events import (
     GroupRemoved,
     GroupRestored,
     JoinPhaseEnded,
@@ -14,18 +14,18 @@ from kohort.broker.core.group.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
-from kohort.broker.core.history.build import build_avoided, build_steps
-from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
-from kohort.broker.core.history.model import (
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberFate,
     RebalanceOutcome,
     RebalanceRecord,
 )
-from kohort.broker.core.history.sentence import evidence, sentence
-from kohort.broker.core.history.text import parse_text, text_steps
-from kohort.broker.core.steps import at_once
+from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.text import parse_text, text_steps
+from kohort.groups.steps import at_once
 from tests.property.group_members import Witness
 from tests.property.test_group import GroupMachine
 from tests.support.groups.scenario import Scenario

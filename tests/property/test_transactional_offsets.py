@@ -7,9 +7,9 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.broker.core.group.offsets.table import OffsetTable
-from kohort.broker.core.group.records import OffsetRecord, PendingOffset
-from kohort.broker.core.group.requests import OffsetToCommit, TopicPartition
+from kohort.groups.offsets.table import OffsetTable
+from kohort.groups.records import OffsetRecord, PendingOffset
+from kohort.groups.requests import OffsetToCommit, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.scenario import MINUTE, Scenario, settled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from kohort.broker.core.history.model import (
+from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
     RebalanceOutcome,

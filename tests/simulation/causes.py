@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kohort.broker.core.group.events import Trigger, TriggerKind
-from kohort.broker.core.history.model import RebalanceRecord, TriggerRecord
+from kohort.groups.events import Trigger, TriggerKind
+from kohort.groups.history.model import RebalanceRecord, TriggerRecord
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.heartbeat import HeartbeatRequest

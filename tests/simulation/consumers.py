@@ -7,11 +7,11 @@ coordinator die; the coordinator comes back from its log. All of it by seed and 
 import random
 from typing import Any
 
-from kohort.broker.core.group.requests import LeaveEntry
 from kohort.client.core.group.actions import Apply, Join, MemberAction, Sync
 from kohort.client.core.group.heartbeat import LookUpCoordinator, SendHeartbeat, SendLeave
 from kohort.client.core.group.identity import Identity
 from kohort.client.core.partitions import TopicPartition
+from kohort.groups.requests import LeaveEntry
 from kohort.protocol.errors import ErrorCode
 from tests.support.groups.driven_members import DrivenMember
 from tests.support.groups.scenario import MINUTE, Scenario

@@ -16,11 +16,11 @@ from random import Random
 from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 
-from kohort.pipeline.advisor.prediction import Prediction, predict
-from kohort.pipeline.advisor.reading import JOINS_UNTOLD, read_trace
-from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.trace import Trace, Uncertainty
-from kohort.pipeline.advisor.words import is_by_chance
+from kohort.insight.advisor.prediction import Prediction, predict
+from kohort.insight.advisor.reading import JOINS_UNTOLD, read_trace
+from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.trace import Trace, Uncertainty
+from kohort.insight.advisor.words import is_by_chance
 from tests.simulation.campaign import process_count
 from tests.simulation.what_if import GROUP, Spacing, live, make_plan
 

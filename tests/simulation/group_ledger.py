@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from kohort.broker.core.group.events import (
+from kohort.groups.events import (
     CauseAdded,
     Event,
     GroupRestored,
@@ -25,8 +25,8 @@ from kohort.broker.core.group.events import (
     TriggerKind,
     UnusedIdDropped,
 )
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.history.model import HistoryRecord
+from kohort.groups.history.model import HistoryRecord
+from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kohort.protocol.messages.leave_group import LeaveGroupRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kohort.broker.core.group.events import TriggerKind
-from kohort.broker.core.group.requests import Now
+from kohort.groups.events import TriggerKind
+from kohort.groups.requests import Now
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import JoinGroupRequest
 from kohort.protocol.messages.leave_group import LeaveGroupRequest

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.events import Event
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.history.model import HistoryRecord
+from kohort.groups.events import Event
+from kohort.groups.history.model import HistoryRecord
+from kohort.groups.requests import Now
 from tests.simulation.group_ledger import GroupLedger
 from tests.simulation.process import Call
 from tests.simulation.tally import Tally

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from kohort.broker.core.group.events import TriggerKind
+from kohort.groups.events import TriggerKind
 from tests.simulation.causes import Cause
 
 

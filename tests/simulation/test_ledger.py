@@ -1,6 +1,6 @@
 """The ledger judges a request when it has been dealt with, not before."""
 
-from kohort.broker.core.group.events import TriggerKind
+from kohort.groups.events import TriggerKind
 from tests.simulation.network import Weather
 from tests.simulation.process import Traits
 from tests.simulation.world import World

@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from kohort import Consumer
-from kohort.broker.core.group.events import TriggerKind
+from kohort.groups.events import TriggerKind
 from kohort.testing import VirtualKafka, kafka_settings
 from kohort.testing.virtual_time import VirtualTimeError
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.setting import Setting
+from kohort.insight.advisor.reading import read_trace
+from kohort.insight.advisor.setting import Setting
 from tests.simulation.fidelity import Fidelity, try_many
 from tests.simulation.what_if import APART, GROUP, live, make_plan
 

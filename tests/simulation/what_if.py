@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from kohort.broker.core.history.json_form import as_json
-from kohort.broker.core.history.model import HistoryRecord
-from kohort.pipeline.advisor.setting import Setting
+from kohort.groups.history.json_form import as_json
+from kohort.groups.history.model import HistoryRecord
+from kohort.insight.advisor.setting import Setting
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.join_reason import JoinReason
 from kohort.protocol.messages.join_group import JoinGroupResponse

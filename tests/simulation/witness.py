@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kohort.broker.core.group.requests import CommittedOffset
+from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupResponse
 from kohort.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse

@@ -18,10 +18,10 @@ from kohort.broker.app import Broker
 from kohort.broker.config import load
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.events import EVENTS, Event
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.history.model import HistoryRecord
 from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.events import EVENTS, Event
+from kohort.groups.history.model import HistoryRecord
+from kohort.groups.requests import Now
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import encode_request
 from kohort.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -9,11 +9,6 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.member_memory import MemberMemory
-from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.environment import Environment
@@ -29,6 +24,11 @@ from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.unused_ids import UnusedIds
+from kohort.groups.config import GroupConfig
+from kohort.groups.kinds import GroupKind
 
 
 def make_groups(

@@ -33,7 +33,7 @@ from kohort.broker.config.listeners import (
 )
 from kohort.broker.config.names import misspelt
 from kohort.broker.config.settings import ConfigType, InvalidValueError, Value, settings_of
-from kohort.properties import parse_properties
+from kohort.formats.properties import parse_properties
 
 _OVERRIDE: Final = "--override"
 _BITNAMIS: Final = "KAFKA_CFG_"

@@ -12,7 +12,7 @@ from kohort.broker.config.settings import (
     String,
     setting,
 )
-from kohort.jaas import JaasError, parse_login_module
+from kohort.formats.jaas import JaasError, parse_login_module
 
 SUPPORTED_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 STORE_TYPES: Final = ("JKS", "PEM", "PKCS12")

@@ -8,12 +8,11 @@ from typing import Final
 from kohort.broker.console.checks import GroupFacts, MemberFacts, StillFacts
 from kohort.broker.console.lag import Position
 from kohort.broker.console.recent import HOUR_MS, Recent
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.protocols import CONSUMER
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.history.shares import parse_share
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.member import Member
+from kohort.groups.history.shares import parse_share
+from kohort.groups.requests import CONSUMER, Now
+from kohort.groups.states import GroupState
 
 MEMBERS_LOOKED_AT: Final = 1_000
 """Maximum members of a group that are checked, the oldest first."""

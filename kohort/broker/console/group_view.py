@@ -10,9 +10,6 @@ from kohort.broker.console.lag import Ages, Position, positions, total_lag
 from kohort.broker.console.recent import Recents
 from kohort.broker.console.records import RecordFormatter
 from kohort.broker.console.source import ConsoleSource
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.history.shares import parse_share
-from kohort.broker.core.history.waiting_text import waited_for
 from kohort.broker.http.group_json import (
     group_json,
     member_json,
@@ -20,6 +17,9 @@ from kohort.broker.http.group_json import (
 )
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.history.shares import parse_share
+from kohort.groups.history.waiting_text import waited_for
 
 Json: TypeAlias = dict[str, Any]
 

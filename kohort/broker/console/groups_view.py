@@ -12,12 +12,12 @@ from kohort.broker.console.source import ConsoleSource
 from kohort.broker.console.survey import ORDERS, Row, Survey, wait_chosen
 from kohort.broker.console.timed_cache import TimedCache
 from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.core.history.waiting_text import waited_for
 from kohort.broker.http.group_json import waiting_json, waiting_members
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.http.messages import BadRequestError
 from kohort.broker.http.queries import Query
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.history.waiting_text import waited_for
 
 Json: TypeAlias = dict[str, Any]
 

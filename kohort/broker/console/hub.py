@@ -11,10 +11,10 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from kohort.broker.console.security import HEADERS
-from kohort.broker.core.group.events import EVENTS, Event, OffsetsStored
-from kohort.broker.core.group.requests import Now
 from kohort.broker.http.json_parts import dump
 from kohort.broker.runtime.clock import Clock
+from kohort.groups.events import EVENTS, Event, OffsetsStored
+from kohort.groups.requests import Now
 
 STREAMS_MAX: Final = 16
 """Half of the maximum connections, so that pages are answered as well."""

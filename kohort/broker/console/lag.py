@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Final, NamedTuple, TypeAlias
 
-from kohort.broker.core.group.offsets.owner import OffsetsOwner
-from kohort.broker.core.group.requests import CommittedOffset
 from kohort.broker.metrics.partitions import Readable, readable
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.storage.log.detached import Detached
 from kohort.broker.topics.manager import TopicManager
+from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.records.batch import NO_TIMESTAMP
 

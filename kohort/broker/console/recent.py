@@ -9,13 +9,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.broker.core.history.model import AvoidedRecord, HistoryRecord
-from kohort.broker.core.history.names import AVOIDED
-from kohort.broker.core.history.text import parse_text
-from kohort.broker.core.history.wording import cause_text
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
 from kohort.broker.http.group_json import MEMBERS_BEGIN
+from kohort.groups.history.model import AvoidedRecord, HistoryRecord
+from kohort.groups.history.names import AVOIDED
+from kohort.groups.history.text import parse_text
+from kohort.groups.history.wording import cause_text
 
 Json: TypeAlias = dict[str, Any]
 

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kohort.broker.console.lag import positions, total_lag
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.classic_requests import living_group
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.http.json_parts import SLICE_MS
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.states import GroupState
 
 Json: TypeAlias = dict[str, Any]
 

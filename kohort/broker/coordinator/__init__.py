@@ -1,4 +1,4 @@
-"""The group coordinator: the shells around :mod:`kohort.broker.core.group`."""
+"""The group coordinator: the shells around :mod:`kohort.groups`."""
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator, GroupObserver
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog

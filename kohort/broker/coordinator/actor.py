@@ -33,7 +33,9 @@ from kohort.broker.coordinator.group_timers import GroupTimers
 from kohort.broker.coordinator.inbox import Batch, Inbox
 from kohort.broker.coordinator.paused_commands import PausedCommands
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.effects import (
+from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.slices import Slice, let_others_run
+from kohort.groups.effects import (
     Append,
     Cancel,
     Effect,
@@ -44,12 +46,10 @@ from kohort.broker.core.group.effects import (
     ScheduleSessions,
     TimerKey,
 )
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.steps import Steps
-from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Slice, let_others_run
+from kohort.groups.group import Group
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

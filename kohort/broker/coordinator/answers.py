@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from kohort.broker.core.group.effects import Reply
-from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.groups.effects import Reply
+from kohort.groups.steps import FEW
 from kohort.protocol.errors import KafkaError
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 from kohort.broker.coordinator.command import Command, Step
 from kohort.broker.coordinator.host import GroupHost
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.join import check_request
-from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.later import Later
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.join import check_request
+from kohort.groups.classic.leave import ENTRIES_PER_STEP
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import (
     JoinRequest,
     JoinResult,
     LeaveEntry,
@@ -25,9 +26,8 @@ from kohort.broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.steps import Steps
-from kohort.broker.runtime.later import Later
+from kohort.groups.states import GroupState
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 
 

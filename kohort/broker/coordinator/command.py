@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.core.group.effects import TimerKey
-from kohort.broker.core.group.events import Event
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.requests import Now
 from kohort.broker.core.keyed_timers import KeyedTimers
-from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin
+from kohort.groups.effects import TimerKey
+from kohort.groups.events import Event
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import Now
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import KafkaError
 
 Step = Callable[[Group, Now], Steps[None] | None]

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Sequence
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.host import CoordinatorConfig, GroupHost, GroupObserver
-from kohort.broker.core.group.kinds import WITH_OFFSETS_ALONE
-from kohort.broker.core.group.offsets.commit import error_without_group
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.later import Later
+from kohort.groups.kinds import WITH_OFFSETS_ALONE
+from kohort.groups.offsets.commit import error_without_group
+from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
     CommittedOffset,
@@ -23,7 +24,6 @@ from kohort.broker.core.group.requests import (
     GroupDescription,
     TopicPartition,
 )
-from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

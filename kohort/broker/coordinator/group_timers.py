@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from kohort.broker.coordinator.command import ActorHost
 from kohort.broker.coordinator.session_timers import SessionTimers
-from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
+from kohort.groups.effects import TimerKey
 
 
 class GroupTimers:

@@ -18,20 +18,20 @@ from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
 from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import TimerKey
-from kohort.broker.core.group.events import Event
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.kinds import GroupKind, kind_of
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.group.unused_ids import UnusedIds
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.groups.classic.unused_ids import UnusedIds
+from kohort.groups.config import GroupConfig
+from kohort.groups.effects import TimerKey
+from kohort.groups.events import Event
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind, kind_of
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
 from kohort.protocol.errors import NO_ERROR, ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kohort.broker.coordinator.command import Command
-from kohort.broker.core.group.effects import TimerKey
+from kohort.groups.effects import TimerKey
 from kohort.protocol.errors import KafkaError
 
 COMMANDS_PER_BATCH: Final = 200

@@ -17,12 +17,12 @@ from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, Stored
 from kohort.broker.coordinator.log.rehoming import Rehoming, Stray
 from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.encoding import decode_key, decode_record
-from kohort.broker.core.group.group_value import BEGUN_HEADER
-from kohort.broker.core.group.records import DurableRecord, GroupRecord, OffsetRecord, PendingOffset
-from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.classic.stored_value import BEGUN_HEADER
+from kohort.groups.encoding import decode_key, decode_record
+from kohort.groups.records import DurableRecord, GroupRecord, OffsetRecord, PendingOffset
+from kohort.groups.steps import FEW
 from kohort.protocol.errors import DecodeError, KafkaError
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Commands of one group that wait for the pause after a GroupRecord to end.
 
-:mod:`kohort.broker.core.group.write_pacing` determines the length of the pause.
+:mod:`kohort.groups.classic.write_pacing` determines the length of the pause.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from kohort.broker.coordinator.command import Command
-from kohort.broker.core.group.write_pacing import WritePacing
+from kohort.groups.classic.write_pacing import WritePacing
 
 
 class PausedCommands:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
-from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.slices import RoundRobin, Slice
+from kohort.groups.effects import TimerKey
+from kohort.groups.steps import FEW
 
 
 class SessionTimers:

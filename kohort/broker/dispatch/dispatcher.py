@@ -12,7 +12,6 @@ from time import perf_counter
 from types import GeneratorType
 from typing import Any, TypeVar
 
-from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import (
@@ -35,6 +34,7 @@ from kohort.broker.network.service import (
 )
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.codec import Buffer, codec
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.framing import (

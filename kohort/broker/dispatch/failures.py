@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kohort.broker.core.steps import Steps, at_once
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, Struct, schema_of

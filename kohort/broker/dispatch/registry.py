@@ -13,13 +13,13 @@ from functools import cache, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.long_requests import LONG_BYTES
 from kohort.broker.dispatch.parts import Lists
 from kohort.broker.runtime.later import Later
+from kohort.groups.steps import Steps
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.framing import API_VERSIONS_KEY
 from kohort.protocol.message import RESPONSES, Message, schema_of
@@ -205,7 +205,7 @@ def handles(
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
     as a task, and is answered with what it returns. A handler with much work may return a
-    generator of steps (:mod:`kohort.broker.core.steps`), which are run in slices.
+    generator of steps (:mod:`kohort.groups.steps`), which are run in slices.
     """
 
     def register(handler: _Registered) -> _Registered:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.core.transaction.requests import AddRequest, ClientVersion, TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, same
@@ -22,6 +21,7 @@ from kohort.broker.handlers.shared.transaction_errors import fenced_in
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import INTERNAL_TOPICS
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -7,10 +7,10 @@ v1-2 as in Kafka 4.4: moving a partition to the directory where it is changes no
 from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

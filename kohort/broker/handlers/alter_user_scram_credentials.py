@@ -12,7 +12,6 @@ import asyncio
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.security.scram import Credential
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
@@ -25,6 +24,7 @@ from kohort.broker.security.users import (
     CredentialKey,
     Users,
 )
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
 from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_acls import (
     AclDescription,

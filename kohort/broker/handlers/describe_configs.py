@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from kohort.broker.config.current import ConfigEntry, ConfigSource
 from kohort.broker.core.security.acls import Operation
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -23,6 +22,7 @@ from kohort.broker.handlers.shared.config_resources import (
 )
 from kohort.broker.handlers.shared.repeats import check_repeats
 from kohort.broker.topics.names import check_name
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.core.group.requests import GroupDescription
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, group_operations
 from kohort.broker.handlers.shared.repeats import check_repeats
+from kohort.groups.requests import GroupDescription
+from kohort.groups.states import GroupState
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,

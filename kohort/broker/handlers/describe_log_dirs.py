@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.topics.topic import Topic
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

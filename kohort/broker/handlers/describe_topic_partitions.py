@@ -8,7 +8,6 @@ describes the same topics as Metadata.
 from __future__ import annotations
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -16,6 +15,7 @@ from kohort.broker.handlers.shared.authorized_operations import NOT_COMPUTED, to
 from kohort.broker.handlers.shared.leaders import NO_LEADER
 from kohort.broker.topics.names import INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_topic_partitions import (
     Cursor,

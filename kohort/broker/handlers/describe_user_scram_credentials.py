@@ -9,11 +9,11 @@ from collections import Counter
 from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.access import TEXTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.security.users import Users
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,

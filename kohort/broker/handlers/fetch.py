@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final, cast
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
@@ -26,6 +25,7 @@ from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,

@@ -2,7 +2,7 @@
 
 v0-9. v1 rebalance timeout, v4 member id required, v5 instance id, v6 flexible, and with it Kohort's
 tag that states a reason as a number, v7 protocol type in the response, v8 a reason as text, v9 skip
-assignment. The rules are in :mod:`kohort.broker.core.group.classic.join`.
+assignment. The rules are in :mod:`kohort.groups.classic.join`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kohort.broker.core.group.reasons import state_reason
-from kohort.broker.core.group.requests import JoinRequest, JoinResult
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
+from kohort.groups.reasons import state_reason
+from kohort.groups.requests import JoinRequest, JoinResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): members leave immediately instead of timing out.
 
 v0-5. v3 several members, also by instance id, each with its own error; v4 flexible; v5 a reason as
-text. The rules are in :mod:`kohort.broker.core.group.classic.leave`.
+text. The rules are in :mod:`kohort.groups.classic.leave`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kohort.broker.core.group.requests import LeaveEntry, LeaveResult
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
+from kohort.groups.requests import LeaveEntry, LeaveResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.leave_group import (
     LeaveGroupRequest,

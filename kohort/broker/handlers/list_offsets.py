@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import current_partition
 from kohort.broker.runtime.later import Later
 from kohort.broker.topics.partition import Partition
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -2,7 +2,7 @@
 
 v2-10. v5 drops the retention time, v6 leader epoch, v7 instance id, v8 flexible, v9 may answer
 GROUP_ID_NOT_FOUND, v10 topic ids instead of names. Partitions that do not exist are answered here;
-the rules for the others are in :mod:`kohort.broker.core.group.offsets.commit`.
+the rules for the others are in :mod:`kohort.groups.offsets.commit`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.requests import CommitRequest, CommitResult, OffsetToCommit
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -20,6 +19,7 @@ from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.committed_topics import look_up
 from kohort.broker.runtime.later import Later
+from kohort.groups.requests import CommitRequest, CommitResult, OffsetToCommit
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import (

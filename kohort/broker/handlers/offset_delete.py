@@ -1,19 +1,19 @@
 """OffsetDelete (key 47): delete a group's offsets of some partitions.
 
 v0. Offsets of a deleted topic cannot be deleted this way; they are deleted with the topic. The
-rules are in :mod:`kohort.broker.core.group.offsets.removal`.
+rules are in :mod:`kohort.groups.offsets.removal`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kohort.broker.core.group.requests import DeleteOffsetsResult, TopicPartition
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
+from kohort.groups.requests import DeleteOffsetsResult, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.group import Group
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError, per_partition, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.repeats import REPEATS_MAX, check_repeats
+from kohort.groups.group import Group
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -1,18 +1,18 @@
 """SyncGroup (key 14): the leader submits the assignment, every member gets its part.
 
 v0-5. v3 instance id, v4 flexible, v5 protocol type and name in both directions. The rules are in
-:mod:`kohort.broker.core.group.classic.sync`.
+:mod:`kohort.groups.classic.sync`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.core.group.requests import SyncRequest, SyncResult
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.runtime.later import Later
+from kohort.groups.requests import SyncRequest, SyncResult
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -4,7 +4,7 @@ v0-6. v3 member id and generation (KIP-447), v4 may answer TRANSACTION_ABORTABLE
 group's partition of __consumer_offsets to the transaction, for which earlier versions need
 AddOffsetsToTxn (KIP-890), v6 topic ids instead of names. Partitions that do not exist are answered
 here; the transaction is checked next, and the group last. The group's rules are in
-:mod:`kohort.broker.core.group.classic.commit` and :mod:`kohort.broker.core.group.offsets.pending`.
+:mod:`kohort.groups.classic.commit` and :mod:`kohort.groups.offsets.pending`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from kohort.broker.core.group.requests import CommitRequest, EnclosingTransaction, OffsetToCommit
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
@@ -27,6 +26,7 @@ from kohort.broker.handlers.shared.transactional_producer import (
     TransactionalProducer,
 )
 from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.requests import CommitRequest, EnclosingTransaction, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -6,10 +6,10 @@ Members decide how often a group rebalances, and must not be able to fill the di
 import logging
 from typing import Final
 
-from kohort.broker.core.history.model import HistoryRecord
-from kohort.broker.core.history.sentence import sentence
-from kohort.broker.core.history.wording import shown
 from kohort.broker.runtime.clock import Clock
+from kohort.groups.history.model import HistoryRecord
+from kohort.groups.history.sentence import sentence
+from kohort.groups.history.wording import shown
 
 logger = logging.getLogger("kohort.broker.history")
 

@@ -4,8 +4,8 @@ import logging
 from collections import deque
 from typing import Final
 
-from kohort.broker.core.history.facts import RebalanceFacts
-from kohort.broker.core.history.fold import Closed
+from kohort.groups.history.facts import RebalanceFacts
+from kohort.groups.history.fold import Closed
 
 logger = logging.getLogger(__name__)
 

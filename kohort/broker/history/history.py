@@ -14,12 +14,6 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
-from kohort.broker.core.group.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.history.facts import RebalanceFacts, copy_of, remains_of
-from kohort.broker.core.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
-from kohort.broker.core.history.names import AVOIDED, REBALANCE
-from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.history.closing_queue import ClosingQueue, Waiting
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.restoring import restore
@@ -29,11 +23,17 @@ from kohort.broker.history.topic import RUNNING, SLOW_FROM_BYTES, Entry, History
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.events import Event, GroupRemoved, GroupRestored, RebalanceStarted
+from kohort.groups.history.facts import RebalanceFacts, copy_of, remains_of
+from kohort.groups.history.fold import BEGINNINGS, SETTLE_MS, GroupFold
+from kohort.groups.history.names import AVOIDED, REBALANCE
+from kohort.groups.requests import Now
+from kohort.groups.steps import Steps, at_once
 
 if TYPE_CHECKING:
     # Not needed at a start; see `RebalanceHistory._making`.
-    from kohort.broker.core.history.model import HistoryRecord, RebalanceRecord
     from kohort.broker.history.record_maker import RecordMaker
+    from kohort.groups.history.model import HistoryRecord, RebalanceRecord
 
 logger = logging.getLogger(__name__)
 

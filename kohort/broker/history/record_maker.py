@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kohort.broker.core.group.records import GroupRecord
-from kohort.broker.core.group.stored_cause import StoredCause
-from kohort.broker.core.history.build import (
+from kohort.broker.history.announcements import RebalanceLog
+from kohort.broker.history.closing_queue import Waiting
+from kohort.broker.runtime.clock import Clock
+from kohort.groups.classic.stored_cause import StoredCause
+from kohort.groups.history.build import (
     Built,
     build_avoided,
     build_steps,
     let_go,
 )
-from kohort.broker.core.history.facts import RebalanceFacts
-from kohort.broker.core.history.fold import AvoidedFacts
-from kohort.broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
-from kohort.broker.core.history.moves import NONE_TAKEN, TakenPartitions
-from kohort.broker.core.history.recovered import completed, recovered
-from kohort.broker.core.history.text import parse_text, text_steps
-from kohort.broker.core.steps import Steps, at_once
-from kohort.broker.history.announcements import RebalanceLog
-from kohort.broker.history.closing_queue import Waiting
-from kohort.broker.runtime.clock import Clock
+from kohort.groups.history.facts import RebalanceFacts
+from kohort.groups.history.fold import AvoidedFacts
+from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
+from kohort.groups.history.recovered import completed, recovered
+from kohort.groups.history.text import parse_text, text_steps
+from kohort.groups.records import GroupRecord
+from kohort.groups.steps import Steps, at_once
 
 MEMBERS_OF_RUNNING: Final = 100
 """Maximum number of members listed for a rebalance in progress, whose record is created at each

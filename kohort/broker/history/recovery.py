@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from kohort.broker.core.group.records import GroupRecord
-from kohort.broker.core.group.stored_cause import StoredCause, decode_cause
 from kohort.broker.history.topic import Entry
+from kohort.groups.classic.stored_cause import StoredCause, decode_cause
+from kohort.groups.records import GroupRecord
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from kohort.broker.core.history.names import AVOIDED, REBALANCE
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.rings import Rings, pack
 from kohort.broker.history.topic import RUNNING, Entry, HistoryLog
 from kohort.broker.runtime.slices import Monotonic, Slice
+from kohort.groups.history.names import AVOIDED, REBALANCE
 from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)

@@ -16,13 +16,13 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.core.history.names import SCHEMA
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.records import read_records
 from kohort.broker.topics.topic import Topic
+from kohort.groups.history.names import SCHEMA
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.batch import CompressionType, read_header
 from kohort.protocol.records.builder import encode_batch

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.protocols import CONSUMER
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.history.limits import IDS_LISTED, cut_id
-from kohort.broker.core.history.sentence import sentence
-from kohort.broker.core.history.shares import parse_share
-from kohort.broker.core.history.text import parse_text
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.member import Member
+from kohort.groups.history.limits import IDS_LISTED, cut_id
+from kohort.groups.history.sentence import sentence
+from kohort.groups.history.shares import parse_share
+from kohort.groups.history.text import parse_text
+from kohort.groups.requests import CONSUMER, Now
 
 Json: TypeAlias = dict[str, Any]
 

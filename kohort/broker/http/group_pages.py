@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from kohort.broker.coordinator import GroupCoordinator
 from kohort.broker.coordinator.classic_requests import living_group
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.history.names import AVOIDED, REBALANCE, SCHEMA
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.shelf import Kept
@@ -31,6 +29,8 @@ from kohort.broker.http.queries import Query
 from kohort.broker.http.topic_rights import SeenTopics
 from kohort.broker.http.visitors import sees_cluster, visitor_of
 from kohort.broker.runtime.slices import Slice, run
+from kohort.groups.history.names import AVOIDED, REBALANCE, SCHEMA
+from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 
 GROUPS_DEFAULT: Final = 1_000

@@ -6,7 +6,7 @@ import base64
 from typing import Final, NamedTuple
 
 from kohort.broker.storage.layout import KAFKA_FILE
-from kohort.properties import parse_properties
+from kohort.formats.properties import parse_properties
 
 _VERSION: Final = "1"
 

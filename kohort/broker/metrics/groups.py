@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import Metric
 
-from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.metrics import catalogue, rebalance_catalogue
 from kohort.broker.metrics.budget import GROUPS, SeriesBudget
 from kohort.broker.metrics.families import Family, Labels, Rows, WideFamily, single
@@ -14,6 +13,7 @@ from kohort.broker.metrics.metric_info import OTHER
 from kohort.broker.metrics.partitions import readable
 from kohort.broker.metrics.sources import GroupSource, GroupsSource, TopicsSource
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.kinds import GroupKind
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from kohort.broker.core.group.events import (
+from kohort.broker.metrics.group_counts import CountsByGroup
+from kohort.broker.metrics.tally import HistogramTally
+from kohort.groups.events import (
     Event,
     GroupRemoved,
     GroupRestored,
@@ -19,12 +21,10 @@ from kohort.broker.core.group.events import (
     RebalanceEnded,
     RebalanceStarted,
 )
-from kohort.broker.core.group.requests import Now
-from kohort.broker.metrics.group_counts import CountsByGroup
-from kohort.broker.metrics.tally import HistogramTally
+from kohort.groups.requests import Now
 
 if TYPE_CHECKING:
-    from kohort.broker.core.history.model import HistoryRecord
+    from kohort.groups.history.model import HistoryRecord
 
 PHASE_BOUNDS_S: Final = (0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 """Three seconds is the initial delay of a group, five minutes the usual limit for a rejoin."""
@@ -80,7 +80,7 @@ class RebalanceMetrics:
         """Count what is known only from the complete record of a rebalance; a listener of the
         history.
         """
-        from kohort.broker.core.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
+        from kohort.groups.history.model import RebalanceRecord  # noqa: PLC0415 - not for a start.
 
         if not isinstance(record, RebalanceRecord):
             return

@@ -95,7 +95,7 @@ class OffsetSource(Protocol):
 
 
 class OffsetTableSource(Protocol):
-    """The committed positions of one group; see `kohort.broker.core.group.offsets.table`."""
+    """The committed positions of one group; see `kohort.groups.offsets.table`."""
 
     @property
     def count(self) -> int: ...
@@ -103,7 +103,7 @@ class OffsetTableSource(Protocol):
 
 
 class GroupSource(Protocol):
-    """A group; see `kohort.broker.core.group.group`."""
+    """A group; see `kohort.groups.group`."""
 
     @property
     def group_id(self) -> str: ...

@@ -8,8 +8,8 @@ it as it is.
 import logging
 from typing import Final
 
-from kohort.broker.core.history.wording import shown
 from kohort.broker.runtime.clock import Clock
+from kohort.groups.history.wording import shown
 
 INTERVAL_MS = 10_000
 LINES_PER_INTERVAL = 10

@@ -1,7 +1,7 @@
 """Long work on the event loop in slices, with other work in between.
 
 Time decides: a slice is over after its budget of milliseconds, on any machine. Work is divided into
-steps (`kohort.broker.core.steps`) and checks its slice after each. A slice is also over after
+steps (`kohort.groups.steps`) and checks its slice after each. A slice is also over after
 `LOOKS_MAX` checks. That ends it if time stands still while work is done: under the virtual clock of
 tests and simulations, which makes runs reproducible.
 
@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from kohort.broker.core.steps import Steps
+from kohort.groups.steps import Steps
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from kohort.broker.security.tls_context import StoreError
 from kohort.broker.security.tls_listener import TlsListener
 from kohort.broker.security.users import MECHANISMS, Users
 from kohort.broker.security.users_file import UsersFile
-from kohort.jaas import JaasError, parse_login_module
+from kohort.formats.jaas import JaasError, parse_login_module
 from kohort.protocol.scram import HASHES
 
 if TYPE_CHECKING:

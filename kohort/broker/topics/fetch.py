@@ -19,11 +19,11 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from kohort.broker.core.delayed_operation import Completion, DelayedOperation
 from kohort.broker.core.partition.transactions import AbortedTransaction as OfLog
-from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Monotonic, Slice, let_others_run
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.partition_reads import Records
+from kohort.groups.steps import FEW
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import AbortedTransaction
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Iterator
 from typing import NamedTuple, Protocol
 
-from kohort.broker.core.steps import FEW
 from kohort.broker.core.transaction.encoding import (
     decode_key,
     decode_value,
@@ -20,6 +19,7 @@ from kohort.broker.core.transaction.records import DurableTransaction, Transacti
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
 from kohort.broker.topics.internal_log import InternalLog
+from kohort.groups.steps import FEW
 from kohort.protocol.errors import DecodeError, EncodeError, ErrorCode, KafkaError
 from kohort.protocol.records.batch import SealedBatch
 from kohort.protocol.records.builder import make_batch

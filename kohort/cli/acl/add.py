@@ -2,15 +2,15 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.access import add_rules
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.users import list_users
 from kohort.broker.core.security.acls import WILDCARD
 from kohort.broker.core.security.session import ANONYMOUS, USER
 from kohort.cli.acl.options import add_rule, host, idle, rules_of
 from kohort.cli.options import add_kafka, cluster_of
 from kohort.client.net.versions import UnsupportedVersionError
-from kohort.wire.access import add_rules
-from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.users import list_users
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

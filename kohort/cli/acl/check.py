@@ -6,14 +6,14 @@ the broker's settings: super users are those that `--super-users` names.
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.access import list_rules
 from kohort.broker.core.security.acls import Operation, ResourceType, RuleFilter
 from kohort.broker.core.security.authorizer import Authorizer
 from kohort.broker.core.security.session import Principal
 from kohort.cli.acl.options import add_rule, host, idle
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.wire.access import list_rules
+from kohort.groups.history.wording import shown
 
 _SECRET_TOPICS = ("__consumer_offsets", "__rebalance_history", "__transaction_state")
 

@@ -2,12 +2,12 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.access import list_rules
 from kohort.broker.core.security.acls import Rule
 from kohort.cli.acl.options import add_filter, wanted
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.wire.access import list_rules
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,11 +2,11 @@
 
 import argparse
 
+from kohort.admin.access import list_rules, remove_rules
 from kohort.broker.core.security.acls import RuleFilter
 from kohort.cli.acl.options import add_filter, wanted
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of
-from kohort.wire.access import list_rules, remove_rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

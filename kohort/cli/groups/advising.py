@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
-from kohort.broker.core.history.wording import counted, duration, listed, shown
 from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
 from kohort.cli.groups.options import history_of
 from kohort.cli.options import print_json
 from kohort.cli.table import Cell, table
-from kohort.pipeline.advisor.advice import Advice
-from kohort.pipeline.advisor.computation import compute_advice
-from kohort.pipeline.advisor.config_lines import ConfigLines, config_lines
-from kohort.pipeline.advisor.prediction import Prediction
-from kohort.pipeline.advisor.setting import known_settings
-from kohort.pipeline.advisor.words import changes, choice, is_by_chance, words
-from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.history_files import histories
+from kohort.groups.history.wording import counted, duration, listed, shown
+from kohort.insight.advisor.advice import Advice
+from kohort.insight.advisor.computation import compute_advice
+from kohort.insight.advisor.config_lines import ConfigLines, config_lines
+from kohort.insight.advisor.prediction import Prediction
+from kohort.insight.advisor.setting import known_settings
+from kohort.insight.advisor.words import changes, choice, is_by_chance, words
+from kohort.insight.errors import ReportedError
+from kohort.insight.history_files import histories
 
 Json = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _from_files(options: argparse.Namespace) -> list[Json]:
                     groups[str(record.get("group"))] += 1
                     if record.get("group") == options.group:
                         records.append(record)
-    except PipelineError as error:
+    except ReportedError as error:
         raise UsageError(str(error)) from error
     if not records:
         there = f"those are {listed(list(groups), most=10)}" if groups else "there is none"

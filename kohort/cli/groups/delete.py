@@ -2,13 +2,13 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.cluster import RefusedError
+from kohort.admin.group_changes import delete_group
 from kohort.cli.errors import RefusedCommandError
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
+from kohort.groups.history.wording import shown
 from kohort.protocol.errors import ErrorCode
-from kohort.wire.cluster import RefusedError
-from kohort.wire.group_changes import delete_group
 
 _WHY = {
     ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first, `kohort groups describe` shows "

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from kohort.broker.core.history.wording import counted, shown
+from kohort.admin.groups import Group, Position, describe_group
+from kohort.admin.offsets import TopicPartition
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.wire.groups import Group, Position, describe_group
-from kohort.wire.offsets import TopicPartition
+from kohort.groups.history.wording import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

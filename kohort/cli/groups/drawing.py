@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Self, TypeAlias
 
-from kohort.broker.core.history.wording import counted, duration, shown
+from kohort.groups.history.wording import counted, duration, shown
 
 Json: TypeAlias = Mapping[str, Any]
 

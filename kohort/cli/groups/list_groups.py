@@ -3,11 +3,11 @@
 import argparse
 from typing import Any
 
+from kohort.admin.group_overview import GroupRow, overview
 from kohort.cli.errors import UnavailableError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.protocol.errors import DecodeError
-from kohort.wire.group_overview import GroupRow, overview
 
 HEAD = ("GROUP", "STATE", "TYPE", "MEMBERS", "LAG", "REBALANCES IN 1 H", "PROTOCOL TYPE")
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from kohort.broker.core.history.wording import ClockText
+from kohort.groups.history.wording import ClockText
 
 
 def local_clock(now_ms: int) -> ClockText:

@@ -4,11 +4,11 @@ import argparse
 from typing import Final
 from urllib.parse import quote
 
+from kohort.admin.history import group_history
 from kohort.cli.admin_http import Json, fetch
 from kohort.cli.errors import NotFoundError, UnavailableError
 from kohort.cli.options import add_command_config, add_common, cluster_of, security_of
 from kohort.protocol.errors import DecodeError
-from kohort.wire.history import group_history
 
 HTTP: Final = "http://localhost:9308"
 COUNT_MAX: Final = 1_000

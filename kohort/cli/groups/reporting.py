@@ -7,17 +7,17 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kohort.broker.core.history.wording import counted, listed, shown
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.groups.advising import known_of, records_of, told_of
 from kohort.cli.options import print_json
-from kohort.pipeline.advisor.computation import compute_advice
-from kohort.pipeline.report.contents import Contents
-from kohort.pipeline.report.events import History
-from kohort.pipeline.report.from_advice import advice_rows
-from kohort.pipeline.report.from_history import group_page
-from kohort.pipeline.report.page import render
-from kohort.pipeline.whole_file import write_whole
+from kohort.groups.history.wording import counted, listed, shown
+from kohort.insight.advisor.computation import compute_advice
+from kohort.insight.report.contents import Contents
+from kohort.insight.report.events import History
+from kohort.insight.report.from_advice import advice_rows
+from kohort.insight.report.from_history import group_page
+from kohort.insight.report.page import render
+from kohort.insight.whole_file import write_whole
 
 _NAME_CHARS_MAX: Final = 100
 

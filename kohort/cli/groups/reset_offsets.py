@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.cluster import Cluster
+from kohort.admin.group_changes import set_offsets
+from kohort.admin.groups import committed_offsets
+from kohort.admin.offsets import END, START, TopicPartition, told_offsets
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.not_found import partitions_of
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.times import duration_ms, moment_ms
-from kohort.wire.cluster import Cluster
-from kohort.wire.group_changes import set_offsets
-from kohort.wire.groups import committed_offsets
-from kohort.wire.offsets import END, START, TopicPartition, told_offsets
+from kohort.groups.history.wording import shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,6 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.core.history.record_text import record_sentence
-from kohort.broker.core.history.waiting_text import waiting_lines
-from kohort.broker.core.history.wording import shown
 from kohort.cli.admin_http import Json
 from kohort.cli.errors import UnavailableError
 from kohort.cli.groups.drawing import ASCII, Line, Symbols, draw
@@ -17,6 +14,9 @@ from kohort.cli.groups.local_clock import local_clock
 from kohort.cli.groups.options import add_http, count, history_of
 from kohort.cli.groups.why import nothing_text
 from kohort.cli.options import print_json
+from kohort.groups.history.record_text import record_sentence
+from kohort.groups.history.waiting_text import waiting_lines
+from kohort.groups.history.wording import shown
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Iterator
 
-from kohort.broker.core.history.record_text import record_evidence, record_sentence
-from kohort.broker.core.history.waiting_text import waiting_lines
-from kohort.broker.core.history.wording import counted, shown
 from kohort.cli.admin_http import Json
 from kohort.cli.groups.local_clock import local_clock
 from kohort.cli.groups.options import add_http, history_of
 from kohort.cli.options import print_json
+from kohort.groups.history.record_text import record_evidence, record_sentence
+from kohort.groups.history.waiting_text import waiting_lines
+from kohort.groups.history.wording import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

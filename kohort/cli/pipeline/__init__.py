@@ -13,7 +13,8 @@ import sys
 from typing import Any, Final, NoReturn
 
 from kohort.cli.parser import Parser
-from kohort.pipeline.errors import PipelineError, UnavailableError
+from kohort.insight.errors import ReportedError
+from kohort.pipeline.errors import UnavailableError
 
 COMMANDS: Final = {
     "land": ("topics into tables, exactly once", "kohort.pipeline.jobs.land"),
@@ -55,7 +56,7 @@ class _Command(Parser):
             name, self.module = self.module, None
             try:
                 job = _load(name)
-            except PipelineError as error:
+            except ReportedError as error:
                 _end(error)
             job.add_arguments(self)
             self.set_defaults(run=lambda options: _run(job, options))
@@ -101,7 +102,7 @@ def _run(job: Any, options: argparse.Namespace) -> int:  # noqa: ANN401 - as abo
                     "have. The next run does again what was not finished."
                 )
             )
-        if isinstance(error, PipelineError):
+        if isinstance(error, ReportedError):
             return _print_error(error)
         raise
     return code
@@ -116,10 +117,10 @@ def _jvm_ended(error: Exception) -> str | None:
     return how
 
 
-def _end(error: PipelineError) -> NoReturn:
+def _end(error: ReportedError) -> NoReturn:
     sys.exit(_print_error(error))
 
 
-def _print_error(error: PipelineError) -> int:
+def _print_error(error: ReportedError) -> int:
     print(f"kohort: {error}", file=sys.stderr)
     return error.exit_code

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from kohort.pipeline.broker_log.convert import convert_files
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import UsageError
+from kohort.insight.broker_log.convert import convert_files
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
+from kohort.insight.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes JSON lines, and on standard error what they were made of. Raises PipelineError."""
+    """Writes JSON lines, and on standard error what they were made of. Raises ReportedError."""
     try:
         zone = ZoneInfo(options.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

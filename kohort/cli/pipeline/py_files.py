@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import UsageError
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
+from kohort.insight.errors import UsageError
 
 PACKAGES: Final = ("kohort", "construct")
 COMPILED: Final = {".c", ".pxd", ".pxi", ".pyc", ".so"}
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the path, for `spark-submit --py-files`. Raises PipelineError."""
+    """Prints the path, for `spark-submit --py-files`. Raises ReportedError."""
     archive: Path = options.archive
     # Spark silently ignores archives with other names.
     if archive.suffix != ".zip":

@@ -2,10 +2,10 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.quotas import change_limits
 from kohort.cli.options import cluster_of
 from kohort.cli.quotas.options import add_entity, entity_of, shown_entity
-from kohort.wire.quotas import change_limits
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

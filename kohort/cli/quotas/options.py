@@ -2,9 +2,9 @@
 
 import argparse
 
+from kohort.admin.quotas import Parts
 from kohort.cli.errors import UsageError
 from kohort.cli.options import add_kafka
-from kohort.wire.quotas import Parts
 
 
 def add_entity(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,12 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import counted, shown
+from kohort.admin.cluster import RefusedError
+from kohort.admin.topics import add_partitions, alter_configs
 from kohort.cli.errors import UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.topics.options import add_config, add_dry_run, add_names, configs_of, refused
-from kohort.wire.cluster import RefusedError
-from kohort.wire.topics import add_partitions, alter_configs
+from kohort.groups.history.wording import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,12 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.cluster import RefusedError
+from kohort.admin.topics import create_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.topics.options import add_config, add_dry_run, add_names, configs_of, refused
+from kohort.groups.history.wording import shown
 from kohort.protocol.errors import ErrorCode
-from kohort.wire.cluster import RefusedError
-from kohort.wire.topics import create_topic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

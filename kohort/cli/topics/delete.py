@@ -2,12 +2,12 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.cluster import RefusedError
+from kohort.admin.topics import delete_topic
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.topics.options import add_names, refused
-from kohort.wire.cluster import RefusedError
-from kohort.wire.topics import delete_topic
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kohort.broker.core.history.wording import counted, shown
+from kohort.admin.cluster import RefusedError
+from kohort.admin.topics import Config, Topic, describe_topic, topic_configs
 from kohort.cli.not_found import no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.topics.options import add_names, refused
-from kohort.wire.cluster import RefusedError
-from kohort.wire.topics import Config, Topic, describe_topic, topic_configs
+from kohort.groups.history.wording import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,9 +2,9 @@
 
 import argparse
 
+from kohort.admin.topics import list_topics
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.wire.topics import list_topics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

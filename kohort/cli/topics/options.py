@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable
 from typing import Final
 
+from kohort.admin.cluster import RefusedError
 from kohort.cli.errors import NotFoundError, RefusedCommandError, UsageError
 from kohort.protocol.errors import ErrorCode
-from kohort.wire.cluster import RefusedError
 
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 

@@ -6,10 +6,10 @@ its time is over, and is refused here unless `--force` says that it is meant.
 
 import argparse
 
+from kohort.admin.transactions import abort_in_partition, held_back
 from kohort.cli.errors import NotFoundError, UsageError
 from kohort.cli.options import add_kafka, cluster_of
 from kohort.cli.transactions.partition import add_partition, no_partition
-from kohort.wire.transactions import abort_in_partition, held_back
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

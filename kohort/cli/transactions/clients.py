@@ -6,12 +6,12 @@ import argparse
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.transactions import Described, Held
 from kohort.cli.admin_http import Json, fetch
 from kohort.cli.errors import CommandError
 from kohort.cli.options import security_of
 from kohort.client.net.address import parse_bootstrap
-from kohort.wire.transactions import Described, Held
+from kohort.groups.history.wording import shown
 
 HTTP: Final = "http://localhost:9308"
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})

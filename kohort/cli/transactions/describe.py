@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.transactions import Described, describe_transaction
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.transactions.clients import Client, add_http, client_of
-from kohort.wire.transactions import Described, describe_transaction
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

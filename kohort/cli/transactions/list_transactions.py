@@ -3,9 +3,9 @@
 import argparse
 from dataclasses import asdict
 
+from kohort.admin.transactions import list_transactions
 from kohort.cli.options import add_kafka, cluster_of, print_json, seconds
 from kohort.cli.table import table
-from kohort.wire.transactions import list_transactions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,10 +2,10 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
+from kohort.admin.users import MECHANISMS, hashed
 from kohort.cli.errors import RefusedCommandError
 from kohort.cli.users.options import add_password, add_place, place_of, read_password
-from kohort.wire.users import MECHANISMS, hashed
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """Passwords as a broker stores them, where no broker is asked."""
 
+from kohort.admin.users import Password
 from kohort.broker.core.security.scram import Credential
 from kohort.protocol.scram import HASHES, keys_of
-from kohort.wire.users import Password
 
 
 def credential_of(password: Password) -> Credential:

@@ -2,9 +2,9 @@
 
 import argparse
 
-from kohort.broker.core.history.wording import shown
 from kohort.cli.errors import NotFoundError
 from kohort.cli.users.options import add_place, place_of
+from kohort.groups.history.wording import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

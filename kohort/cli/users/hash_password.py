@@ -2,11 +2,11 @@
 
 import argparse
 
+from kohort.admin.users import MECHANISMS, hashed
 from kohort.broker.security.users_file import credential_line
 from kohort.cli.errors import UsageError
 from kohort.cli.users.credentials import credential_of
 from kohort.cli.users.options import add_password, read_password
-from kohort.wire.users import MECHANISMS, hashed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,10 +2,10 @@
 
 import argparse
 
+from kohort.admin.users import MECHANISMS, User
 from kohort.cli.options import print_json
 from kohort.cli.table import table
 from kohort.cli.users.options import add_place, place_of
-from kohort.wire.users import MECHANISMS, User
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

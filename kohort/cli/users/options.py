@@ -8,13 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kohort.cli.errors import UsageError
-from kohort.cli.options import add_kafka, cluster_of
-from kohort.protocol.errors import ErrorCode
-from kohort.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN
-from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.disabled_users import disable_user, disabled_users, enable_user
-from kohort.wire.users import (
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.disabled_users import disable_user, disabled_users, enable_user
+from kohort.admin.users import (
     ITERATIONS,
     MECHANISMS,
     Password,
@@ -23,6 +19,10 @@ from kohort.wire.users import (
     remove_user,
     set_password,
 )
+from kohort.cli.errors import UsageError
+from kohort.cli.options import add_kafka, cluster_of
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
 PASSWORD_BYTES_MAX: Final = 4096
 

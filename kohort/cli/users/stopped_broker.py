@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kohort.admin.disabled_users import DISABLED, DISCONNECTED, item_of, user_of
+from kohort.admin.users import MECHANISMS, Password, User
 from kohort.broker.config.current import known_setting
 from kohort.broker.config.settings import InvalidValueError
 from kohort.broker.security.users import CredentialKey, Users
@@ -23,8 +25,6 @@ from kohort.broker.storage.metadata.store import (
 )
 from kohort.cli.errors import RefusedCommandError, UnavailableError
 from kohort.cli.users.credentials import credential_of
-from kohort.wire.disabled_users import DISABLED, DISCONNECTED, item_of, user_of
-from kohort.wire.users import MECHANISMS, Password, User
 
 
 class StoppedBroker:

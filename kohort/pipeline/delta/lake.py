@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from kohort.insight.errors import ReportedError
 from kohort.pipeline import jvm
 from kohort.pipeline.catalog import Namespace, text
 from kohort.pipeline.delta.by_spark import SparkTransaction
 from kohort.pipeline.delta.transaction import Transaction
-from kohort.pipeline.errors import ConflictError, PipelineError
+from kohort.pipeline.errors import ConflictError
 from kohort.pipeline.faults import explained
 
 _FORMAT: Final = "delta"
@@ -60,7 +61,7 @@ class DeltaLake:
 
     def read(self, name: str) -> DataFrame:
         if not self.exists(name):
-            raise PipelineError(
+            raise ReportedError(
                 f"the lake {self.root} has no table {name}; has the job run that makes it?"
             )
         return self.spark.read.format(_FORMAT).load(self.path(name))
@@ -188,7 +189,7 @@ class DeltaLake:
         """Let the catalog know the table, as one that lies here.
 
         Raises:
-            PipelineError: under its name the catalog knows another one.
+            ReportedError: under its name the catalog knows another one.
         """
         if self._namespace is None or name in self._entered:
             return
@@ -199,7 +200,7 @@ class DeltaLake:
         rows = self.spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
         known = next((row["data_type"] for row in rows if row["col_name"] == "Location"), None)
         if known is None or self._whole(known) != self._whole(self.path(name)):
-            raise PipelineError(
+            raise ReportedError(
                 f"{self.called(name)}: the catalog's {table} is another one, at {known}"
             )
         self._entered.add(name)
@@ -249,7 +250,7 @@ class DeltaLake:
         """Whether the table is there.
 
         Raises:
-            PipelineError: files of something else are: Delta would make a table around them.
+            ReportedError: files of something else are: Delta would make a table around them.
         """
         if name in self._known:
             return True
@@ -260,7 +261,7 @@ class DeltaLake:
                 return False
             # Another run may have ended its first write since the first look.
             if not DeltaTable.isDeltaTable(self.spark, self.path(name)):
-                raise PipelineError(
+                raise ReportedError(
                     f"{self.called(name)}: files are there that are not a table's. "
                     "Is that directory a lake of this pipeline?"
                 )

@@ -16,8 +16,9 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline.catalog import Namespace
-from kohort.pipeline.errors import ConflictError, PipelineError, UnavailableError, UsageError
+from kohort.pipeline.errors import ConflictError, UnavailableError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -51,7 +52,7 @@ class Tables:
         """The table as it is now; None: there is none.
 
         Raises:
-            PipelineError: what is called so is none of this lake's, or another one of it.
+            ReportedError: what is called so is none of this lake's, or another one of it.
         """
         try:
             table = self._opened().load_table(self._identifier(name))
@@ -60,14 +61,14 @@ class Tables:
         owner = table.properties.get(TABLE)
         if owner != name:
             whose = "no table of this pipeline's" if owner is None else f"the lake's {owner}"
-            raise PipelineError(f"the table {name} of {self.place} is called as {whose} is")
+            raise ReportedError(f"the table {name} of {self.place} is called as {whose} is")
         return table
 
     def get(self, name: str) -> Table:
-        """The table as it is now. Raises PipelineError: there is none."""
+        """The table as it is now. Raises ReportedError: there is none."""
         table = self.find(name)
         if table is None:
-            raise PipelineError(
+            raise ReportedError(
                 f"the lake {self.place} has no table {name}; has the job run that makes it?"
             )
         return table
@@ -131,10 +132,10 @@ class Tables:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turns what PyIceberg raises about `what` into a PipelineError that names the cause."""
+    """Turns what PyIceberg raises about `what` into a ReportedError that names the cause."""
     try:
         yield
-    except PipelineError:
+    except ReportedError:
         raise
     except CommitFailedException as error:
         raise ConflictError(
@@ -144,4 +145,4 @@ def explained(what: str) -> Iterator[None]:
         raise UnavailableError(f"{what}: {error}") from error
     except Exception as error:
         # Catalogs have many clients, and these have no root in common.
-        raise PipelineError(f"{what}: {type(error).__name__}: {error}") from error
+        raise ReportedError(f"{what}: {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
 """One module for each job: `add_arguments(parser)`, and `run(options)`, which returns an exit code.
 
-Jobs raise PipelineError for whatever their user can mend.
+Jobs raise ReportedError for whatever their user can mend.
 """

@@ -17,15 +17,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from kohort.insight.advisor.pieces import Key
+from kohort.insight.advisor.setting import known_settings
+from kohort.insight.advisor.words import nothing_better
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline import options as common
 from kohort.pipeline.advising import FAILED_TOLD, Advising, Events, in_lake, in_lines, in_parts
-from kohort.pipeline.advisor.pieces import Key
-from kohort.pipeline.advisor.setting import known_settings
-from kohort.pipeline.advisor.words import nothing_better
 from kohort.pipeline.arrow import schema_of, values_of
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import Kafka
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole job. Raises PipelineError."""
+    """The whole job. Raises ReportedError."""
     known = parse_known(options.known)
     files.check(options.files)
     topic = options.topic if options.topic is not None else "" if options.files else TOPIC
@@ -157,7 +157,7 @@ def advise(lake: Lake, events: Iterable[Events], *, days: int, known: dict[str, 
     """Work it out and write the table; returns its rows of these groups.
 
     Raises:
-        PipelineError: there is no group with a rebalance.
+        ReportedError: there is no group with a rebalance.
     """
     begun_s = time.monotonic()
     advising = Advising(lake.spark, days=days, known=known, report=announce)
@@ -166,7 +166,7 @@ def advise(lake: Lake, events: Iterable[Events], *, days: int, known: dict[str, 
     if advising.failed > FAILED_TOLD:
         announce(f"{advising.failed - FAILED_TOLD:,} more groups have no advice")
     if not advising.groups:
-        raise PipelineError("there is no group with a rebalance in the history")
+        raise ReportedError("there is no group with a rebalance in the history")
     announce(f"done in {time.monotonic() - begun_s:.1f} s")
     again_on_conflict(lambda: _write(lake, rows))
     return rows

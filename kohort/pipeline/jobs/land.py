@@ -17,10 +17,10 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
+from kohort.insight.errors import ReportedError, UsageError
 from kohort.pipeline import options as common
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import PipelineError, UsageError
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Admin
 from kohort.pipeline.lake import Lake
@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises PipelineError."""
+    """Raises ReportedError."""
     if not options.topics and options.pattern is None:
         raise UsageError("which topics? Name them, or give --pattern")
     kafka = common.kafka_of(options)
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     lake = common.lake_of(options, spark)
     progress = Progress(metrics)
     settings = settings_of(options, lake)
-    failures: list[PipelineError] = []
+    failures: list[ReportedError] = []
     with stop_on_signals(spark) as stopping, progress.listening(spark):
         job = _Job(
             lambda topic: TopicLander(spark, kafka, lake, topic, settings, progress.put_aside),
@@ -196,7 +196,7 @@ class _Topics:
         """Topics that were not there at the last look; a broker is asked now and then.
 
         Raises:
-            UnavailableError, PipelineError
+            UnavailableError, ReportedError
         """
         now_s = time.monotonic()
         if now_s < self._next_look_s or (self._known and self._pattern is None):
@@ -216,14 +216,14 @@ class _Running:
         self.query = query
         self.since_s = time.monotonic()
 
-    def failure(self) -> PipelineError | None:
+    def failure(self) -> ReportedError | None:
         """Why it ended, None if that was in order."""
         error = self.lander.query.failure(self.query)
-        if error is None or isinstance(error, PipelineError):
+        if error is None or isinstance(error, ReportedError):
             return error
         try:
             self.lander.diagnose()
-        except PipelineError as cause:
+        except ReportedError as cause:
             return cause
         return explain(f"the query that lands {self.lander.name}", error)
 
@@ -239,7 +239,7 @@ class _Job:
         settings: LandingSettings,
         budget: RetryBudget,
         stopping: threading.Event,
-        failures: list[PipelineError],
+        failures: list[ReportedError],
     ) -> None:
         """`pulse` is told now and then what the job is at; `failures` gets what ended a topic for
         good, also if all that follows breaks off.
@@ -277,7 +277,7 @@ class _Job:
     def _new(self, topics: _Topics) -> list[str]:
         try:
             return topics.new()
-        except PipelineError as error:
+        except ReportedError as error:
             # The queries of topics that are landed already say so if the broker is gone.
             announce(f"land: no look for new topics: {error}")
             return []
@@ -292,7 +292,7 @@ class _Job:
                 count = lander.backfill(since_ms)
                 announce(f"land {topic}: {count:,} earlier offsets landed")
             self._running[topic] = _Running(lander, lander.start())
-        except PipelineError as error:
+        except ReportedError as error:
             self._retry_or_give_up(topic, error, waiting)
 
     def _settle(self, topic: str, waiting: list[str]) -> None:
@@ -305,7 +305,7 @@ class _Job:
         if error is not None:
             self._retry_or_give_up(topic, error, waiting)
 
-    def _retry_or_give_up(self, topic: str, error: PipelineError, waiting: list[str]) -> None:
+    def _retry_or_give_up(self, topic: str, error: ReportedError, waiting: list[str]) -> None:
         """Puts the topic in the queue again where a second try can help."""
         if isinstance(error, TopicReplacedError) and self._settings.record_losses:
             announce(f"land {topic}: {error}")

@@ -16,11 +16,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import SparkSession
 
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
+from kohort.insight.errors import ReportedError
 from kohort.pipeline import options as common
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.events.reading import Record
+from kohort.pipeline.events import Record
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.kafka import TopicMissingError
 from kohort.pipeline.lake import Lake
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises PipelineError."""
+    """Raises ReportedError."""
     if options.files:
         files.check(options.files)
     else:
@@ -188,11 +188,11 @@ class _Job:
 
 
 def _retry(attempt: Callable[[], None], budget: RetryBudget, stopping: threading.Event) -> None:
-    """Try until it succeeds, or until another try would not help; raises PipelineError then."""
+    """Try until it succeeds, or until another try would not help; raises ReportedError then."""
     while not stopping.is_set():
         try:
             attempt()
-        except PipelineError as error:
+        except ReportedError as error:
             if not budget.allows(error):
                 raise
             announce(f"{JOB}: {error}; trying again")

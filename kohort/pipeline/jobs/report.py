@@ -6,16 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
+from kohort.insight.report.page import render
+from kohort.insight.whole_file import write_whole
 from kohort.pipeline import options as common
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.faults import explained
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.progress import pulse
 from kohort.pipeline.rebalances.pages import collect
-from kohort.pipeline.report.page import render
-from kohort.pipeline.whole_file import write_whole
 
 NAME: Final = "kohort-report"
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole job. Raises PipelineError."""
+    """The whole job. Raises ReportedError."""
     output: Path = options.output
     if not output.absolute().parent.is_dir():
         raise UnavailableError(f"--output {output}: there is no such directory")

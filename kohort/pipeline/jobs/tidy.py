@@ -11,9 +11,9 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
 from kohort.pipeline import options as common
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
 from kohort.pipeline.delta.lake import DeltaLake
 from kohort.pipeline.java import QUICK
 from kohort.pipeline.lake import Lake
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises PipelineError."""
+    """Raises ReportedError."""
     spark = common.session_of(options, NAME, java_options=QUICK)
     lake = common.lake_of(options, spark)
     with pulse(spark) as progress:
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def forget(lake: Lake, days: int) -> None:
-    """Events that began longer ago than that, and what was found of them. Raises PipelineError."""
+    """Events that began longer ago than that, and what was found of them. Raises ReportedError."""
     is_history = False
     for name, moment in MOMENTS.items():
         if lake.exists(name):

@@ -35,7 +35,7 @@ _COUNTED_S_MAX: Final = 10.0
 
 
 class LandedTables:
-    """See the module. All methods raise PipelineError."""
+    """See the module. All methods raise ReportedError."""
 
     def __init__(self, lake: Lake, table: str, topic: Topic, shape: Shape, reader: Reader) -> None:
         """Makes the tables that are not there yet.

@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.insight.console import announce
+from kohort.insight.counting import counted
 from kohort.pipeline.checkpoint import Checkpoint
-from kohort.pipeline.console import announce
-from kohort.pipeline.counting import counted
 from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.kafka import Kafka, Offsets, Topic, partition_ranges
 from kohort.pipeline.lake import Lake
@@ -83,7 +83,7 @@ class TopicLander:
             put_aside: is told of how many records of a batch went into quarantine, if any did.
 
         Raises:
-            TopicMissingError, UnavailableError, PipelineError
+            TopicMissingError, UnavailableError, ReportedError
             DataLossError: records are gone, and that is to be an error.
         """
         self.name = topic
@@ -130,7 +130,7 @@ class TopicLander:
         """Looks for the reason of a failure that Spark reports in its own words.
 
         Raises:
-            PipelineError: this is it.
+            ReportedError: this is it.
         """
         position = self.query.position()
         self.query.check_topic()

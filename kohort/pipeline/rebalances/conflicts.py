@@ -7,7 +7,7 @@ begun again, from what is in the tables now.
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kohort.pipeline.console import announce
+from kohort.insight.console import announce
 from kohort.pipeline.errors import ConflictError
 
 TRIES: Final = 10

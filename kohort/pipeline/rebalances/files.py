@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from kohort.pipeline.events.reading import Record
-from kohort.pipeline.history_files import Line, check, histories
+from kohort.insight.history_files import Line, check, histories
+from kohort.pipeline.events import Record
 from kohort.pipeline.rebalances.ingest import BATCH_BYTES, BATCH_RECORDS
 
 __all__ = ["Piece", "check", "pieces"]

@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from kohort.pipeline.analysis.finder import Finder, Thresholds
-from kohort.pipeline.analysis.in_arrow import (
+from kohort.insight.analysis.finder import Finder, Thresholds
+from kohort.pipeline.arrow import conformed, schema_of, values_of
+from kohort.pipeline.batching import batched
+from kohort.pipeline.collector import collector_rests
+from kohort.pipeline.errors import ConflictError
+from kohort.pipeline.faults import explained
+from kohort.pipeline.findings_in_arrow import (
     READ,
     SCHEMAS,
     as_arrow,
@@ -28,11 +33,6 @@ from kohort.pipeline.analysis.in_arrow import (
     members_in,
     tables_of,
 )
-from kohort.pipeline.arrow import conformed, schema_of, values_of
-from kohort.pipeline.batching import batched
-from kohort.pipeline.collector import collector_rests
-from kohort.pipeline.errors import ConflictError
-from kohort.pipeline.faults import explained
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
     AVOIDED,
@@ -46,7 +46,7 @@ from kohort.pipeline.schemas import (
 )
 
 if TYPE_CHECKING:
-    from kohort.pipeline.analysis.rows import Group
+    from kohort.insight.analysis.rows import Group
     from kohort.pipeline.lake import Change, Lake
 
 __all__ = ["Findings", "Thresholds"]
@@ -81,7 +81,7 @@ class _Events(NamedTuple):
 
 
 class Findings:
-    """Renews the tables FINDINGS. Raises PipelineError."""
+    """Renews the tables FINDINGS. Raises ReportedError."""
 
     def __init__(
         self,

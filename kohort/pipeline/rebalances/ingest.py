@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from kohort.insight import event_rows
+from kohort.insight.counting import counted
 from kohort.pipeline.arrow import from_rows, schema_of, values_of
 from kohort.pipeline.collector import collector_rests
-from kohort.pipeline.counting import counted
-from kohort.pipeline.events import rows
-from kohort.pipeline.events.reading import Read, Record, Refused, read, typed
+from kohort.pipeline.events import Read, Record, Refused, read, typed
 from kohort.pipeline.faults import explained
 from kohort.pipeline.rebalances.conflicts import again_on_conflict
 from kohort.pipeline.schemas import (
@@ -74,7 +74,7 @@ class Tally:
 
 
 class Ingest:
-    """Writes batches of records. Raises PipelineError."""
+    """Writes batches of records. Raises ReportedError."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -99,14 +99,14 @@ class Ingest:
             (one for one in said if isinstance(one, Read)), key=lambda one: one.record.offset
         )
         refused = [one for one in said if isinstance(one, Refused)]
-        running = [one for one in events if rows.is_running(one.event)]
-        complete = [one for one in events if not rows.is_running(one.event)]
+        running = [one for one in events if event_rows.is_running(one.event)]
+        complete = [one for one in events if not event_rows.is_running(one.event)]
         batch = _Batch(self._lake, complete)
         refused += batch.refused
         if refused:
             self._add_missing(QUARANTINE, [_quarantined(one) for one in refused])
         if running:
-            told = [_sourced(rows.running(one.event), one) for one in running]
+            told = [_sourced(event_rows.running(one.event), one) for one in running]
             self._add_missing(RUNNING, told)
         batch.write()
         return _tally(complete, running, refused)
@@ -141,18 +141,20 @@ class _Batch:
     def write(self) -> None:
         """What is missing in each table, in the order of _TABLES."""
         events = self._events.values()
-        is_rebalance = [one for one in events if one.event["kind"] == rows.REBALANCE]
-        is_avoided = [one for one in events if one.event["kind"] == rows.AVOIDED]
+        is_rebalance = [one for one in events if one.event["kind"] == event_rows.REBALANCE]
+        is_avoided = [one for one in events if one.event["kind"] == event_rows.AVOIDED]
         self._append(
             MEMBERS,
             (
                 row | {"cluster_id": one.record.cluster_id}
                 for one in is_rebalance
-                for row in rows.members(one.event)
+                for row in event_rows.members(one.event)
             ),
         )
-        self._append(REBALANCES, (_sourced(rows.rebalance(one.event), one) for one in is_rebalance))
-        self._append(AVOIDED, (_sourced(rows.avoided(one.event), one) for one in is_avoided))
+        self._append(
+            REBALANCES, (_sourced(event_rows.rebalance(one.event), one) for one in is_rebalance)
+        )
+        self._append(AVOIDED, (_sourced(event_rows.avoided(one.event), one) for one in is_avoided))
 
     def _look(self, events: Sequence[Read]) -> None:
         groups = {one.key[:2] for one in events}
@@ -234,7 +236,7 @@ def _source(record: Record) -> dict[str, Any]:
 def _quarantined(one: Refused) -> dict[str, Any]:
     record = one.record
     return _source(record) | {
-        "timestamp": rows.moment(record.timestamp_ms),
+        "timestamp": event_rows.moment(record.timestamp_ms),
         "reason": one.reason,
         "detail": one.detail,
         "key": None if record.key is None else record.key.decode(errors="replace"),
@@ -245,7 +247,7 @@ def _quarantined(one: Refused) -> dict[str, Any]:
 def _tally(complete: Sequence[Read], running: Sequence[Read], refused: Sequence[Refused]) -> Tally:
     tally = Tally(running=len(running), quarantined=len(refused))
     for one in complete:
-        if one.event["kind"] == rows.REBALANCE:
+        if one.event["kind"] == event_rows.REBALANCE:
             tally.rebalances += 1
         else:
             tally.avoided += 1

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kohort.pipeline.arrow import schema_of, values_of
-from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.faults import explained
-from kohort.pipeline.report.contents import (
+from kohort.insight.errors import ReportedError
+from kohort.insight.report.contents import (
     GROUPS_LISTED,
     GROUPS_SHOWN,
     OWNED_TIMES_MAX,
@@ -29,8 +27,10 @@ from kohort.pipeline.report.contents import (
     costliest,
     told_max,
 )
-from kohort.pipeline.report.events import process_of
-from kohort.pipeline.report.from_history import drawn, drawn_part, in_words, page_of
+from kohort.insight.report.events import process_of
+from kohort.insight.report.from_history import drawn, drawn_part, in_words, page_of
+from kohort.pipeline.arrow import schema_of, values_of
+from kohort.pipeline.faults import explained
 from kohort.pipeline.schemas import EVENT_KEY, FINDINGS, GROUPS, PARTITIONS, REBALANCES, Table
 from kohort.pipeline.schemas.advice import ADVICE
 
@@ -63,7 +63,7 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
         report: called with what is being read.
 
     Raises:
-        PipelineError: no rebalance of such a group is in the lake.
+        ReportedError: no rebalance of such a group is in the lake.
     """
     report("which groups stood still for longest")
     tables = _Tables(lake)
@@ -73,7 +73,7 @@ def collect(lake: Lake, groups: Sequence[str], report: Callable[[str], None]) ->
         if row["rebalance_count"] and (not groups or row["group"] in groups)
     ]
     if not totals:
-        raise PipelineError("no rebalance of such a group is in the lake")
+        raise ReportedError("no rebalance of such a group is in the lake")
     totals.sort(
         key=lambda row: (
             -row["stopped_total_ms"],

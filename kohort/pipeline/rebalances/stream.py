@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.pipeline.counting import counted
-from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.events.reading import Record
+from kohort.insight.counting import counted
+from kohort.insight.errors import ReportedError
+from kohort.pipeline.events import Record
 from kohort.pipeline.faults import explain
 from kohort.pipeline.kafka import Kafka, Offsets
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
@@ -68,7 +68,7 @@ class HistoryStream:
         of the table that they end up in.
 
         Raises:
-            TopicMissingError, UnavailableError, PipelineError
+            TopicMissingError, UnavailableError, ReportedError
         """
         self._spark, self._settings, self._take = spark, settings, take
         self._query = TopicQuery(
@@ -110,9 +110,9 @@ class HistoryStream:
         self._query.stop(query)
 
     def raise_failure(self, query: StreamingQuery) -> None:
-        """Why a query that is over failed, if it did. Raises PipelineError."""
+        """Why a query that is over failed, if it did. Raises ReportedError."""
         error = self._query.failure(query)
-        if isinstance(error, PipelineError):
+        if isinstance(error, ReportedError):
             raise error
         if error is not None:
             raise explain(f"reading {self._settings.topic}", error) from error

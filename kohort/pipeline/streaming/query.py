@@ -19,10 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.insight.console import announce
+from kohort.insight.errors import ReportedError
 from kohort.pipeline.batches import Batches
 from kohort.pipeline.checkpoint import Checkpoint, Claim
-from kohort.pipeline.console import announce
-from kohort.pipeline.errors import DataLossError, PipelineError
+from kohort.pipeline.errors import DataLossError
 from kohort.pipeline.files import Files
 from kohort.pipeline.kafka import Kafka, Offsets, Topic
 
@@ -66,7 +67,7 @@ class TopicQuery:
             take: gets each batch and its number, once or again.
 
         Raises:
-            TopicMissingError, UnavailableError, PipelineError
+            TopicMissingError, UnavailableError, ReportedError
         """
         self.job: Final = job
         self.name: Final = topic
@@ -94,7 +95,7 @@ class TopicQuery:
             table_id: of the Delta table that is filled from here and from nowhere else.
 
         Raises:
-            PipelineError: it is the checkpoint of something else.
+            ReportedError: it is the checkpoint of something else.
         """
         claim = Claim(self.job, self.cluster_id, self.name, self.topic.topic_id, table_id)
         owner = self._checkpoint.owner(claim)
@@ -152,7 +153,7 @@ class TopicQuery:
         """Ends it, amid a batch if need be; the next run does that one again."""
         self._batches.stop(query)
 
-    def failure(self, query: StreamingQuery) -> PipelineError | PySparkException | None:
+    def failure(self, query: StreamingQuery) -> ReportedError | PySparkException | None:
         """Why a query that is over failed, None if it did not; see `Batches.failure`."""
         return self._batches.failure(query)
 
@@ -191,7 +192,7 @@ class TopicQuery:
             return
         try:
             self.admin.commit(group, self.name, position)
-        except PipelineError as error:
+        except ReportedError as error:
             self._group_refuses = "UnknownMember" in str(error) or "NotEmpty" in str(error)
             advice = "; it has members, name another with --group" if self._group_refuses else ""
             self.announce(f"nothing was committed to the group {group}: {error}{advice}")

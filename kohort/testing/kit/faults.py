@@ -17,13 +17,13 @@ from difflib import get_close_matches
 from types import GeneratorType, TracebackType
 from typing import Any, Final, TypedDict, TypeVar
 
-from kohort.broker.core.steps import at_once
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import elements_response
 from kohort.broker.dispatch.registry import Api, Handler, Router, load_handlers
 from kohort.broker.handlers.find_coordinator import GROUP
 from kohort.broker.network.service import CloseConnection
 from kohort.broker.runtime.later import Later
+from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import FetchRequest
 from kohort.protocol.messages.metadata import (

@@ -9,23 +9,23 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from kohort.admin.groups import Member, partitions_in
 from kohort.broker.app import Broker
 from kohort.broker.coordinator.classic_requests import classic_group
 from kohort.broker.coordinator.command import Command
-from kohort.broker.core.group.classic import rebalance
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.leave import ADMIN_REASON
-from kohort.broker.core.group.classic.member import Member as GroupMember
-from kohort.broker.core.group.events import Trigger, TriggerKind
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.requests import LeaveEntry, Now
-from kohort.broker.core.history.model import RebalanceRecord
 from kohort.broker.http.group_pages import GroupPages
 from kohort.broker.http.messages import HttpRequest
 from kohort.broker.runtime.later import Later
 from kohort.cli.groups.why import lines as why_lines
+from kohort.groups.classic import rebalance
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.leave import ADMIN_REASON
+from kohort.groups.classic.member import Member as GroupMember
+from kohort.groups.events import Trigger, TriggerKind
+from kohort.groups.group import Group
+from kohort.groups.history.model import RebalanceRecord
+from kohort.groups.requests import LeaveEntry, Now
 from kohort.testing.kit.polling import wait_until
-from kohort.wire.groups import Member, partitions_in
 
 SETTLED_WITHIN_S: Final = 5.0
 LINES_OF: Final = 5

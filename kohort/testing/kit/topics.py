@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kohort.admin.partitioner import partition_of
 from kohort.broker.app import Broker
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Router, load_handlers
@@ -34,7 +35,6 @@ from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT
 from kohort.protocol.records.record import Record
 from kohort.testing.kit.configs import texts_of
 from kohort.testing.kit.polling import wait_until
-from kohort.wire.partitioner import partition_of
 
 CLIENT_ID: Final = "kohort-testing"
 PRODUCE_VERSION: Final = 12

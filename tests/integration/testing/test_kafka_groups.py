@@ -4,7 +4,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.core.group.events import TriggerKind
+from kohort.groups.events import TriggerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.testing import Kafka, kafka_settings

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from kohort.admin.producing import BATCH_BYTES
 from kohort.client.core.fetch.unpack import unpack_text
 from kohort.protocol.records.lines import pack_lines
-from kohort.wire.producing import BATCH_BYTES
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.processes.commands import Said, said_here

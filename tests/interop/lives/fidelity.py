@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
 
-from kohort.pipeline.advisor.advice import Advice, advise, doubt
-from kohort.pipeline.advisor.prediction import Prediction, predict
-from kohort.pipeline.advisor.reading import read_trace
-from kohort.pipeline.advisor.setting import Setting
-from kohort.pipeline.advisor.trace import Uncertainty
+from kohort.insight.advisor.advice import Advice, advise, doubt
+from kohort.insight.advisor.prediction import Prediction, predict
+from kohort.insight.advisor.reading import read_trace
+from kohort.insight.advisor.setting import Setting
+from kohort.insight.advisor.trace import Uncertainty
 from tests.interop.lives.life import HEARTBEAT_MS, Life, Way, seen
 
 WITHIN: Final = 0.10

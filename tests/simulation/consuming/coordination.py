@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kohort.broker.core.group.reasons import NO_REASON
-from kohort.broker.core.group.requests import (
+from kohort.groups.reasons import NO_REASON
+from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
     JoinRequest,

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import Reply
-from kohort.broker.core.group.requests import JoinResult
 from kohort.client.core.group.wire_forms import decode_member, decode_share
+from kohort.groups.config import GroupConfig
+from kohort.groups.effects import Reply
+from kohort.groups.requests import JoinResult
 from tests.support.groups.scenario import Scenario, Ticket
 
 Answered = Callable[[Any], None]

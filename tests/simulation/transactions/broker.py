@@ -19,7 +19,6 @@ from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.core.transaction.requests import TransactionConfig
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
@@ -36,6 +35,7 @@ from kohort.broker.transactions.log import TopicTransactionLog
 from kohort.broker.transactions.markers import PartitionMarkers
 from kohort.broker.transactions.reconciling import find_epochs, find_open
 from kohort.broker.transactions.transactions import Transactions
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.codec import Codec, codec
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from kohort.broker.core.group.requests import TopicPartition
+from kohort.groups.requests import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kohort.protocol.messages.add_partitions_to_txn import (

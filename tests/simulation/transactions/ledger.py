@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from kohort.broker.core.group.requests import TopicPartition
+from kohort.groups.requests import TopicPartition
 
 NEVER: Final = 1 << 62
 COMPACTED: Final = "c"

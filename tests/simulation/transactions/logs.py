@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kohort.broker.core.group.encoding import decode_key as decode_group_key
 from kohort.broker.core.transaction.encoding import decode_key, decode_value
 from kohort.broker.core.transaction.records import TransactionRecord
+from kohort.groups.encoding import decode_key as decode_group_key
 from kohort.protocol.codec import decode_versioned
 from kohort.protocol.messages.offsets_topic import OffsetCommitValue
 from kohort.protocol.records.batch import BatchHeader, split_batches

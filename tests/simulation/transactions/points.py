@@ -12,9 +12,9 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from kohort.broker.core.group.requests import TopicPartition
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kohort.groups.requests import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.end_txn import EndTxnRequest
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest

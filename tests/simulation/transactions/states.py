@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from kohort.broker.core.group.requests import TopicPartition
 from kohort.broker.core.transaction.records import TransactionRecord
 from kohort.broker.core.transaction.states import TransactionState
 from kohort.broker.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kohort.broker.topics.partition import Partition as LivePartition
+from kohort.groups.requests import TopicPartition
 from kohort.testing.lasting_metadata import LastingMetadata
 from kohort.testing.virtual_clock import VirtualClock
 from tests.simulation.transactions.broker import ROOT, Broker, Disk, new_loop, settings

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from kohort.admin.users import hashed
 from kohort.cli.users.stopped_broker import stopped_broker
-from kohort.wire.users import hashed
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.kohort_server import KohortServer
 from tests.support.brokers.secure_kafka import LISTENERS, PASSWORD, USER, secure_properties

@@ -1,6 +1,6 @@
 """What a group's rules answer, as the message that a member gets."""
 
-from kohort.broker.core.group.requests import JoinResult, SyncResult
+from kohort.groups.requests import JoinResult, SyncResult
 from kohort.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kohort.protocol.messages.sync_group import SyncGroupResponse
 

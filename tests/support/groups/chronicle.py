@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import Event
-from kohort.broker.core.history.build import build_avoided, build_steps
-from kohort.broker.core.history.fold import AvoidedFacts, GroupFold
-from kohort.broker.core.history.json_form import from_json
-from kohort.broker.core.history.model import (
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import Event
+from kohort.groups.history.build import build_avoided, build_steps
+from kohort.groups.history.fold import AvoidedFacts, GroupFold
+from kohort.groups.history.json_form import from_json
+from kohort.groups.history.model import (
     AvoidedRecord,
     HistoryRecord,
     MemberTimeline,
     RebalanceRecord,
 )
-from kohort.broker.core.history.moves import NONE_TAKEN, TakenPartitions
-from kohort.broker.core.history.text import text_steps
-from kohort.broker.core.steps import at_once
+from kohort.groups.history.moves import NONE_TAKEN, TakenPartitions
+from kohort.groups.history.text import text_steps
+from kohort.groups.steps import at_once
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

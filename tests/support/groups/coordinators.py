@@ -7,11 +7,11 @@ from functools import partial
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost, GroupObserver
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.kinds import GroupKind
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.runtime.clock import Clock
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.config import GroupConfig
+from kohort.groups.kinds import GroupKind
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 
 

@@ -10,13 +10,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from kohort.broker.core.group.reasons import state_reason
-from kohort.broker.core.group.requests import (
-    JoinRequest,
-    JoinResult,
-    LeaveEntry,
-    SyncRequest,
-)
 from kohort.client.core.backoff import Backoff
 from kohort.client.core.group.actions import (
     Apply,
@@ -42,6 +35,13 @@ from kohort.client.core.group.membership import Membership, MemberState
 from kohort.client.core.group.requests import MembershipConfig
 from kohort.client.core.group.subscription import Subscription
 from kohort.client.core.partitions import TopicPartition
+from kohort.groups.reasons import state_reason
+from kohort.groups.requests import (
+    JoinRequest,
+    JoinResult,
+    LeaveEntry,
+    SyncRequest,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -11,7 +11,6 @@ from kohort.broker.assembly.coordinators import make_transactions
 from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.core.steps import at_once
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import load_handlers
@@ -20,6 +19,7 @@ from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.topics.manager import TopicManager
+from kohort.groups.steps import at_once
 from kohort.protocol.codec import codec
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.message import RESPONSES, schema_of

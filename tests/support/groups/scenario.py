@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.effects import (
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.config import GroupConfig
+from kohort.groups.effects import (
     Append,
     Cancel,
     Note,
@@ -24,16 +24,16 @@ from kohort.broker.core.group.effects import (
     ScheduleSessions,
     TimerKey,
 )
-from kohort.broker.core.group.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
-from kohort.broker.core.group.reasons import NO_REASON, state_reason
-from kohort.broker.core.group.records import (
+from kohort.groups.events import Event, RebalanceAvoided, RebalanceStarted, Trigger
+from kohort.groups.reasons import NO_REASON, state_reason
+from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
     OffsetRecord,
     OffsetTombstone,
     PendingOffset,
 )
-from kohort.broker.core.group.requests import (
+from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,

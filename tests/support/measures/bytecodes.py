@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kohort.testing.virtual_clock import VirtualClock
 
-FOLDERS = ("/broker/", "/client/", "/protocol/")
+FOLDERS = ("/broker/", "/client/", "/groups/", "/protocol/")
 
 
 BYTECODES_PER_MS: Final = 30_000
@@ -16,7 +16,7 @@ BYTECODES_PER_MS: Final = 30_000
 
 
 class Meter:
-    """How many bytecodes of the broker, the client and the protocol have run."""
+    """How many bytecodes of broker, client, groups and protocol have run."""
 
     def __init__(self) -> None:
         self.count = 0

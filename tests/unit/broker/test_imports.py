@@ -9,8 +9,8 @@ NOT_AT_THE_START = (
     # With the first HTTP connection.
     "h11",
     # What makes records of rebalances: 30 ms, with the first of them.
-    "kohort.broker.core.history.build",
-    "kohort.broker.core.history.model",
+    "kohort.groups.history.build",
+    "kohort.groups.history.model",
     # The codecs, each with the first batch that is compressed with it.
     "cramjam",
     "lz4.frame",

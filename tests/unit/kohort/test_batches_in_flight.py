@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kohort.admin.batches_in_flight import BatchesInFlight, SentBatch
+from kohort.admin.cluster import RefusedError
 from kohort.client.net.address import Address
 from kohort.client.net.blocking import BlockingConnection
 from kohort.client.net.errors import DisconnectedError
@@ -26,8 +28,6 @@ from kohort.protocol.messages.produce import (
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
-from kohort.wire.batches_in_flight import BatchesInFlight, SentBatch
-from kohort.wire.cluster import RefusedError
 
 REMEMBERED = 5
 """Batches of a producer in a partition; Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""
@@ -126,7 +126,7 @@ def numbered(partitions: Sequence[int]) -> Iterator[SentBatch]:
 @pytest.fixture(autouse=True, scope="module")
 def no_pauses() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kohort.wire.batches_in_flight.RETRY_S", 0)
+        patch.setattr("kohort.admin.batches_in_flight.RETRY_S", 0)
         yield
 
 

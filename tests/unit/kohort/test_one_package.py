@@ -19,7 +19,7 @@ import kohort
 for name in kohort._HOMES:
     getattr(kohort, name)
 import kohort.broker.daemon
-import kohort.pipeline.advisor.advice
+import kohort.insight.advisor.advice
 from kohort.broker.dispatch.registry import load_handlers
 load_handlers()
 """
@@ -77,7 +77,7 @@ def test_a_wheel_contains_one_package_and_all_of_its_rooms(tmp_path: Path) -> No
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"kohort"}
     rooms = {Path(name).parts[1] for name in names if name.startswith("kohort/")}
-    assert {*COMMON_NAMES, "cli", "wire", "py.typed"} <= rooms
+    assert {*COMMON_NAMES, "cli", "admin", "py.typed"} <= rooms
     assert "kohort/pipeline/jars.lock" in names
 
 

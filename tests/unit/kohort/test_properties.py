@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.properties import Property, parse_properties
+from kohort.formats.properties import Property, parse_properties
 
 
 def entries(text: str) -> list[tuple[str, str]]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.core.history.waiting_text import waiting_lines
+from kohort.admin.groups import Group, Member, Position
 from kohort.cli import table
 from kohort.cli.groups import describe, why
-from kohort.wire.groups import Group, Member, Position
+from kohort.groups.history.waiting_text import waiting_lines
 
 NOW_MS = 1_767_362_460_000
 

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.groups import describe_group, groups_of
+from kohort.admin.offsets import START
 from kohort.client.net.address import Address
 from kohort.client.net.errors import DisconnectedError
 from kohort.client.net.versions import UnsupportedVersionError
@@ -40,9 +43,6 @@ from kohort.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.groups import describe_group, groups_of
-from kohort.wire.offsets import START
 
 Answer = Callable[[bytes], bytes]
 """From a frame to a frame, both with their sizes; empty for closing the connection."""

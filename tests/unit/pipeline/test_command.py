@@ -15,7 +15,7 @@ def test_what_executors_get_replays_a_history_without_any_package(tmp_path: Path
     # As Spark does it: the archive is on the path, and here nothing else is.
     modules = ("prediction", "advice", "reading")
     code = f"import sys; sys.path.insert(0, {str(archive)!r})\n" + "\n".join(
-        f"import kohort.pipeline.advisor.{name}" for name in modules
+        f"import kohort.insight.advisor.{name}" for name in modules
     )
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=tmp_path, timeout=300)
 
@@ -25,7 +25,7 @@ def test_a_driver_that_has_the_archive_first_finds_the_reports_style_in_it(tmp_p
     assert main(["pipeline", "py-files", str(archive)]) == 0
     code = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "from kohort.pipeline.report.page import style; assert '{' in style()"
+        "from kohort.insight.report.page import style; assert '{' in style()"
     )
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, cwd=tmp_path, timeout=300)
 

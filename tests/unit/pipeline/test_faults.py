@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.pipeline.errors import ConflictError, PipelineError, RegistryError, UnavailableError
+from kohort.insight.errors import ReportedError
+from kohort.pipeline.errors import ConflictError, RegistryError, UnavailableError
 
 FAILED = """Job aborted due to stage failure: Task 0 in stage 65.0 failed 1 times: \
 [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/partitions.
@@ -29,27 +30,27 @@ ModuleNotFoundError: No module named 'construct'
     [
         (
             FAILED.format("Input/output error"),
-            PipelineError,
+            ReportedError,
             "; caused by java.io.IOException: Input/output error",
         ),
         (FAILED.format("No space left on device"), UnavailableError, "the disk is full"),
         ("[DELTA_CONCURRENT_APPEND] Files were added", ConflictError, "another run changed it"),
         (
             OF_WORKER,
-            PipelineError,
+            ReportedError,
             "a Python worker raised ModuleNotFoundError: No module named 'construct'",
         ),
         (
             OF_WORKER.replace(
                 "ModuleNotFoundError: ", f"{RegistryError.__module__}.RegistryError: "
             ),
-            PipelineError,
+            ReportedError,
             "the table: No module named 'construct'",
         ),
-        ("InvalidTopicException: Invalid topics: [a b]", PipelineError, "can be called so"),
+        ("InvalidTopicException: Invalid topics: [a b]", ReportedError, "can be called so"),
     ],
 )
-def test_the_reason_is_told(text: str, kind: type[PipelineError], told: str) -> None:
+def test_the_reason_is_told(text: str, kind: type[ReportedError], told: str) -> None:
     pyspark_errors = pytest.importorskip("pyspark.errors")
     from kohort.pipeline.faults import explain  # noqa: PLC0415
 

@@ -2,14 +2,15 @@
 
 import threading
 
-from kohort.pipeline.errors import PipelineError, UnavailableError
+from kohort.insight.errors import ReportedError
+from kohort.pipeline.errors import UnavailableError
 from kohort.pipeline.retry_budget import RetryBudget
 
 
 def test_only_what_may_come_back_is_waited_for() -> None:
     budget = RetryBudget(600, threading.Event())
     assert budget.allows(UnavailableError("no broker"))
-    assert not budget.allows(PipelineError("no such topic"))
+    assert not budget.allows(ReportedError("no such topic"))
 
 
 def test_without_patience_the_first_error_is_the_last() -> None:

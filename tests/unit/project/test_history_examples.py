@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from kohort.broker.core.group.events import TriggerKind
-from kohort.broker.core.history import model
+from kohort.groups.events import TriggerKind
+from kohort.groups.history import model
 from scripts import history_examples
 
 DOCUMENT = history_examples.PATH.read_text(encoding="utf-8")

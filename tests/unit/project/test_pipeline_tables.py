@@ -9,9 +9,9 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import ArrayType, StructType
 
-from kohort.broker.core.group.events import TriggerKind
-from kohort.broker.core.history import model
-from kohort.broker.core.history.json_form import as_json
+from kohort.groups.events import TriggerKind
+from kohort.groups.history import model
+from kohort.groups.history.json_form import as_json
 from kohort.pipeline.schemas import EVENT, FINDINGS, HISTORY, SCHEMA_VERSION, Table
 from scripts import pipeline_tables
 

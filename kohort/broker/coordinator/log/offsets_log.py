@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kohort.broker.core.group.group_value import RecordHeaders
-from kohort.broker.core.group.records import DurableRecord
+from kohort.groups.classic.stored_value import RecordHeaders
+from kohort.groups.records import DurableRecord
 from kohort.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

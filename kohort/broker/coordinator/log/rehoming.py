@@ -31,12 +31,12 @@ from typing import Final, NamedTuple
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
 from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.coordinator_partitions import java_hash, partition_of
-from kohort.broker.core.group.encoding import encode_key
-from kohort.broker.core.group.records import DurableRecord
-from kohort.broker.core.history.wording import counted
-from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.encoding import encode_key
+from kohort.groups.history.wording import counted
+from kohort.groups.records import DurableRecord
+from kohort.groups.steps import FEW
 from kohort.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.log.offsets_log import Stored, StoredMarker, StoredRecord
-from kohort.broker.core.group.offsets.held_values import HeldValues
+from kohort.groups.offsets.held_values import HeldValues
 from kohort.protocol.records.batch import NO_PRODUCER_ID
 
 

@@ -11,14 +11,14 @@ from kohort.broker.coordinator.log.offsets_log import (
     decode_stored,
     encode_stored,
 )
-from kohort.broker.core.group.encoding import batch_steps, encode_as_batch, is_large
-from kohort.broker.core.group.records import DurableRecord
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.internal import internal_topic_configs
 from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.records import read_batches
+from kohort.groups.encoding import batch_steps, encode_as_batch, is_large
+from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 

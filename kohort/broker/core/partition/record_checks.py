@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from kohort.broker.core.partition.verdict import RecordError
-from kohort.broker.core.steps import Steps
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.batch import NO_TIMESTAMP, BatchHeader
 from kohort.protocol.records.walk import RECORD_BYTES_MIN, check_records, read_span

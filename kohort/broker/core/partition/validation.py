@@ -38,7 +38,7 @@ from kohort.broker.core.partition.verdict import (
     Verdict,
     reject,
 )
-from kohort.broker.core.steps import Steps, at_once
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import DecodeError, ErrorCode, InflatedTooLargeError
 from kohort.protocol.records.batch import (
     CODEC_MASK,

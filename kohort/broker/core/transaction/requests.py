@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from kohort.broker.core.group.requests import Ticket, TopicPartition
+from kohort.groups.requests import Ticket, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
 

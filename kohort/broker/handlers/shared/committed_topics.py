@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.core.group.requests import OffsetToCommit
 from kohort.broker.core.security.acls import Operation, ResourceType
 from kohort.broker.dispatch.context import RequestContext
+from kohort.groups.requests import OffsetToCommit
 from kohort.protocol.errors import NO_ERROR, ErrorCode
 from kohort.protocol.messages.offset_commit import OffsetCommitRequestTopic
 from kohort.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic

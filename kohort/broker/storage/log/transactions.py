@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Final
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
-from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.storage.checkpoints.producer_log import CorrectIndex
 from kohort.broker.storage.errors import CorruptBatchError, CorruptFileError, StorageError
 from kohort.broker.storage.filesystem import write_fully
@@ -26,6 +25,7 @@ from kohort.broker.storage.segment.transaction_index import (
     TransactionIndex,
     encode_entries,
 )
+from kohort.groups.steps import Steps, at_once
 
 READ_MAX: Final = 4_096
 """The maximum number of transactions that end within one read."""

@@ -21,10 +21,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
-from kohort.broker.core.steps import Steps, at_once
 from kohort.broker.storage.checked_file import replace_file
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import File, FileSystem, write_fully
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.records.crc import crc32c
 
 _ENTRY: Final = Struct(">hqqqq")

@@ -13,7 +13,12 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
 from kohort.broker.assembly.metrics_page import MetricsPage, prefers_openmetrics
-from kohort.broker.core.group.events import (
+from kohort.broker.http.messages import HttpRequest, HttpResponse
+from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
+from kohort.broker.metrics.catalogue import METRICS
+from kohort.broker.metrics.docs import document
+from kohort.broker.runtime.clock import SystemClock
+from kohort.groups.events import (
     Event,
     MemberRef,
     MemberRemoved,
@@ -23,14 +28,9 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.http.messages import HttpRequest, HttpResponse
-from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
-from kohort.broker.metrics.catalogue import METRICS
-from kohort.broker.metrics.docs import document
-from kohort.broker.runtime.clock import SystemClock
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
 from tests.unit.broker.metrics.sources import (
     Group,
     Groups,

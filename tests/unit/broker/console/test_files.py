@@ -8,7 +8,7 @@ import pytest
 
 from kohort.broker.console.files import INDEX, STATIC, load_files
 from kohort.broker.http.messages import HttpRequest
-from kohort.pipeline.report.page import style as style_of_report
+from kohort.insight.report.page import style as style_of_report
 from tests.support.contrast import GRAPHICS, TEXT, palettes, ratio
 
 FILES = load_files()
@@ -91,7 +91,7 @@ def test_each_colour_that_is_used_is_in_both_palettes_and_none_is_written_elsewh
 
 
 def test_colours_are_those_of_the_report() -> None:
-    from kohort.pipeline.report.page import style  # noqa: PLC0415 - the report is here for this alone.
+    from kohort.insight.report.page import style  # noqa: PLC0415 - the report is here for this alone.
 
     report = style()
     for palette in palettes(STYLE).values():

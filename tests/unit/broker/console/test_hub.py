@@ -18,13 +18,13 @@ from kohort.broker.console.hub import (
     EventStream,
     Pace,
 )
-from kohort.broker.core.group.events import (
+from kohort.groups.events import (
     Event,
     GroupRemoved,
     OffsetsStored,
     UnusedIdDropped,
 )
-from kohort.broker.core.group.requests import Now
+from kohort.groups.requests import Now
 from kohort.testing.virtual_clock import VirtualClock
 
 CHANGE = UnusedIdDropped("m")

@@ -11,14 +11,6 @@ from kohort.broker.console.paths import console_pages
 from kohort.broker.console.source import ConsoleSource
 from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.core.group.reasons import NO_REASON
-from kohort.broker.core.group.requests import (
-    CommitRequest,
-    JoinRequest,
-    LeaveEntry,
-    OffsetToCommit,
-    SyncRequest,
-)
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http.messages import HttpRequest, HttpResponse, ResponseOrStream
@@ -28,6 +20,14 @@ from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.topics.manager import TopicManager
+from kohort.groups.reasons import NO_REASON
+from kohort.groups.requests import (
+    CommitRequest,
+    JoinRequest,
+    LeaveEntry,
+    OffsetToCommit,
+    SyncRequest,
+)
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record

@@ -1,9 +1,9 @@
 """Faults of a group's actor, as tests cause them."""
 
 from kohort.broker.coordinator.command import Command
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.requests import Now
 from kohort.broker.runtime.later import Later
+from kohort.groups.group import Group
+from kohort.groups.requests import Now
 from tests.unit.broker.coordinator.harness import Harness
 
 

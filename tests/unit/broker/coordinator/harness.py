@@ -13,13 +13,17 @@ from kohort.broker.coordinator.classic_requests import ClassicRequests
 from kohort.broker.coordinator.coordinator import CoordinatorConfig, GroupCoordinator
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import EVENTS, Event
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.member_memory import MemberMemory
-from kohort.broker.core.group.requests import (
+from kohort.broker.core.purgatory import Purgatory
+from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.unused_ids import UnusedIds
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import EVENTS, Event
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
     JoinRequest,
@@ -29,10 +33,6 @@ from kohort.broker.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from kohort.broker.core.group.unused_ids import UnusedIds
-from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog

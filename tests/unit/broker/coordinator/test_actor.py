@@ -7,12 +7,12 @@ import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.encoding import encode_as_batch
-from kohort.broker.core.group.events import OffsetsStored
-from kohort.broker.core.group.records import DurableRecord
-from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.runtime.later import Later
+from kohort.groups.config import GroupConfig
+from kohort.groups.encoding import encode_as_batch
+from kohort.groups.events import OffsetsStored
+from kohort.groups.records import DurableRecord
+from kohort.groups.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

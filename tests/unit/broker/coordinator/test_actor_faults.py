@@ -8,10 +8,10 @@ import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
 from kohort.broker.coordinator.command import Command
-from kohort.broker.core.group.records import DurableRecord
-from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import SLICE_MS
+from kohort.groups.records import DurableRecord
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

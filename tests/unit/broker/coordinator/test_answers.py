@@ -8,9 +8,9 @@ import pytest
 
 from kohort.broker.coordinator.answers import AnswerQueue
 from kohort.broker.coordinator.host import ANSWERS_MAX, ANSWERS_MS
-from kohort.broker.core.group.effects import Reply
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import RoundRobin
+from kohort.groups.effects import Reply
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.slices import next_slice

@@ -6,13 +6,13 @@ import pytest
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.later import Later
+from kohort.groups.classic.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
+from kohort.groups.config import GroupConfig
+from kohort.groups.requests import (
     JoinResult,
     LeaveEntry,
 )
-from kohort.broker.core.group.unused_ids import GROUP_BYTES, ID_BYTES, UnusedIds
-from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

@@ -8,8 +8,9 @@ import pytest
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.log.offsets_log import Stored
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.later import Later
+from kohort.groups.config import GroupConfig
+from kohort.groups.requests import (
     DeleteOffsetsResult,
     JoinResult,
     LeaveEntry,
@@ -18,7 +19,6 @@ from kohort.broker.core.group.requests import (
     SyncResult,
     TopicPartition,
 )
-from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

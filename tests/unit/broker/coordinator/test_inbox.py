@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kohort.broker.coordinator.command import Command
 from kohort.broker.coordinator.inbox import COMMANDS_PER_BATCH, Inbox
-from kohort.broker.core.group.effects import TimerKey
+from kohort.groups.effects import TimerKey
 
 
 def command(*, is_exclusive: bool = False) -> Command:

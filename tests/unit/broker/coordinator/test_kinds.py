@@ -5,9 +5,13 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from kohort.broker.coordinator.classic_requests import classic_group
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.leave import ENTRIES_PER_STEP
-from kohort.broker.core.group.effects import (
+from kohort.broker.metrics.groups import GroupCollector
+from kohort.broker.metrics.rebalance_collector import RebalanceCollector
+from kohort.broker.metrics.rebalances import RebalanceMetrics
+from kohort.broker.runtime.slices import Slice
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.leave import ENTRIES_PER_STEP
+from kohort.groups.effects import (
     Cancel,
     Effect,
     Note,
@@ -15,15 +19,11 @@ from kohort.broker.core.group.effects import (
     ScheduleSessions,
     TimerKey,
 )
-from kohort.broker.core.group.events import RebalanceStarted, Trigger, TriggerKind
-from kohort.broker.core.group.group import Group
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.requests import JoinResult, LeaveEntry, Now, SyncResult
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.metrics.groups import GroupCollector
-from kohort.broker.metrics.rebalance_collector import RebalanceCollector
-from kohort.broker.metrics.rebalances import RebalanceMetrics
-from kohort.broker.runtime.slices import Slice
+from kohort.groups.events import RebalanceStarted, Trigger, TriggerKind
+from kohort.groups.group import Group
+from kohort.groups.kinds import GroupKind
+from kohort.groups.requests import JoinResult, LeaveEntry, Now, SyncResult
+from kohort.groups.states import GroupState
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.virtual_time import virtual

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Sequence
 import pytest
 
 from kohort.broker.coordinator.actor import FAULTS_MAX
-from kohort.broker.core.group.records import DurableRecord
-from kohort.broker.core.group.requests import JoinResult
 from kohort.broker.runtime.later import Later
+from kohort.groups.records import DurableRecord
+from kohort.groups.requests import JoinResult
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

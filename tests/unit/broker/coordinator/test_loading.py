@@ -8,15 +8,15 @@ import pytest
 from kohort.broker.coordinator.loading import load_groups, read_group
 from kohort.broker.coordinator.log.offsets_log import Stored, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.records import (
+from kohort.broker.runtime.slices import SLICE_MS
+from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
 )
-from kohort.broker.core.group.requests import CommittedOffset
-from kohort.broker.runtime.slices import SLICE_MS
+from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

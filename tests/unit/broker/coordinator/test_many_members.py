@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from kohort.broker.coordinator.actor import GroupActor
 from kohort.broker.coordinator.host import ANSWERS_MAX
-from kohort.broker.core.group.classic.group import ClassicGroup
-from kohort.broker.core.group.classic.member import Member
-from kohort.broker.core.group.events import MemberRemoved, RebalanceStarted
-from kohort.broker.core.group.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.broker.core.keyed_timers import KeyedEntry, KeyedTimers
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
+from kohort.groups.classic.group import ClassicGroup
+from kohort.groups.classic.member import Member
+from kohort.groups.events import MemberRemoved, RebalanceStarted
+from kohort.groups.requests import JoinResult, LeaveEntry, SyncResult
 from kohort.protocol.errors import ErrorCode
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered

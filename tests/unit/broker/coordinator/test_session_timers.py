@@ -3,11 +3,11 @@
 import asyncio
 
 from kohort.broker.coordinator.session_timers import SessionTimers
-from kohort.broker.core.group.effects import TimerKey
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.core.steps import FEW
 from kohort.broker.runtime.slices import SLICE_MS, RoundRobin
+from kohort.groups.effects import TimerKey
+from kohort.groups.steps import FEW
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.slices import next_slice
 

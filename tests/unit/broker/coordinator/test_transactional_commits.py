@@ -9,21 +9,21 @@ from kohort.broker.coordinator.host import CoordinatorConfig
 from kohort.broker.coordinator.loading import load_groups
 from kohort.broker.coordinator.log.offsets_log import StoredMarker, StoredRecord
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.records import (
+from kohort.broker.runtime.later import Later
+from kohort.groups.config import GroupConfig
+from kohort.groups.records import (
     DurableRecord,
     OffsetRecord,
     OffsetTombstone,
     PendingOffset,
 )
-from kohort.broker.core.group.requests import (
+from kohort.groups.requests import (
     CommitRequest,
     CommitResult,
     CommittedOffset,
     EnclosingTransaction,
     OffsetToCommit,
 )
-from kohort.broker.runtime.later import Later
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
-from kohort.broker.core.group.requests import (
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.broker.topics.manager import TopicManager
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.broker.topics.partition import Partition
+from kohort.groups.requests import (
     CommitRequest,
     EnclosingTransaction,
     OffsetToCommit,
     TopicPartition,
 )
-from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.topics.manager import TopicManager
-from kohort.broker.topics.names import CONSUMER_OFFSETS
-from kohort.broker.topics.partition import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.control import ControlType
 from kohort.testing.inline_executor import InlineExecutor

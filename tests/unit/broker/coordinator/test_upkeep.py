@@ -11,16 +11,16 @@ from kohort.broker.coordinator.coordinator import CoordinatorConfig
 from kohort.broker.coordinator.host import GroupHost
 from kohort.broker.coordinator.loading import read_group
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import OffsetsStored, RebalanceStarted
-from kohort.broker.core.group.records import DurableRecord, OffsetRecord
-from kohort.broker.core.group.requests import (
+from kohort.broker.runtime.slices import SLICE_MS
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import OffsetsStored, RebalanceStarted
+from kohort.groups.records import DurableRecord, OffsetRecord
+from kohort.groups.requests import (
     CommitRequest,
     CommittedOffset,
     LeaveEntry,
     OffsetToCommit,
 )
-from kohort.broker.runtime.slices import SLICE_MS
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.types import ZERO_UUID
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog

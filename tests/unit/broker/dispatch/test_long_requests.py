@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import BrokerServices, RequestContext
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.failures import ITSELF, Mirror, OnError
@@ -23,6 +22,7 @@ from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import CloseConnection, ConnectionInfo
 from kohort.broker.runtime.later import Later
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_groups import (
     DescribedGroup,

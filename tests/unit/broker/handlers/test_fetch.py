@@ -11,7 +11,6 @@ import pytest
 
 from kohort.broker.core.security.quotas import CONSUMER, Entity, Quotas
 from kohort.broker.core.security.session import Principal
-from kohort.broker.core.steps import at_once
 from kohort.broker.handlers.fetch import fetch
 from kohort.broker.handlers.list_offsets import list_offsets
 from kohort.broker.runtime.later import Later
@@ -21,6 +20,7 @@ from kohort.broker.storage import page_cache
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.partition import Partition
 from kohort.broker.topics.tail_cache import TailCache
+from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.fetch import (
     FetchPartition,

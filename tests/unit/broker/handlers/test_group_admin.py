@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Sequence
 
 import pytest
 
-from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit
+from kohort.groups.requests import CommitRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.delete_groups import (
     DeletableGroupResult,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kohort.broker.core.group.requests import CommittedOffset
+from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kohort.broker.core.group.records import PendingOffset
-from kohort.broker.core.group.requests import CommitRequest, OffsetToCommit
+from kohort.groups.records import PendingOffset
+from kohort.groups.requests import CommitRequest, OffsetToCommit
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import (
+from kohort.broker.history import closing_queue
+from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
+from kohort.broker.history.topic import RUNNING, Entry
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import (
     CauseAdded,
     GroupRemoved,
     JoinPhaseEnd,
@@ -24,17 +27,14 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.reasons import NO_REASON
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.history.fold import SETTLE_MS, GroupFold
-from kohort.broker.core.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
-from kohort.broker.core.history.text import parse_text
-from kohort.broker.core.steps import at_once
-from kohort.broker.history import closing_queue
-from kohort.broker.history.history import LONG_RUNNING_MS, HistoryLimits, RebalanceHistory
-from kohort.broker.history.topic import RUNNING, Entry
+from kohort.groups.history.fold import SETTLE_MS, GroupFold
+from kohort.groups.history.model import HistoryRecord, RebalanceOutcome, RebalanceRecord
+from kohort.groups.history.text import parse_text
+from kohort.groups.kinds import GroupKind
+from kohort.groups.reasons import NO_REASON
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
+from kohort.groups.steps import at_once
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock

@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kohort.broker.coordinator.coordinator import CoordinatorConfig
-from kohort.broker.core.group.config import GroupConfig
-from kohort.broker.core.group.events import MemberRef, Trigger, TriggerKind
-from kohort.broker.core.group.reasons import ReasonSource, StatedReason
-from kohort.broker.core.group.records import GroupRecord, StoredMember
-from kohort.broker.core.group.requests import JoinResult, Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.group.stored_cause import CHARS, StoredCause, decode_cause, encode_cause
-from kohort.broker.core.history.model import RebalanceOutcome, RebalanceRecord
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.history.recovery import RecordedGenerations
 from kohort.broker.history.topic import Entry
 from kohort.broker.runtime.later import Later
+from kohort.groups.classic.stored_cause import CHARS, StoredCause, decode_cause, encode_cause
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import MemberRef, Trigger, TriggerKind
+from kohort.groups.history.model import RebalanceOutcome, RebalanceRecord
+from kohort.groups.reasons import ReasonSource, StatedReason
+from kohort.groups.records import GroupRecord, StoredMember
+from kohort.groups.requests import JoinResult, Now
+from kohort.groups.states import GroupState
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog
 from kohort.testing.virtual_clock import VirtualClock

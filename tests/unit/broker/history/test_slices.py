@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from kohort.broker.core.group.events import JoinReceived
-from kohort.broker.core.group.reasons import NO_REASON
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.steps import FEW
 from kohort.broker.history.history import LONG_RUNNING_MS, MORE_AFTER_MS, RebalanceHistory
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
 from kohort.broker.history.topic import RUNNING, Entry
 from kohort.broker.runtime.slices import ITERATIONS_BETWEEN, SLICE_MS
+from kohort.groups.events import JoinReceived
+from kohort.groups.reasons import NO_REASON
+from kohort.groups.requests import Now
+from kohort.groups.steps import FEW
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.measures.busy_clock import BusyClock
 from tests.support.measures.bytecodes import BYTECODES_PER_MS, WorkClock, metered

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.core.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
-from kohort.broker.core.history.text import parse_text, text_steps
-from kohort.broker.core.steps import at_once
 from kohort.broker.history import topic as history_topic
 from kohort.broker.history.restoring import restore
 from kohort.broker.history.rings import Rings
@@ -17,6 +14,9 @@ from kohort.broker.history.topic import RUNNING, Entry, TopicHistoryLog
 from kohort.broker.topics import internal
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import REBALANCE_HISTORY
+from kohort.groups.history.model import MemberTimeline, RebalanceOutcome, RebalanceRecord
+from kohort.groups.history.text import parse_text, text_steps
+from kohort.groups.steps import at_once
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
@@ -25,7 +25,7 @@ from kohort.testing.simulated_filesystem import SimulatedFileSystem
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.brokers.running_topics import running_topics
 from tests.support.records.storage_tools import memory_store
-from tests.unit.broker.core.history.test_json_form import AVOIDED, TRIGGER
+from tests.unit.groups.history.test_json_form import AVOIDED, TRIGGER
 
 
 def log_of(topics: TopicManager) -> TopicHistoryLog:

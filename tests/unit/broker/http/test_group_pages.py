@@ -11,14 +11,6 @@ import pytest
 
 from kohort.broker.coordinator.classic_requests import ClassicRequests, classic_group
 from kohort.broker.coordinator.coordinator import GroupCoordinator
-from kohort.broker.core.group.reasons import NO_REASON
-from kohort.broker.core.group.requests import (
-    CommitRequest,
-    JoinRequest,
-    LeaveEntry,
-    OffsetToCommit,
-    SyncRequest,
-)
 from kohort.broker.core.purgatory import Purgatory
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.http import group_pages, json_parts
@@ -27,6 +19,14 @@ from kohort.broker.http.messages import BadRequestError, HttpRequest, HttpRespon
 from kohort.broker.runtime.clock import SystemClock
 from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
+from kohort.groups.reasons import NO_REASON
+from kohort.groups.requests import (
+    CommitRequest,
+    JoinRequest,
+    LeaveEntry,
+    OffsetToCommit,
+    SyncRequest,
+)
 from kohort.protocol.codec import encode_versioned
 from kohort.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from tests.support.groups.coordinators import group_coordinator, report

@@ -6,8 +6,8 @@ from enum import Enum
 
 from prometheus_client.metrics_core import Metric
 
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.states import GroupState
+from kohort.groups.kinds import GroupKind
+from kohort.groups.states import GroupState
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from kohort.broker.core.group.states import GroupState
 from kohort.broker.metrics.groups import GroupCollector
 from kohort.broker.runtime.slices import Slice
+from kohort.groups.states import GroupState
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import (
     Group,

@@ -3,7 +3,10 @@
 from enum import Enum
 from typing import Any, cast
 
-from kohort.broker.core.group.events import (
+from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
+from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
+from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.groups.events import (
     Event,
     GroupRemoved,
     GroupRestored,
@@ -22,11 +25,7 @@ from kohort.broker.core.group.events import (
     Trigger,
     TriggerKind,
 )
-from kohort.broker.core.group.kinds import GroupKind
-from kohort.broker.core.group.reasons import ReasonSource, StatedReason
-from kohort.broker.core.group.requests import Now
-from kohort.broker.core.group.states import GroupState
-from kohort.broker.core.history.model import (
+from kohort.groups.history.model import (
     AvoidedRecord,
     PartitionCounts,
     RebalanceOutcome,
@@ -34,9 +33,10 @@ from kohort.broker.core.history.model import (
     Stopped,
     TriggerRecord,
 )
-from kohort.broker.metrics.rebalance_collector import HistoryCollector, RebalanceCollector
-from kohort.broker.metrics.rebalances import RebalanceMetrics, Running
-from kohort.broker.metrics.text_format import TextFormat, write
+from kohort.groups.kinds import GroupKind
+from kohort.groups.reasons import ReasonSource, StatedReason
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
 from kohort.protocol.join_reason import JoinReason
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.metrics.sources import History, OtherKind, values

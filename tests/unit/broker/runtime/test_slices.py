@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from kohort.broker.core.steps import Steps
 from kohort.broker.runtime.slices import (
     ITERATIONS_BETWEEN,
     LOOKS_MAX,
@@ -13,6 +12,7 @@ from kohort.broker.runtime.slices import (
     Slice,
     run,
 )
+from kohort.groups.steps import Steps
 from kohort.testing.virtual_clock import VirtualClock
 from tests.support.slices import next_slice
 

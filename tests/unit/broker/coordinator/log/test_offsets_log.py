@@ -10,13 +10,15 @@ import pytest
 from kohort.broker.coordinator.log.offsets_log import OffsetsLog, StoredRecord
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.encoding import (
+from kohort.broker.runtime.slices import SLICE_MS
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.encoding import (
     encode_as_batch,
     encode_headers,
     encode_key,
     encode_value,
 )
-from kohort.broker.core.group.records import (
+from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
@@ -24,10 +26,8 @@ from kohort.broker.core.group.records import (
     PendingOffset,
     StoredMember,
 )
-from kohort.broker.core.group.requests import CommittedOffset
-from kohort.broker.core.steps import FEW
-from kohort.broker.runtime.slices import SLICE_MS
-from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.requests import CommittedOffset
+from kohort.groups.steps import FEW
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.records.record import decode_records
 from kohort.testing.memory_offsets_log import MemoryOffsetsLog

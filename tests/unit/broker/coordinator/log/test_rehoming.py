@@ -13,16 +13,16 @@ from kohort.broker.coordinator.log.offsets_log import OffsetsLog, Stored, Stored
 from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.coordinator.log.topic_log import TopicOffsetsLog
 from kohort.broker.core.coordinator_partitions import partition_of
-from kohort.broker.core.group.records import (
+from kohort.broker.storage.metadata.store import MetadataStore
+from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.records import (
     DurableRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     OffsetTombstone,
 )
-from kohort.broker.core.group.requests import CommittedOffset
-from kohort.broker.storage.metadata.store import MetadataStore
-from kohort.broker.topics.names import CONSUMER_OFFSETS
+from kohort.groups.requests import CommittedOffset
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.inline_executor import InlineExecutor
 from kohort.testing.lasting_metadata import LastingMetadata

@@ -6,7 +6,7 @@ import pytest
 
 from kohort.broker.core.partition.record_checks import RECORD_ERRORS_MAX
 from kohort.broker.core.partition.validation import validate, validation_steps
-from kohort.broker.core.steps import at_once
+from kohort.groups.steps import at_once
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records.batch import (
     HEADER_BYTES,

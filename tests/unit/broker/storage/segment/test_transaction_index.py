@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kohort.broker.core.partition.transactions import AbortedTransaction
-from kohort.broker.core.steps import Steps
 from kohort.broker.storage.errors import CorruptFileError
 from kohort.broker.storage.filesystem import read_file
 from kohort.broker.storage.segment import transaction_index
@@ -19,6 +18,7 @@ from kohort.broker.storage.segment.transaction_index import (
     TransactionIndex,
     encode_entries,
 )
+from kohort.groups.steps import Steps
 from kohort.testing.simulated_filesystem import SimulatedFileSystem
 
 PATH = "/t-0/00000000000000000000.txnindex"

@@ -1,0 +1,93 @@
+"""What can be asked and changed about access rules over Kafka's own protocol (KIP-140, KIP-290)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.broker.core.security.acls import Rule, RuleFilter, rule_of
+from kohort.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kohort.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+_WHAT: Final = "the access rules"
+
+
+def list_rules(cluster: Cluster, wanted: RuleFilter) -> list[Rule]:
+    """The rules that a filter finds. Raises RefusedError, DisconnectedError."""
+    request = DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+    answer: DescribeAclsResponse = cluster.ask(cluster.controller(), request)
+    if answer.error_code:
+        raise RefusedError(answer.error_code, _WHAT, answer.error_message)
+    return [
+        rule_of(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            rule.principal,
+            rule.host,
+            rule.operation,
+            rule.permission_type,
+        )
+        for resource in answer.resources
+        for rule in resource.acls
+    ]
+
+
+def add_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
+    """Make them; those that there are already stay. Raises as `list_rules`."""
+    request = CreateAclsRequest(creations=list(map(creation_of, rules)))
+    answer: CreateAclsResponse = cluster.ask(cluster.controller(), request)
+    for one in answer.results:
+        if one.error_code:
+            raise RefusedError(one.error_code, _WHAT, one.error_message)
+
+
+def remove_rules(cluster: Cluster, rules: Sequence[Rule]) -> None:
+    """Take exactly these away, all together. Raises as `list_rules`."""
+    request = DeleteAclsRequest(filters=list(map(filter_of, rules)))
+    answer: DeleteAclsResponse = cluster.ask(cluster.controller(), request)
+    for one in answer.filter_results:
+        if one.error_code:
+            raise RefusedError(one.error_code, _WHAT, one.error_message)
+
+
+def creation_of(rule: Rule) -> AclCreation:
+    """The part of a CreateAcls that makes a rule."""
+    return AclCreation(
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        resource_pattern_type=rule.pattern,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def filter_of(rule: Rule) -> DeleteAclsFilter:
+    """The part of a DeleteAcls that finds exactly this rule."""
+    return DeleteAclsFilter(
+        resource_type_filter=rule.resource_type,
+        resource_name_filter=rule.resource_name,
+        pattern_type_filter=rule.pattern,
+        principal_filter=rule.principal,
+        host_filter=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )

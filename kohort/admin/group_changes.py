@@ -1,0 +1,73 @@
+"""What can be changed about groups over Kafka's own protocol, of Kohort and of Kafka."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kohort.admin.cluster import Cluster, CoordinatorKind, RefusedError
+from kohort.admin.offsets import TopicPartition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kohort.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+_OFFSET_COMMIT_MAX: Final = 9
+"""The last version that names topics; from 10 on they are ids."""
+
+
+def delete_group(cluster: Cluster, group_id: str) -> None:
+    """Delete a group that has no members, with its offsets.
+
+    Raises:
+        RefusedError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP...
+        DisconnectedError
+    """
+
+    def ask() -> None:
+        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        answer: DeleteGroupsResponse = cluster.ask(coordinator, request)
+        result = answer.results[0]
+        if result.error_code:
+            raise RefusedError(result.error_code, f"group {group_id!r}", result.error_message)
+
+    cluster.retrying(ask)
+
+
+def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit offsets for a group without members.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID where it has members; the first partition's error.
+        DisconnectedError
+    """
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), offset in sorted(offsets.items()):
+        wanted = OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=""
+        )
+        topics.setdefault(topic, []).append(wanted)
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        member_id="",
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+    def ask() -> None:
+        coordinator = cluster.coordinator(group_id, CoordinatorKind.GROUP)
+        answer: OffsetCommitResponse = cluster.ask(coordinator, request, at_most=_OFFSET_COMMIT_MAX)
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.error_code:
+                    what = f"group {group_id!r}, {topic.name}-{one.partition_index}"
+                    if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                        what += ": it has members; stop them first"
+                    raise RefusedError(one.error_code, what)
+
+    cluster.retrying(ask)

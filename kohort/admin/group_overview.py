@@ -1,0 +1,137 @@
+"""All groups of a cluster at a glance: members, lag and how often they rebalanced of late.
+
+Brokers are asked for many groups at a time, so that ten thousand groups take some hundred requests.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
+
+from kohort.admin.cluster import Cluster
+from kohort.admin.groups import (
+    GROUPS_SINCE,
+    OFFSET_FETCH_MAX,
+    committed_offsets,
+    groups_of,
+    offsets_in,
+)
+from kohort.admin.history import rebalances_since
+from kohort.admin.offsets import END, TopicPartition, known_offsets, starts_of_lagging
+from kohort.client.net.blocking import BlockingConnection
+from kohort.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kohort.protocol.messages.list_groups import ListedGroup
+from kohort.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 100
+"""Groups in a request."""
+PARTITIONS_AT_ONCE: Final = 5_000
+RECENT_S: Final = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group; None for what is not known."""
+
+    listed: ListedGroup
+    members: int | None
+    """How many there are, in a classic group."""
+    lag: int | None
+    """Records to be read yet, where it has offsets."""
+    rebalances: int | None
+    """How many there were within `RECENT_S`, where the broker keeps a history."""
+
+
+def overview(cluster: Cluster) -> list[GroupRow]:
+    """All groups by name. Raises RefusedError, DisconnectedError, DecodeError."""
+    listed: dict[str, ListedGroup] = {}
+    members: dict[str, int] = {}
+    offsets: dict[str, dict[TopicPartition, int]] = {}
+    for broker in cluster.brokers():
+        groups = groups_of(cluster, broker)
+        listed |= {group.group_id: group for group in groups}
+        names = [group.group_id for group in groups]
+        for some in _pieces(names):
+            members |= _members(cluster, broker, some)
+            offsets |= _offsets(cluster, broker, some)
+    ends = _ends(cluster, {one for committed in offsets.values() for one in committed})
+    starts = _starts(cluster, offsets.values(), ends)
+    since_ms = int(time.time() * 1000) - RECENT_S * 1000
+    rebalances = rebalances_since(cluster, since_ms)
+    return [
+        GroupRow(
+            listed=listed[name],
+            members=members.get(name),
+            lag=_lag(offsets.get(name, {}), starts, ends),
+            rebalances=None if rebalances is None else rebalances.get(name, 0),
+        )
+        for name in sorted(listed)
+    ]
+
+
+def _members(cluster: Cluster, broker: BlockingConnection, names: list[str]) -> dict[str, int]:
+    answer: DescribeGroupsResponse = cluster.ask(broker, DescribeGroupsRequest(groups=names))
+    return {one.group_id: len(one.members) for one in answer.groups if not one.error_code}
+
+
+def _offsets(
+    cluster: Cluster, broker: BlockingConnection, names: list[str]
+) -> dict[str, dict[TopicPartition, int]]:
+    version = broker.versions.best(OffsetFetchRequest, OFFSET_FETCH_MAX)
+    if version < GROUPS_SINCE:
+        return {name: committed_offsets(cluster, name) for name in names}
+    asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+    answer: OffsetFetchResponse = cluster.ask(
+        broker, OffsetFetchRequest(groups=asked), at_most=version
+    )
+    return {
+        group.group_id: offsets_in(group.topics) for group in answer.groups if not group.error_code
+    }
+
+
+def _ends(cluster: Cluster, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
+    ends: dict[TopicPartition, int] = {}
+    for some in _pieces(sorted(partitions), PARTITIONS_AT_ONCE):
+        ends |= known_offsets(cluster, dict.fromkeys(some, END))
+    return ends
+
+
+def _starts(
+    cluster: Cluster,
+    committed: Iterable[dict[TopicPartition, int]],
+    ends: dict[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    lowest: dict[TopicPartition, int] = {}
+    for offsets in committed:
+        for one, offset in offsets.items():
+            lowest[one] = min(offset, lowest.get(one, offset))
+    starts: dict[TopicPartition, int] = {}
+    for some in _pieces(sorted(lowest), PARTITIONS_AT_ONCE):
+        starts |= starts_of_lagging(cluster, {one: lowest[one] for one in some}, ends)
+    return starts
+
+
+def _lag(
+    committed: dict[TopicPartition, int],
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> int | None:
+    known = [
+        max(ends[one] - max(offset, starts.get(one, 0)), 0)
+        for one, offset in committed.items()
+        if one in ends
+    ]
+    return sum(known) if known else None
+
+
+def _pieces(items: Sequence[T], size: int = AT_ONCE) -> Iterator[list[T]]:
+    left = iter(items)
+    while piece := list(islice(left, size)):
+        yield piece

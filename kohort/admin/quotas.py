@@ -1,0 +1,58 @@
+"""What can be asked and changed about limits on clients over Kafka's own protocol (KIP-546)."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from kohort.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+Parts = tuple[tuple[str, str | None], ...]
+"""Types and names of an entity; None is the default of a type."""
+
+
+class Limits(NamedTuple):
+    """An entity and its limits by key."""
+
+    entity: Parts
+    values: dict[str, float]
+
+
+def list_limits(cluster: Cluster) -> list[Limits]:
+    """All limits. Raises RefusedError, DisconnectedError."""
+    request = DescribeClientQuotasRequest(components=[], strict=False)
+    answer: DescribeClientQuotasResponse = cluster.ask(cluster.controller(), request)
+    if answer.error_code:
+        raise RefusedError(answer.error_code, "the limits cannot be listed")
+    return [
+        Limits(
+            tuple((part.entity_type, part.entity_name) for part in entry.entity),
+            {value.key: value.value for value in entry.values},
+        )
+        for entry in answer.entries or ()
+    ]
+
+
+def change_limits(
+    cluster: Cluster, entity: Parts, values: Mapping[str, float], removed: Sequence[str] = ()
+) -> None:
+    """Set some limits of an entity and remove others. Raises as `list_limits`."""
+    ops = [OpData(key=key, value=value, remove=False) for key, value in values.items()]
+    ops += [OpData(key=key, value=0.0, remove=True) for key in removed]
+    parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+    request = AlterClientQuotasRequest(
+        entries=[EntryData(entity=parts, ops=ops)], validate_only=False
+    )
+    answer: AlterClientQuotasResponse = cluster.ask(cluster.controller(), request)
+    for one in answer.entries:
+        if one.error_code:
+            raise RefusedError(one.error_code, "the limits", one.error_message)

@@ -1,1 +1,0 @@
-"""The rules of consumer groups, pure: see :mod:`kohort.broker.core.group.classic.group`."""

@@ -1,0 +1,1 @@
+"""Text formats of Kafka's tools: Java properties and JAAS."""

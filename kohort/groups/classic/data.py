@@ -1,0 +1,331 @@
+"""The data of a classic group, and the basic operations that all its rules use.
+
+How changes become durable:
+
+- *Durable state* (generation, protocol, members with their assignments, offsets) is what
+  `durable.apply` makes of the records in the log. A change goes from the step to `Outbox.stage`,
+  Append, `on_appended` and `apply`, and is answered only then. Two changes take effect immediately,
+  and are undone or kept if the append fails: the new id of a static member that replaces another
+  (undone), and an empty group's generation (kept; no member could notice).
+- *Volatile state* (parked requests, unused ids, timers, the state machine before Stable) exists
+  only here and is lost with the process, as in Kafka.
+
+A failed append is known not to be in the log (storage undoes it or closes the partition for good),
+so compensating in memory gives the same result as a replay, plus the volatile state; see each
+write's `on_failed`. If a step raises, nothing in memory can be trusted, and the shell discards the
+group and replays it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.groups.classic.member import Member, Protocols, cut_text, metadata_for
+from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.protocols import GrownSince, PartitionCount, union_of_topics
+from kohort.groups.classic.roster import Roster
+from kohort.groups.classic.states import LEGAL_PREVIOUS
+from kohort.groups.classic.timers import PENDING, SYNC_TIMER
+from kohort.groups.classic.unused_ids import UnusedIds
+from kohort.groups.config import GroupConfig
+from kohort.groups.effects import (
+    Cancel,
+    Schedule,
+    ScheduleSessions,
+    TimerKey,
+)
+from kohort.groups.events import MemberFenced, MemberRemoved, MemberTold, RemovalReason
+from kohort.groups.offsets.table import OffsetTable
+from kohort.groups.outbox import Outbox
+from kohort.groups.requests import CONSUMER, JoinResult, Now, SyncResult, Ticket
+from kohort.groups.states import GroupState
+from kohort.protocol.errors import ErrorCode
+
+NewMemberId = Callable[[str], str]
+"""Creates an id that was never used before and begins with the given text."""
+
+_DEAD: Final = GroupState.DEAD
+"""Compared with in each request of a member: see `NO_ERROR` in `kohort.protocol.errors`."""
+
+MEMBER_ID_PREFIX_BYTES_MAX: Final = 255
+"""Maximum length of the client or instance id at the beginning of a member id. Kafka uses all of
+it, up to the 32,767 bytes of a protocol string, and refuses the join beyond that."""
+
+
+@dataclass(slots=True, eq=False)
+class InitialDelay:
+    """The state of an initial rebalance, which waits for a delay instead of for joins (KIP-134)."""
+
+    window_ms: int
+    """Length of the current window."""
+    remaining_ms: int
+    """Time left for further windows."""
+    member_added: bool = False
+    """Whether a member joined during this window."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldJoin:
+    """A returned static member whose response waits until its new member id is durable."""
+
+    previous: Member
+    """The member to restore if the new id does not become durable."""
+    ticket: Ticket | None
+    """Ticket of the join; None once answered."""
+    result: JoinResult
+
+
+class GroupData:
+    """See the module docstring; `ClassicGroup` is the interface for shells."""
+
+    __slots__ = (
+        "_make_member_id",
+        "_offers",
+        "_topics",
+        "_topics_are_parsed",
+        "assignment_on_its_way",
+        "begun",
+        "config",
+        "deadlines",
+        "generation",
+        "group_id",
+        "grown_since",
+        "held",
+        "initial",
+        "is_stored",
+        "offsets",
+        "outbox",
+        "partition_count",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "roster",
+        "state",
+        "state_timestamp_ms",
+        "topics_hash",
+        "unused_ids",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        config: GroupConfig,
+        *,
+        new_member_id: NewMemberId,
+        partition_count: PartitionCount | None = None,
+        grown_since: GrownSince | None = None,
+        unused_ids: UnusedIds | None = None,
+        member_memory: MemberMemory | None = None,
+    ) -> None:
+        """`partition_count` answers for the topics of this broker; without it there is no check
+        whether they changed while a leader was away. `grown_since` tells the history which topics
+        got more partitions. `unused_ids` counts the ids that all groups have handed out, and
+        `member_memory` what their members take.
+        """
+        self.group_id = group_id
+        self.config = config
+        self._make_member_id = new_member_id
+        self.partition_count = partition_count
+        self.grown_since = grown_since
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        """Wall-clock time; -1 if the group has never changed state."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        """The group's protocol type; None if only offsets were committed to it ("simple")."""
+        self.protocol_name: str | None = None
+        self.roster = Roster(member_memory)
+        self.unused_ids = UnusedIds() if unused_ids is None else unused_ids
+        """What the pending ids of the roster are counted with."""
+        self.pending_sync: dict[str, None] = {}
+        """Members that have not synced in this generation, in order."""
+        self.initial: InitialDelay | None = None
+        """The initial delay, while the first members of an empty group are collected."""
+        self.held: dict[str, HeldJoin] = {}
+        """Replacements whose response waits for the append, by the new member id."""
+        self.assignment_on_its_way: int | None = None
+        """The generation whose assignment the leader has submitted; it does so once."""
+        self.topics_hash: bytes | None = None
+        """Hash of the topics at the time of the assignment; see
+        `protocols.hash_partition_counts`."""
+        self.begun: bytes | None = None
+        """How the last rebalance began, as stored with its generation; see `begun`."""
+        self.is_stored = False
+        """Whether there is a group record in the log, or in an append in progress."""
+        self.offsets = OffsetTable()
+        self.deadlines: dict[TimerKey, int] = {}
+        """Deadlines of the join, sync and pending timers; members keep their own."""
+        self._offers: list[Protocols] = []
+        """Protocols of the generation's members, as they were when the generation began."""
+        self._topics: frozenset[str] | None = frozenset()
+        self._topics_are_parsed = True
+        self.outbox = Outbox()
+
+    # Timers.
+
+    def schedule(self, key: TimerKey, deadline_ms: int) -> None:
+        self.deadlines[key] = deadline_ms
+        self.outbox.emit(Schedule(key, deadline_ms))
+
+    def cancel(self, key: TimerKey) -> None:
+        if self.deadlines.pop(key, None) is not None:
+            self.outbox.emit(Cancel(key))
+
+    def take_due(self, key: TimerKey, now_ms: int) -> bool:
+        """Whether an expiry of `key` is still valid: its timer may have been moved after it was
+        queued.
+        """
+        deadline_ms = self.deadlines.get(key)
+        if deadline_ms is None or deadline_ms > now_ms:
+            return False
+        del self.deadlines[key]
+        return True
+
+    def start_session(self, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
+        """Restart the session of `member`: it lasts its timeout (or `timeout_ms`) from now.
+
+        The timer is left where it is unless it would look too late: a heartbeat is one assignment.
+        """
+        if timeout_ms is None:
+            timeout_ms = member.session_timeout_ms
+        deadline_ms = member.session_deadline_ms = now_ms + timeout_ms
+        timer_ms = member.session_timer_ms
+        if timer_ms is None or deadline_ms < timer_ms:
+            member.session_timer_ms = deadline_ms
+            self.outbox.emit(Schedule(member.session_key, deadline_ms))
+
+    def start_sessions(self, now_ms: int) -> None:
+        """Restart the sessions of all members now."""
+        moved: dict[TimerKey, int] = {}
+        for member in self.roster:
+            deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
+            timer_ms = member.session_timer_ms
+            if timer_ms is None or deadline_ms < timer_ms:
+                member.session_timer_ms = moved[member.session_key] = deadline_ms
+        if moved:
+            self.outbox.emit(ScheduleSessions(moved))
+
+    def stop_session(self, member: Member) -> None:
+        if member.session_timer_ms is not None:
+            member.session_timer_ms = None
+            self.outbox.emit(Cancel(member.session_key))
+
+    # State changes.
+
+    def new_member_id(self, prefix: str) -> str:
+        """Create a unique id that begins with the client or instance id, shortened if necessary:
+        the member id is stored, and sent to all kinds of clients.
+        """
+        return self._make_member_id(cut_text(prefix, MEMBER_ID_PREFIX_BYTES_MAX))
+
+    def move_to(self, state: GroupState, now: Now) -> None:
+        assert self.state in LEGAL_PREVIOUS[state], f"{self.state} to {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now.wall_ms
+
+    def note_subscriptions(self) -> Sequence[Protocols]:
+        """Remember what members offer when a generation begins or is restored; return it in their
+        order.
+        """
+        self._offers = [member.protocols for member in self.roster]
+        self._topics_are_parsed = not self._offers
+        self._topics = frozenset()
+        return self._offers
+
+    def find_member(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
+        """Return the member that sent a request, or the error."""
+        found = self.roster.find(member_id, instance_id)
+        if found is ErrorCode.FENCED_INSTANCE_ID:
+            assert instance_id is not None
+            self.outbox.note(MemberFenced(member_id, instance_id))
+        return found
+
+    def find_member_of(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> Member | ErrorCode:
+        """Return the member as `find_member` does, if the request is of the current generation."""
+        if self.state is _DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        found = self.find_member(member_id, instance_id)
+        if isinstance(found, Member) and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return found
+
+    def request_rejoin(self, member: Member) -> None:
+        """Record that `member` is answered REBALANCE_IN_PROGRESS; the first time is an event."""
+        if not member.rejoin_requested:
+            member.rejoin_requested = True
+            self.outbox.note(MemberTold(member.member_id))
+
+    def answer_join(self, member: Member, result: JoinResult) -> None:
+        """Answer the parked join, if there is one."""
+        ticket = self.roster.unpark_join(member)
+        if ticket is not None:
+            self.outbox.reply(ticket, result)
+
+    def answer_sync(self, member: Member, result: SyncResult) -> bool:
+        """Answer the parked sync; False if there is none."""
+        ticket, member.sync_ticket = member.sync_ticket, None
+        if ticket is None:
+            return False
+        self.outbox.reply(ticket, result)
+        return True
+
+    def remove_member(
+        self,
+        member: Member,
+        fate: RemovalReason,
+        *,
+        error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
+        text: str | None = None,
+    ) -> None:
+        """Remove `member` and its timer; its parked requests are answered with `error`.
+
+        The caller handles the consequences for the group.
+        """
+        if member.join_ticket is not None:
+            self.answer_join(member, JoinResult(error))
+        held = self.held.pop(member.member_id, None)
+        if held is not None and held.ticket is not None:
+            self.outbox.reply(held.ticket, JoinResult(error))
+        if member.sync_ticket is not None:
+            self.answer_sync(member, SyncResult(error))
+        self.stop_session(member)
+        self.forget_pending_sync(member)
+        self.roster.remove(member)
+        self.outbox.note(MemberRemoved(member.ref, fate, text))
+
+    def forget_pending_sync(self, member: Member) -> None:
+        """Record that `member` has synced or is gone; with the last one the sync timer is
+        cancelled.
+        """
+        if member.member_id in self.pending_sync:
+            del self.pending_sync[member.member_id]
+            if not self.pending_sync:
+                self.cancel(SYNC_TIMER)
+
+    def forget_pending_id(self, member_id: str) -> None:
+        """Forget a handed-out id that has been used or given back, or was dropped."""
+        del self.roster.pending[member_id]
+        self.unused_ids.discard(member_id)
+        self.cancel(TimerKey(PENDING, member_id))
+
+    # Reads.
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that the members of the generation subscribe to; None if unknown, to be
+        treated as all topics.
+
+        Parsed on demand, but from the subscriptions at the beginning of the generation: a
+        subscription for the next generation does not change what is read now.
+        """
+        if not self._topics_are_parsed:
+            name = self.protocol_name
+            subscriptions = {metadata_for(name, offered) for offered in set(self._offers)}
+            is_readable = self.protocol_type == CONSUMER
+            self._topics = union_of_topics(subscriptions) if is_readable else None
+            self._topics_are_parsed = True
+            self._offers = []
+        return self._topics

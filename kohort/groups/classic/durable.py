@@ -1,0 +1,238 @@
+"""The durable state of a group: how it is encoded, and the only place where it changes.
+
+`apply` is used live, when an append is known to be in the log, and on replay. On replay only the
+last record of each key matters, so a group is restored from at most one group record.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from kohort.groups.classic.data import GroupData, HeldJoin
+from kohort.groups.classic.member import Member, metadata_for
+from kohort.groups.classic.protocols import hash_partition_counts, union_of_topics
+from kohort.groups.events import MemberReplaced
+from kohort.groups.records import (
+    DurableRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    OffsetTombstone,
+    PendingOffset,
+    StoredMember,
+)
+from kohort.groups.requests import JoinResult, Now
+from kohort.groups.states import GroupState
+from kohort.protocol.errors import ErrorCode
+
+
+def apply(group: GroupData, record: DurableRecord, now: Now) -> None:
+    """Change the group to the state that `record` describes."""
+    assert record.group_id == group.group_id
+    match record:
+        case OffsetRecord() | PendingOffset() | OffsetTombstone():
+            group.offsets.apply(record)
+        case GroupTombstone():
+            group.move_to(GroupState.DEAD, now)
+        case GroupRecord():
+            _apply_generation(group, record, now)
+        case _:
+            assert_never(record)
+
+
+def group_record(
+    group: GroupData,
+    *,
+    assignments: Mapping[str, bytes] | None = None,
+    topics_hash: bytes | None = None,
+    state_timestamp_ms: int | None = None,
+) -> GroupRecord:
+    """Create the record of the group's present state, or of its state with these assignments."""
+    name = group.protocol_name
+    members = [
+        StoredMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            metadata_for(name, member.protocols),
+            member.assignment if assignments is None else assignments[member.member_id],
+        )
+        for member in group.roster
+    ]
+    if assignments is None:
+        topics_hash = _hash_for_restored(group, members)
+    return GroupRecord(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        generation=group.generation,
+        protocol_name=name,
+        leader_id=group.roster.leader_id,
+        state_timestamp_ms=(
+            group.state_timestamp_ms if state_timestamp_ms is None else state_timestamp_ms
+        ),
+        members=tuple(members),
+        topics_hash=topics_hash,
+        begun=group.begun,
+    )
+
+
+def _hash_for_restored(group: GroupData, members: Sequence[StoredMember]) -> bytes | None:
+    """The hash of the assignment's topics, for the subscriptions that a restored group will have.
+
+    They differ from the present ones if a static member has returned with other topics.
+    """
+    ours = group.topics_hash
+    if ours is None:
+        return None
+    wanted = union_of_topics({member.subscription for member in members})
+    if wanted == group.subscribed_topics():
+        return ours
+    if ours != hash_partition_counts(group.subscribed_topics(), group.partition_count):
+        return ours  # They have changed already, and the hash will match nothing.
+    return hash_partition_counts(wanted, group.partition_count)
+
+
+def _apply_generation(group: GroupData, record: GroupRecord, now: Now) -> None:
+    """Apply a generation. Members that exist already only get their assignment: otherwise the log
+    knows less about them (one of their protocols instead of all).
+    """
+    restoring = group.state is GroupState.EMPTY
+    group.is_stored = True
+    group.protocol_type = record.protocol_type
+    group.generation = record.generation
+    group.protocol_name = record.protocol_name
+    group.topics_hash = record.topics_hash
+    group.begun = record.begun
+    for stored in record.members:
+        member = group.roster.get(stored.member_id)
+        if member is None:
+            assert restoring, f"{stored.member_id} is stored but not a member"
+            member = _restored(stored, record.protocol_name)
+            group.roster.add(member)
+        group.roster.assign(member, stored.assignment)
+    state = GroupState.STABLE if record.members else GroupState.EMPTY
+    if restoring:
+        group.state = state
+        group.note_subscriptions()
+        # If others have written the topic, the leader may be missing from the members; the first
+        # one leads then.
+        if record.leader_id is not None and record.leader_id in group.roster:
+            group.roster.leader_id = record.leader_id
+    else:
+        group.move_to(state, now)
+    group.state_timestamp_ms = record.state_timestamp_ms
+
+
+def _restored(stored: StoredMember, protocol_name: str | None) -> Member:
+    rebalance_timeout_ms = stored.rebalance_timeout_ms
+    return Member(
+        member_id=stored.member_id,
+        instance_id=stored.instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        session_timeout_ms=stored.session_timeout_ms,
+        rebalance_timeout_ms=(
+            stored.session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
+        ),
+        protocols=((protocol_name or "", stored.subscription),),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class EmptyWrite:
+    """The record of a group without members: a new one, or one whose last member left. Already in
+    effect; if it cannot be stored, a restart finds no group, or members whose sessions then expire.
+    """
+
+    group: GroupData
+    record: GroupRecord
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        return (self.record,)
+
+    def on_durable(self, now: Now) -> None:
+        """Do nothing: no request waits for this."""
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Note that the group is not stored; no request waits for this."""
+        del error, now
+        self.group.is_stored = False
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Do nothing: no request waits for this."""
+
+
+def store_created(group: GroupData, now: Now) -> None:
+    """Store that a join has created the group; its members are stored with their assignment."""
+    record = GroupRecord(group.group_id, None, 0, None, None, now.wall_ms, ())
+    group.is_stored = True
+    group.outbox.stage(EmptyWrite(group, record))
+
+
+def store_emptied(group: GroupData) -> None:
+    """Store that the last member has left."""
+    assert not len(group.roster)
+    group.is_stored = True
+    group.outbox.stage(EmptyWrite(group, group_record(group)))
+
+
+@dataclass(slots=True, eq=False)
+class ReplacementWrite:
+    """Static members under new ids, of all joins in one step; see `GroupData.held`.
+
+    The ids are already in effect, so that a member with an old one is fenced. If they cannot be
+    stored the old ones are restored, with their protocols and timeouts.
+    """
+
+    group: GroupData
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Return nothing if a rebalance has begun since and absorbed the held joins."""
+        if not self.group.held:
+            return ()
+        assert self.group.state is GroupState.STABLE
+        self.group.outbox.pace()
+        return (group_record(self.group),)
+
+    def on_durable(self, now: Now) -> None:
+        """Answer the held joins."""
+        del now
+        held, self.group.held = self.group.held, {}
+        for join in held.values():
+            self._answer(join, join.result)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Restore the previous members."""
+        held, self.group.held = self.group.held, {}
+        for member_id, join in held.items():
+            member = self.group.roster.get(member_id)
+            assert member is not None
+            swap(self.group, member, join.previous)
+            self.group.start_session(join.previous, now.ms)
+            self.group.outbox.note(MemberReplaced(member_id, join.previous.ref))
+            self._answer(join, JoinResult(error))
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Answer with the error; the client will retry with its instance id, and replace itself."""
+        for join in self.group.held.values():
+            self._answer(join, JoinResult(error))
+
+    def _answer(self, join: HeldJoin, result: JoinResult) -> None:
+        ticket, join.ticket = join.ticket, None
+        if ticket is not None:
+            self.group.outbox.reply(ticket, result)
+
+
+def swap(group: GroupData, old: Member, new: Member) -> None:
+    """Transfer the leadership, the assignment and the pending sync of `old` to `new`. `old` must
+    have nothing parked.
+    """
+    group.stop_session(old)
+    new.assignment = old.assignment
+    group.roster.replace(old, new)
+    if old.member_id in group.pending_sync:
+        del group.pending_sync[old.member_id]
+        group.pending_sync[new.member_id] = None

@@ -1,0 +1,107 @@
+"""Handles expired timers: silent members, unused ids, the join and the sync phase.
+
+Keys that expire together are handled together, so that a thousand members that fail at once cause
+one rebalance. Every key is checked against its present deadline, because a heartbeat, a response or
+a new rebalance may have moved it after the expiry was queued.
+"""
+
+from collections.abc import Iterable
+
+from kohort.groups.classic import rebalance
+from kohort.groups.classic.data import GroupData
+from kohort.groups.classic.member import Member
+from kohort.groups.classic.timers import JOIN_TIMER, PENDING, SESSION, SYNC_TIMER
+from kohort.groups.effects import ScheduleSessions, TimerKey
+from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
+
+
+def on_deadlines(group: GroupData, keys: Iterable[TimerKey], now: Now) -> None:
+    """Handle all keys, first those of members, then that of the phase that they may complete."""
+    if group.state is GroupState.DEAD:
+        return
+    triggers: list[Trigger] = []
+    phases: list[TimerKey] = []
+    moved: dict[TimerKey, int] = {}
+    for key in keys:
+        if key.kind == SESSION:
+            member = group.roster.get(key.member_id)
+            if member is not None and _has_expired(member, now, moved):
+                triggers.append(_expire(group, member))
+        elif key.kind == PENDING:
+            if group.take_due(key, now.ms):
+                del group.roster.pending[key.member_id]
+                group.unused_ids.discard(key.member_id)
+                group.outbox.note(UnusedIdDropped(key.member_id))
+        else:
+            phases.append(key)
+    if moved:
+        group.outbox.emit(ScheduleSessions(moved))
+    if triggers:
+        rebalance.cause_all(group, triggers, now)
+    else:
+        rebalance.try_complete(group, now)
+    # The steps above may have re-armed or cancelled these; take_due checks.
+    for key in phases:
+        if group.take_due(key, now.ms):
+            _end_phase(group, key, now)
+
+
+def _end_phase(group: GroupData, key: TimerKey, now: Now) -> None:
+    if key == JOIN_TIMER:
+        rebalance.on_join_deadline(group, now)
+    else:
+        assert key == SYNC_TIMER
+        _remove_silent(group, now)
+
+
+def _has_expired(member: Member, now: Now, moved: dict[TimerKey, int]) -> bool:
+    """Check a session whose timer has fired; if the session continues, so does the timer: see
+    `moved`.
+
+    A member that waits for a response cannot be blamed for its silence, and has its session
+    restarted with that response. The exception is a member that has never completed a join: its
+    process may be gone, and its connection with it.
+    """
+    if member.session_timer_ms is None or member.session_timer_ms > now.ms:
+        return False
+    member.session_timer_ms = None
+    if member.session_deadline_ms > now.ms:
+        member.session_timer_ms = moved[member.session_key] = member.session_deadline_ms
+        return False
+    return member.is_new or not member.is_parked
+
+
+def _expire(group: GroupData, member: Member) -> Trigger:
+    trigger = Trigger(
+        TriggerKind.NEW_MEMBER_EXPIRED if member.is_new else TriggerKind.SESSION_EXPIRED,
+        member.ref,
+        was_leader=member.member_id == group.roster.leader_id,
+        removed=(member.member_id,),
+        # A new member is given longer, but only until its first heartbeat.
+        timeout_ms=None if member.is_new else member.session_timeout_ms,
+    )
+    fate = RemovalReason.NEW_MEMBER_EXPIRED if member.is_new else RemovalReason.SESSION_EXPIRED
+    group.remove_member(member, fate)
+    return trigger
+
+
+def _remove_silent(group: GroupData, now: Now) -> None:
+    """End the sync phase: members that have not synced are removed, static or not.
+
+    The timer is cancelled when a rebalance begins, so it belongs to the present generation.
+    """
+    silent = [member for member in group.roster if member.member_id in group.pending_sync]
+    if not silent:
+        return
+    trigger = Trigger(
+        TriggerKind.SYNC_EXPIRED,
+        silent[0].ref,
+        was_leader=any(member.member_id == group.roster.leader_id for member in silent),
+        removed=tuple(member.member_id for member in silent),
+        timeout_ms=group.roster.rebalance_timeout_ms(),
+    )
+    for member in silent:
+        group.remove_member(member, RemovalReason.SYNC_EXPIRED)
+    rebalance.cause(group, trigger, now)

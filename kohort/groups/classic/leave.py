@@ -1,0 +1,94 @@
+"""LeaveGroup: members that leave, and members that an administrator removes.
+
+An administrator may remove thousands of members with one request, so it is executed in steps.
+Between them the group must not be stepped otherwise: the rebalance begins with the last step.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.groups.classic import rebalance
+from kohort.groups.classic.data import GroupData
+from kohort.groups.classic.member import Member
+from kohort.groups.events import RemovalReason, Trigger, TriggerKind, UnusedIdDropped
+from kohort.groups.requests import LeaveEntry, LeaveResult, Now, Ticket
+from kohort.groups.states import GroupState
+from kohort.groups.steps import Steps
+from kohort.protocol.errors import ErrorCode
+
+ADMIN_REASON = "removed by an admin"
+"""Part of the reason sent by Kafka's admin clients, which remove dynamic members by their own
+id."""
+
+
+ENTRIES_PER_STEP: Final = 100
+"""About two milliseconds, including events for the history and the metrics."""
+
+
+def leave_steps(
+    group: GroupData, entries: Sequence[LeaveEntry], ticket: Ticket, now: Now
+) -> Steps[None]:
+    """Remove the given members, answer, and start one rebalance for all of them."""
+    if group.state is GroupState.DEAD:
+        group.outbox.reply(ticket, LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    errors: list[ErrorCode] = []
+    triggers: list[Trigger] = []
+    for count, entry in enumerate(entries):
+        if count and count % ENTRIES_PER_STEP == 0:
+            yield
+        if entry.member_id in group.roster.pending:
+            group.forget_pending_id(entry.member_id)
+            group.outbox.note(UnusedIdDropped(entry.member_id))
+            errors.append(ErrorCode.NONE)
+            continue
+        found = _find(group, entry)
+        if isinstance(found, ErrorCode):
+            errors.append(found)
+            continue
+        triggers.append(_remove(group, found, entry, now))
+        errors.append(ErrorCode.NONE)
+    group.outbox.reply(ticket, LeaveResult(entries=tuple(errors)))
+    if triggers:
+        rebalance.cause_all(group, triggers, now)
+    else:
+        # An id that was given back may be the last that a rebalance waited for. It does not start a
+        # rebalance, as it does in Kafka for a Stable group.
+        rebalance.try_complete(group, now)
+
+
+def _find(group: GroupData, entry: LeaveEntry) -> Member | ErrorCode:
+    if not entry.member_id:
+        # An administrator knows the instance, not the member id of its process.
+        return group.roster.holder_of(entry.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
+    return group.find_member(entry.member_id, entry.instance_id)
+
+
+UNFETCHED_LEAST_MS: Final = 10_000
+"""Clients that read fetch every half second, unless configured otherwise."""
+
+
+def _unfetched_ms(group: GroupData, entry: LeaveEntry, now: Now) -> int | None:
+    """How long the member has not fetched, if it fetched since the group became Stable and then
+    stopped.
+    """
+    unfetched_ms = entry.unfetched_ms
+    if unfetched_ms is None or unfetched_ms < UNFETCHED_LEAST_MS:
+        return None
+    is_since_stable = now.wall_ms - unfetched_ms >= group.state_timestamp_ms
+    return unfetched_ms if group.state is GroupState.STABLE and is_since_stable else None
+
+
+def _remove(group: GroupData, member: Member, entry: LeaveEntry, now: Now) -> Trigger:
+    by_admin = not entry.member_id or ADMIN_REASON in (entry.reason or "").lower()
+    trigger = Trigger(
+        TriggerKind.REMOVED_BY_ADMIN if by_admin else TriggerKind.MEMBER_LEFT,
+        member.ref,
+        was_leader=member.member_id == group.roster.leader_id,
+        removed=(member.member_id,),
+        detail=entry.reason or "",
+        unfetched_ms=None if by_admin else _unfetched_ms(group, entry, now),
+    )
+    fate = RemovalReason.REMOVED_BY_ADMIN if by_admin else RemovalReason.LEFT
+    group.remove_member(member, fate, text=entry.reason)
+    return trigger

@@ -1,0 +1,216 @@
+"""The roster of a group: members, static instances, unused ids, and the protocols in common.
+
+Bookkeeping only; it keeps its counts consistent and knows no rules.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Final, TypeVar
+
+from kohort.groups.classic.member import Member, PendingMember
+from kohort.groups.classic.member_memory import MemberMemory
+from kohort.groups.classic.protocols import Names, choose_protocol
+from kohort.groups.requests import Ticket
+from kohort.protocol.errors import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Roster:
+    """The members in order of arrival; a replacement counts as a new arrival."""
+
+    __slots__ = (
+        "_lists",
+        "_members",
+        "_offers",
+        "_static",
+        "kept_bytes",
+        "leader_id",
+        "memory",
+        "metadata_bytes",
+        "parked_joins",
+        "pending",
+    )
+
+    def __init__(self, memory: MemberMemory | None = None) -> None:
+        """`memory` is the account of all groups' members."""
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._offers: Counter[str] = Counter()
+        """How many members offer each protocol."""
+        self._lists: Counter[Names] = Counter()
+        """How many members offer exactly this list, in this order."""
+        self.pending: dict[str, PendingMember] = {}
+        """The pending members by id; oldest first."""
+        self.leader_id: str | None = None
+        self.parked_joins = 0
+        """Members whose join is parked."""
+        self.metadata_bytes = 0
+        """Sum of the `metadata_bytes` of all members."""
+        self.kept_bytes = 0
+        """The same with their assignments: their part of `memory`."""
+        self.memory = MemberMemory() if memory is None else memory
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        """Return the member with this id."""
+        return self._members.get(member_id)
+
+    def holder_of(self, instance_id: str | None) -> Member | None:
+        """Return the member that holds this instance id."""
+        member_id = self._static.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self._members[member_id]
+
+    def find(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
+        """Return the member that sent a request, or the error.
+
+        The instance id is checked first: a member that lost it must learn that it is fenced, not
+        merely unknown. A static member may omit its instance id.
+        """
+        if instance_id is not None:
+            holder_id = self._static.get(instance_id)
+            if holder_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return self._members.get(member_id) or ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def leader(self) -> Member | None:
+        """The leader, None in an empty group."""
+        return None if self.leader_id is None else self._members.get(self.leader_id)
+
+    def add(self, member: Member) -> None:
+        """Add a member; the first one becomes the leader."""
+        assert member.member_id not in self._members
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static
+            self._static[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        if member.join_ticket is not None:
+            self.parked_joins += 1
+        self._count(member, 1)
+
+    def remove(self, member: Member) -> None:
+        """Remove a member; if it led, the first remaining one leads. Its parked requests must be
+        answered.
+        """
+        assert member.join_ticket is None
+        assert member.sync_ticket is None
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        self._count(member, -1)
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self._members), None)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """Replace `old` by `new`, which gets its leadership and instance id."""
+        led = self.leader_id == old.member_id
+        self.remove(old)
+        self.add(new)
+        if led:
+            self.leader_id = new.member_id
+
+    def park_join(self, member: Member, ticket: Ticket) -> None:
+        """Park the join of `member` until the next generation."""
+        assert member.join_ticket is None
+        member.join_ticket = ticket
+        self.parked_joins += 1
+
+    def unpark_join(self, member: Member) -> Ticket | None:
+        """Remove and return the ticket of a parked join, None if there is none."""
+        ticket, member.join_ticket = member.join_ticket, None
+        if ticket is not None:
+            self.parked_joins -= 1
+        return ticket
+
+    def unpark_all_joins(self) -> None:
+        """Clear all parked joins, whose tickets have been taken."""
+        for member in self:
+            member.join_ticket = None
+        self.parked_joins = 0
+
+    def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """Change the protocols that `member` offers."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Change what `member` is assigned."""
+        self._take(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def close_account(self) -> None:
+        """Take the members off the account of all groups: the group is dropped with them."""
+        self.memory.used_bytes -= self.kept_bytes
+        self.memory = MemberMemory()
+        self.memory.used_bytes = self.kept_bytes
+
+    def all_offer_one_of(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Whether every member offers one of these names; always true without members."""
+        count = len(self._members)
+        for name, _ in protocols:  # noqa: SIM110 - every join asks, and nearly all offer one name.
+            if self._offers[name] == count:
+                return True
+        return False
+
+    def choose_protocol(self) -> str | None:
+        """See `protocols.choose_protocol`."""
+        return choose_protocol(self._lists, self._ranking(self.leader))
+
+    def choose_protocol_with(self, new: Member, old: Member) -> str | None:
+        """Return the protocol that would be chosen with `new` in the place of `old`."""
+        lists = self._lists.copy()
+        _add(lists, old.protocol_names, -1)
+        _add(lists, new.protocol_names, 1)
+        return choose_protocol(lists, self._ranking(new if self.leader is old else self.leader))
+
+    def _ranking(self, leader: Member | None) -> Names:
+        leader = leader or next(iter(self), None)
+        return () if leader is None else leader.protocol_names
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether all members have joined and no handed-out id is unused."""
+        return self.parked_joins == len(self._members) and not self.pending
+
+    def rebalance_timeout_ms(self) -> int:
+        """Return the longest rebalance timeout of the members, 0 without members."""
+        return max([member.rebalance_timeout_ms for member in self], default=0)
+
+    def _take(self, change_bytes: int) -> None:
+        self.kept_bytes += change_bytes
+        self.memory.used_bytes += change_bytes
+
+    def _count(self, member: Member, change: int) -> None:
+        metadata_bytes = member.metadata_bytes
+        self.metadata_bytes += change * metadata_bytes
+        self._take(change * (metadata_bytes + len(member.assignment)))
+        names = member.protocol_names
+        _add(self._lists, names, change)
+        for name in names if len(names) < _ALL_DIFFERENT_BELOW else set(names):
+            _add(self._offers, name, change)
+
+
+_ALL_DIFFERENT_BELOW: Final = 2
+"""Fewer names than this cannot contain a duplicate."""
+
+
+def _add(counter: Counter[K], key: K, change: int) -> None:
+    count = counter[key] + change
+    if count:
+        counter[key] = count
+    else:
+        del counter[key]

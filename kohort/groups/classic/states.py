@@ -1,0 +1,71 @@
+"""How a classic group moves from state to state, and what it answers in each.
+
+The answers are for requests of a known member with the current generation; otherwise
+UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID is checked first, then ILLEGAL_GENERATION.
+
+The initial rebalance delay has no state of its own: a group that collects its first members shows
+as PreparingRebalance with Empty as the previous state.
+
+Empty
+    No members; may hold offsets and ids that were handed out but not used yet.
+
+    Join: a new member starts the initial rebalance. Sync, Heartbeat: there is no member they could
+    come from. OffsetCommit: accepted from outside (generation < 0). DeleteGroups: deletes.
+
+    Ways out: PreparingRebalance when a member joins; Dead when deleted, or swept without offsets.
+
+PreparingRebalance
+    Collecting joins.
+
+    Join: parks. Sync: REBALANCE_IN_PROGRESS. Heartbeat: REBALANCE_IN_PROGRESS, and the session
+    starts again. Leave: removes, which may complete the join phase. OffsetCommit: accepted with
+    the generation that is about to end, which lets members commit while they give partitions up.
+
+    Ways out, when all members have joined or their time is up: CompletingRebalance, or Empty if no
+    member is left.
+
+CompletingRebalance
+    Joins are answered, the leader's assignment is awaited.
+
+    Join with unchanged protocols: the current generation at once; with changed ones, or of
+    somebody new: a new rebalance. Sync: parks; the leader's completes the phase once it is
+    durable. Heartbeat: NONE, not REBALANCE_IN_PROGRESS. Leave: a new rebalance. OffsetCommit:
+    REBALANCE_IN_PROGRESS.
+
+    Ways out: Stable with the leader's assignment; PreparingRebalance when members come, go, change
+    or stay silent, or when the assignment could not be stored.
+
+Stable
+    The assignment is stored and durable.
+
+    Join: the decision table of :mod:`kohort.groups.classic.decisions`. Sync: the stored
+    assignment at once. Heartbeat: NONE. Leave: a new rebalance. OffsetCommit: accepted.
+
+    Ways out: PreparingRebalance.
+
+Dead
+    Removed or being unloaded; clients that still ask must look for the group again.
+
+    Everything: COORDINATOR_NOT_AVAILABLE; OffsetFetch finds nothing, OffsetDelete and DeleteGroups
+    find no group. No way out.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kohort.groups.states import GroupState
+
+LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyType(
+    {
+        GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+        GroupState.PREPARING_REBALANCE: frozenset(
+            {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+        ),
+        GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+        GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+        GroupState.DEAD: frozenset(set(GroupState) - {GroupState.DEAD}),
+    }
+)
+"""The states from which each state may be entered. Groups are created Empty; a restored one with
+members begins as Stable, which is no transition."""

@@ -1,0 +1,76 @@
+"""The cause of a rebalance, stored with its generation for recovery after a crash.
+
+The history of a rebalance is written when all members have their assignment, some time after the
+group has stored it. If the broker is killed in between, these facts in a header of the group record
+are enough to reconstruct the history.
+"""
+
+import json
+from typing import Any, Final, NamedTuple
+
+from kohort.groups.events import Trigger, TriggerKind
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
+
+CHARS: Final = 1_000
+"""Maximum length of each text: a client id may be thirty times as long, and is written with every
+generation."""
+
+
+class StoredCause(NamedTuple):
+    """The facts about a rebalance at its beginning."""
+
+    previous_state: str
+    previous_generation: int
+    started_at_ms: int
+    kind: str
+    """Kind of the trigger."""
+    member: tuple[str, str | None, str, str] | None
+    """Member id, instance id, client id and host of the trigger's member."""
+    was_leader: bool
+    reason: str | None
+    reason_source: str
+    reason_number: int
+    reason_text: str | None
+
+
+def encode_cause(trigger: Trigger, state: GroupState, generation: int, now: Now) -> bytes:
+    """Encode the beginning of a rebalance; `state` and `generation` are those that it ends."""
+    stated, member = trigger.reason, trigger.member
+    begun = StoredCause(
+        previous_state=state.value,
+        previous_generation=generation,
+        started_at_ms=now.wall_ms,
+        kind=trigger.kind.value,
+        member=None
+        if member is None
+        else (
+            member.member_id[:CHARS],
+            member.instance_id and member.instance_id[:CHARS],
+            member.client_id[:CHARS],
+            member.client_host[:CHARS],
+        ),
+        was_leader=trigger.was_leader,
+        reason=stated.reason.name if stated.reason else None,
+        reason_source=stated.source.value,
+        reason_number=stated.raw,
+        reason_text=stated.text,
+    )
+    return json.dumps(begun, separators=(",", ":")).encode()
+
+
+def decode_cause(data: bytes) -> StoredCause:
+    """Decode the beginning of a rebalance. Raises ValueError for invalid data or a later
+    version.
+    """
+    try:
+        values: Any = json.loads(data)
+        begun = StoredCause(*values)
+        TriggerKind(begun.kind)
+        member = begun.member
+        if member is not None:
+            member_id, instance_id, client_id, host = member
+            begun = begun._replace(member=(member_id, instance_id, client_id, host))
+    except TypeError as error:
+        raise ValueError(f"not the beginning of a rebalance: {error}") from error
+    return begun

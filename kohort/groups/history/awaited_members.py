@@ -1,0 +1,88 @@
+"""Determines which members a rebalance waited for, and why the leader changed."""
+
+from collections.abc import Iterator
+
+from kohort.groups.events import JoinPhaseEnd
+from kohort.groups.history.facts import RebalanceFacts
+from kohort.groups.history.limits import cut_ids
+from kohort.groups.history.model import LeaderChange, MemberFate, WaitedFor
+
+
+def waited_for(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
+    """Return the longest wait: for the last join, for the leader's assignment, or for the disk."""
+    return max(_waits(facts, until_ms), key=lambda wait: wait.ms, default=WaitedFor())
+
+
+def _waits(facts: RebalanceFacts, until_ms: int) -> Iterator[WaitedFor]:
+    if facts.is_collecting or facts.join_phase is None:
+        yield _missing(facts, facts.finished_ms or until_ms)
+        return
+    yield _of_join_phase(facts)
+    leader = facts.join_phase.leader
+    leader_ms = facts.leader_synced_ms
+    end_ms = until_ms if facts.finished_ms is None else facts.finished_ms
+    if leader is not None and end_ms >= facts.join_phase_ms:
+        synced_ms = end_ms if leader_ms is None else leader_ms
+        yield _wait("sync", synced_ms - facts.join_phase_ms, [leader])
+    if leader_ms is not None:
+        yield _wait("store", end_ms - leader_ms)
+
+
+def _wait(
+    phase: str, ms: int, member_ids: list[str] | None = None, pending: list[str] | None = None
+) -> WaitedFor:
+    if ms <= 0:
+        return WaitedFor()
+    return WaitedFor(
+        phase=phase,
+        member_ids=cut_ids(dict.fromkeys(member_ids or ())),
+        pending_ids=cut_ids(pending or ()),
+        ms=ms,
+    )
+
+
+def _of_join_phase(facts: RebalanceFacts) -> WaitedFor:
+    join_phase, awaited = facts.join_phase, facts.awaited
+    assert join_phase is not None
+    if join_phase.end is JoinPhaseEnd.ALL_JOINED:
+        ms = awaited.at_ms - awaited.before_ms
+        return _wait("join", ms, awaited.member_ids, awaited.pending_ids)
+    if join_phase.end is JoinPhaseEnd.INITIAL_DELAY:
+        return _wait("initial_delay", facts.join_phase_ms - facts.began.ms)
+    # Members whose sessions expired at this moment are the ones that were missing.
+    late = [
+        gone.member.member_id
+        for gone in facts.gone.values()
+        if gone.fate is MemberFate.REBALANCE_TIMEOUT and gone.at_ms == facts.join_phase_ms
+    ]
+    missing = [*late, *join_phase.absent]
+    arrived_ms = max((ms for ms, _ in facts.joins.values()), default=facts.began.ms)
+    return _wait("join", facts.join_phase_ms - arrived_ms, missing, list(join_phase.pending))
+
+
+def _missing(facts: RebalanceFacts, until_ms: int) -> WaitedFor:
+    """Return the wait in a join phase that has not ended, or never did."""
+    missing = [
+        member.member_id
+        for member in facts.started.members
+        if member.member_id not in facts.joins and member.member_id not in facts.gone
+    ]
+    arrived_ms = max((ms for ms, _ in facts.joins.values()), default=facts.began.ms)
+    return _wait("join", until_ms - arrived_ms, missing) if missing else WaitedFor()
+
+
+def leader_change(facts: RebalanceFacts) -> LeaderChange | None:
+    """Return why the new generation has another leader; None if it has the same."""
+    before = facts.leader_before
+    leader = None if facts.join_phase is None else facts.join_phase.leader
+    if leader is None or facts.join_phase is None:
+        return None
+    if before is None:
+        return LeaderChange.FIRST
+    gone = facts.gone.get(before)
+    if gone is not None and gone.replaced_by == leader:
+        return LeaderChange.REPLACED
+    if before == leader:
+        return None
+    is_member = any(member.member_id == before for member in facts.join_phase.members)
+    return LeaderChange.ABSENT if is_member else LeaderChange.LEFT

@@ -1,0 +1,451 @@
+"""Builds the record of a rebalance from its facts.
+
+For thousands of members this takes tens of milliseconds, so it works in steps: a generator that
+yields whenever other work should run, and returns the record at its end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from kohort.groups.events import MemberRef
+from kohort.groups.history.awaited_members import leader_change, waited_for
+from kohort.groups.history.facts import Cause, Departure, RebalanceFacts
+from kohort.groups.history.fold import AvoidedFacts
+from kohort.groups.history.limits import MEMBERS_LISTED, cut_id
+from kohort.groups.history.model import (
+    AvoidedRecord,
+    MemberFate,
+    MemberTimeline,
+    RebalanceOutcome,
+    RebalanceRecord,
+    Stopped,
+    Timeline,
+    WaitedFor,
+)
+from kohort.groups.history.moves import NONE_TAKEN, Moves, TakenPartitions
+from kohort.groups.history.shares import NOTHING, owns_partitions, parse_share
+from kohort.groups.history.triggers import cut_or_none, stated_fields, trigger_record
+from kohort.groups.requests import CONSUMER
+from kohort.groups.states import GroupState
+from kohort.groups.steps import FEW, SOME, Steps
+
+Built: TypeAlias = tuple[RebalanceRecord, TakenPartitions]
+"""The record, and the partitions that no member reads after it."""
+
+
+def build_avoided(group_id: str, facts: AvoidedFacts) -> AvoidedRecord:
+    """Build the short record of an avoided rebalance."""
+    return AvoidedRecord(
+        group=group_id,
+        sequence=facts.sequence,
+        generation=facts.generation,
+        at_ms=facts.cause.at.wall_ms,
+        trigger=trigger_record(facts.cause),
+    )
+
+
+def build_steps(
+    group_id: str,
+    facts: RebalanceFacts,
+    *,
+    until_ms: int,
+    taken: TakenPartitions = NONE_TAKEN,
+    members_listed: int = MEMBERS_LISTED,
+) -> Steps[Built]:
+    """Build the record as of `until_ms` (monotonic); `taken` is the result of the previous
+    record.
+    """
+    builder = _Builder(group_id, facts, until_ms, members_listed, taken)
+    yield from builder.steps()
+    built = builder.record(), builder.taken_after
+    yield
+    yield from builder.let_go()
+    return built
+
+
+def let_go(remains: list[Any]) -> Steps[None]:
+    """Empty `remains` in steps: freeing thousands of objects takes milliseconds too."""
+    while remains:
+        del remains[-FEW:]
+        yield
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """One member, before it is decided whether it will be listed."""
+
+    member: MemberRef
+    gone: Departure | None
+    is_new: bool
+    is_of_phase: bool = True
+    """Whether it was a member at the end of the join phase, and did not come too late."""
+    owns: bool = False
+    """Whether its join listed owned partitions."""
+    stopped_ms: int | None = None
+    stopped_open: bool = False
+    mode: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Builder:
+    group_id: str
+    facts: RebalanceFacts
+    until_ms: int
+    members_listed: int
+    taken_before: TakenPartitions
+    taken_after: TakenPartitions = field(default_factory=dict)
+    _rows: list[_Row] = field(default_factory=list)
+    _moves: Moves = field(default_factory=lambda: Moves(NONE_TAKEN, is_known=False))
+    _taken_at: dict[str, int] = field(default_factory=dict)
+    _stopped_count: int = 0
+    _stopped_longest_ms: int = 0
+    _stopped_total_ms: int = 0
+    _open_count: int = 0
+    _listed: list[MemberTimeline] = field(default_factory=list)
+    _is_cooperative: bool = False
+    """Whether any member lists owned partitions."""
+    _members_before: int = 0
+    _members_after: int = 0
+    _follows: int | None = None
+    _waited_for: WaitedFor = field(default=WaitedFor())
+
+    def steps(self) -> Iterator[None]:
+        yield from self._find_rows()
+        yield from self._compare_shares()
+        yield from self._measure_stops()
+        yield from self._find_link()
+        yield from self._list_members()
+        yield
+        self._waited_for = waited_for(self.facts, self.until_ms)
+        yield
+
+    def let_go(self) -> Iterator[None]:
+        """Release large data; called once there is a record."""
+        remains: list[Any] = [*self._rows, *self._moves.by_member.values()]
+        self._rows, self._moves = [], Moves(NONE_TAKEN, is_known=False)
+        yield from let_go(remains)
+
+    # Participants.
+
+    def _find_rows(self) -> Steps[None]:
+        facts = self.facts
+        before = yield from self._find_those_before()
+        if facts.outcome is RebalanceOutcome.EMPTY:
+            members: tuple[MemberRef, ...] = ()
+        elif facts.join_phase is not None:
+            members = facts.join_phase.members
+        else:
+            members = yield from self._find_those_to_come()
+        protocol = None if facts.join_phase is None else facts.join_phase.protocol_name
+        for count, member in enumerate(members, start=1):
+            row = _Row(member, facts.gone.get(member.member_id), member.member_id not in before)
+            if row.gone is None:
+                self._members_after += 1
+            row.owns = self._owns(member.member_id, protocol)
+            self._is_cooperative |= row.owns
+            self._rows.append(row)
+            if count % SOME == 0:
+                yield
+        listed = dict.fromkeys(member.member_id for member in members)
+        for count, gone in enumerate(facts.gone.values(), start=1):
+            if gone.member.member_id not in listed:
+                self._rows.append(_Row(gone.member, gone, is_new=False, is_of_phase=False))
+            if count % FEW == 0:
+                yield
+
+    def _find_those_before(self) -> Steps[dict[str, None]]:
+        """Return the ids of all previous members, and of their replacements.
+
+        A dict, because the garbage collector need not traverse one of texts, as it must a set.
+        """
+        facts = self.facts
+        started = facts.started
+        before: dict[str, None] = {}
+        for count, member in enumerate(started.members, start=1):
+            before[member.member_id] = None
+            if count % FEW == 0:
+                yield
+        # Members removed by the trigger were members as well.
+        removed = {one for one in started.trigger.removed if one not in before}
+        self._members_before = len(before) + len(removed)
+        yield
+        for count, gone in enumerate(facts.gone.values(), start=1):
+            if gone.replaced_by:
+                before[gone.replaced_by] = None
+            if count % FEW == 0:
+                yield
+        return before
+
+    def _find_those_to_come(self) -> Steps[tuple[MemberRef, ...]]:
+        """During the join phase: members that have joined, then previous members that have not."""
+        found: dict[str, MemberRef] = {}
+        for count, (_, join) in enumerate(self.facts.joins.values(), start=1):
+            found[join.member.member_id] = join.member
+            if count % FEW == 0:
+                yield
+        for count, member in enumerate(self.facts.started.members, start=1):
+            found[member.member_id] = member
+            if count % FEW == 0:
+                yield
+        return tuple(found.values())
+
+    def _owns(self, member_id: str, protocol: str | None) -> bool:
+        join = self.facts.joins.get(member_id)
+        if join is None or protocol is None or self.facts.protocol_type != CONSUMER:
+            return False
+        return any(name == protocol and owns_partitions(data) for name, data in join[1].protocols)
+
+    # Assignments.
+
+    def _compare_shares(self) -> Iterator[None]:
+        facts = self.facts
+        before, after = facts.holdings, facts.after
+        is_consumer = facts.protocol_type in {CONSUMER, None}
+        if before is None or after is None or not is_consumer:
+            return
+        self._moves = Moves(self.taken_before, is_known=True)
+        for count, row in enumerate(self._rows, start=1):
+            member_id = row.member.member_id
+            if row.gone is None:
+                self._moves.add(member_id, before.of(member_id), after.of(member_id))
+            elif row.gone.replaced_by is None:
+                # A replacement has the assignment of the member that it replaced.
+                self._moves.add(member_id, before.of(member_id), b"")
+            if count % SOME == 0:
+                yield
+
+    # Interruptions.
+
+    def _measure_stops(self) -> Steps[None]:
+        is_cooperative = self._is_cooperative
+        for count, row in enumerate(self._rows, start=1):
+            answered_ms = self._answered_ms(row.member.member_id)
+            if row.gone is not None:
+                self._taken_at[row.member.member_id] = row.gone.at_ms
+            elif answered_ms is not None:
+                self._taken_at[row.member.member_id] = answered_ms
+            if count % FEW == 0:
+                yield
+        for count, row in enumerate(self._rows, start=1):
+            self._measure(row, is_cooperative=is_cooperative)
+            self._moves.count_moved(row.member.member_id)
+            if count % SOME == 0:
+                yield
+        if self.facts.after is None:
+            self.taken_after = self.taken_before
+        elif is_cooperative:
+            sequence = self.facts.sequence
+            self.taken_after = yield from self._moves.still_taken(self._taken_at, sequence)
+
+    def _find_link(self) -> Iterator[None]:
+        """Find the rebalance that this one continues."""
+        self._follows = self.facts.follows
+        if self._follows is not None or not self._moves.is_known:
+            return
+        for count, (partition, taken) in enumerate(self.taken_before.items(), start=1):
+            if partition in self._moves.gained_by:
+                self._follows = max(self._follows or taken.sequence, taken.sequence)
+            if count % FEW == 0:
+                yield
+
+    def _measure(self, row: _Row, *, is_cooperative: bool) -> None:
+        member_id = row.member.member_id
+        join = self.facts.joins.get(member_id)
+        if join is None:
+            return
+        answered_ms = self._answered_ms(member_id)
+        if row.owns or (is_cooperative and not row.is_new and self._held_nothing(member_id)):
+            row.mode = "cooperative"
+            move = self._moves.of(member_id)
+            row.stopped_ms = 0
+            row.stopped_open = answered_ms is None or not (
+                move.given_up <= self._moves.gained_by.keys()
+            )
+            if answered_ms is not None:
+                row.stopped_ms = self._moves.longest_stop_ms(
+                    move.gained, answered_ms, self._taken_at
+                )
+        else:
+            row.mode = "eager"
+            end_ms = answered_ms
+            if end_ms is None:
+                end_ms = self._end_ms if row.gone is None else row.gone.at_ms
+            row.stopped_ms = max(end_ms - join[0], 0)
+            row.stopped_open = answered_ms is None
+        self._open_count += row.stopped_open
+        if not row.is_new and row.stopped_ms:
+            self._stopped_count += 1
+            self._stopped_total_ms += row.stopped_ms
+            self._stopped_longest_ms = max(self._stopped_longest_ms, row.stopped_ms)
+
+    def _held_nothing(self, member_id: str) -> bool:
+        """Whether it had nothing to stop reading. Such a member owns nothing, in any mode."""
+        holdings = self.facts.holdings
+        return holdings is not None and parse_share(holdings.of(member_id)) == NOTHING
+
+    @property
+    def _end_ms(self) -> int:
+        """When the rebalance ended for members that got no assignment in it."""
+        facts = self.facts
+        if facts.finished_ms is None or facts.outcome is RebalanceOutcome.STABLE:
+            return self.until_ms
+        return facts.finished_ms
+
+    def _answered_ms(self, member_id: str) -> int | None:
+        facts = self.facts
+        late_ms = facts.late_answers.get(member_id)
+        if late_ms is not None or facts.outcome is not RebalanceOutcome.STABLE:
+            return late_ms
+        synced_ms = facts.syncs.get(member_id)
+        is_parked = synced_ms is not None and facts.finished_ms is not None
+        return facts.finished_ms if is_parked else None
+
+    # Selection of listed members.
+
+    def _list_members(self) -> Steps[None]:
+        rows = self._rows
+        if len(rows) > self.members_listed:
+            rows = yield from self._choose()
+        for count, row in enumerate(rows, start=1):
+            self._listed.append(self._timeline_of(row))
+            if count % SOME == 0:
+                yield
+
+    def _choose(self) -> Steps[list[_Row]]:
+        """Choose the most significant rows: members that are named, then those that are gone or do
+        not read, then those that were interrupted for longest, then the earliest. Return them in
+        the order of all rows.
+        """
+        important = self._important_ids()
+        yield
+        weights: list[int] = []
+        size = len(self._rows)
+        for index, row in enumerate(self._rows):
+            is_gone = row.gone is not None or row.stopped_open
+            rank = 2 * (row.member.member_id in important) + is_gone
+            # A single number, all different, so that thousands are sorted in a millisecond.
+            weights.append(((rank << 64) + (row.stopped_ms or 0)) * size - index)
+            if index % FEW == 0:
+                yield
+        least = sorted(weights)[-self.members_listed]
+        yield
+        return [row for row, weight in zip(self._rows, weights, strict=True) if weight >= least]
+
+    def _important_ids(self) -> set[str]:
+        facts = self.facts
+        trigger = facts.started.trigger
+        ids = {*facts.awaited.member_ids, *trigger.removed}
+        if trigger.member is not None:
+            ids.add(trigger.member.member_id)
+        if facts.join_phase is not None and facts.join_phase.leader is not None:
+            ids.add(facts.join_phase.leader)
+        return ids
+
+    def _timeline_of(self, row: _Row) -> MemberTimeline:
+        facts = self.facts
+        member_id = row.member.member_id
+        join = facts.joins.get(member_id)
+        gone = row.gone
+        fate = MemberFate.NEW if row.is_new else MemberFate.KEPT
+        stated = {} if join is None else stated_fields(join[1].reason)
+        if gone is not None:
+            fate = gone.fate
+            if gone.text:
+                stated["reason_text"] = cut_id(gone.text)
+        joined_ms = None if join is None else join[0]
+        is_answered = join is not None and facts.join_phase is not None and self._is_in(row)
+        return MemberTimeline(
+            member_id=cut_id(member_id),
+            instance_id=cut_or_none(row.member.instance_id),
+            client_id=cut_id(row.member.client_id),
+            host=cut_id(row.member.client_host),
+            role=self._role_of(row),
+            told_ms=self._after(facts.told.get(member_id)),
+            join_received_ms=self._after(joined_ms),
+            join_answered_ms=self._after(facts.join_phase_ms) if is_answered else None,
+            sync_received_ms=self._after(facts.syncs.get(member_id)),
+            sync_answered_ms=self._after(self._answered_ms(member_id)),
+            fate=fate,
+            fate_ms=None if gone is None else self._after(gone.at_ms),
+            replaced_by=None if gone is None else cut_or_none(gone.replaced_by),
+            mode=row.mode,
+            stopped_ms=row.stopped_ms,
+            stopped_open=row.stopped_open,
+            session_timeout_ms=None if join is None else join[1].session_timeout_ms,
+            rebalance_timeout_ms=None if join is None else join[1].rebalance_timeout_ms,
+            partitions=self._moves.listed(member_id),
+            **stated,
+        )
+
+    def _is_in(self, row: _Row) -> bool:
+        """Whether it was a member when the join phase ended."""
+        return row.is_of_phase and (row.gone is None or row.gone.at_ms > self.facts.join_phase_ms)
+
+    def _role_of(self, row: _Row) -> str | None:
+        join_phase = self.facts.join_phase
+        if join_phase is None or not self._is_in(row):
+            return None
+        return "leader" if row.member.member_id == join_phase.leader else "follower"
+
+    def _after(self, at_ms: int | None) -> int | None:
+        return None if at_ms is None else at_ms - self.facts.began.ms
+
+    # The complete record.
+
+    def record(self) -> RebalanceRecord:
+        """Return the record, after the last step."""
+        facts = self.facts
+        started, join_phase = facts.started, facts.join_phase
+        began_ms = facts.began.ms
+        change = leader_change(facts)
+        return RebalanceRecord(
+            group=self.group_id,
+            sequence=facts.sequence,
+            previous_generation=started.generation,
+            generation=facts.generation,
+            previous_state=started.previous_state.value,
+            initial=started.previous_state is GroupState.EMPTY,
+            follows=self._follows,
+            superseded_by=facts.superseded_by,
+            protocol_type=facts.protocol_type,
+            started_at_ms=facts.began.wall_ms,
+            trigger=trigger_record(Cause(started.trigger, facts.began)),
+            further_causes=tuple(trigger_record(cause, began_ms) for cause in facts.causes),
+            further_causes_dropped=facts.causes_dropped,
+            timeline=self._timeline(),
+            waited_for=self._waited_for,
+            outcome=facts.outcome or RebalanceOutcome.RUNNING,
+            error=facts.error.name if facts.error else None,
+            protocol=None if join_phase is None else cut_or_none(join_phase.protocol_name),
+            leader=None if join_phase is None else cut_or_none(join_phase.leader),
+            leader_changed=change is not None,
+            leader_change=change,
+            members_before=self._members_before,
+            members_after=self._members_after,
+            partitions=self._moves.counts(),
+            stopped=Stopped(
+                member_count=self._stopped_count,
+                longest_ms=self._stopped_longest_ms,
+                total_ms=self._stopped_total_ms,
+                open_count=self._open_count,
+            ),
+            pending_transactions=started.pending_transactions,
+            fenced_commits=facts.fenced_commits,
+            members=tuple(self._listed),
+            members_dropped=len(self._rows) - len(self._listed) + facts.gone_dropped,
+        )
+
+    def _timeline(self) -> Timeline:
+        facts = self.facts
+        join_phase = facts.join_phase
+        is_durable = facts.outcome is RebalanceOutcome.STABLE
+        return Timeline(
+            extensions_ms=tuple(at_ms - facts.began.ms for at_ms in facts.extensions_ms),
+            stalled_ms=tuple(at_ms - facts.began.ms for at_ms in facts.stalled_ms),
+            join_phase_ms=None if join_phase is None else self._after(facts.join_phase_ms),
+            join_phase_end=None if join_phase is None else join_phase.end.value,
+            leader_synced_ms=self._after(facts.leader_synced_ms),
+            durable_ms=self._after(facts.finished_ms) if is_durable else None,
+            finished_ms=self._after(facts.finished_ms),
+        )

@@ -1,0 +1,204 @@
+"""The facts about a rebalance in progress: its events with their times, sorted.
+
+Nothing is derived here, since this runs within the steps of a group, a few microseconds per event;
+`build` creates the record later.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from kohort.groups.events import (
+    JoinPhaseEnded,
+    JoinReceived,
+    MemberRef,
+    RebalanceStarted,
+    Trigger,
+)
+from kohort.groups.history.limits import (
+    CAUSES_LISTED,
+    EXTENSIONS_LISTED,
+    GONE_KEPT,
+    STRANGERS_KEPT,
+)
+from kohort.groups.history.names import MemberFate, RebalanceOutcome
+from kohort.groups.requests import Now
+from kohort.protocol.errors import ErrorCode
+
+
+class Holdings(NamedTuple):
+    """The partitions that members hold, as far as known: assignments by member id, and the earlier
+    ids of static members that have been replaced since.
+    """
+
+    assignments: Mapping[str, bytes]
+    renamed: Mapping[str, str]
+
+    def of(self, member_id: str) -> bytes:
+        """Return the assignment of a member, b"" if it has none."""
+        found = self.assignments.get(member_id)
+        if found is None:
+            found = self.assignments.get(self.renamed.get(member_id, ""))
+        return found or b""
+
+
+class Cause(NamedTuple):
+    """A trigger and its time."""
+
+    trigger: Trigger
+    at: Now
+
+
+class Departure(NamedTuple):
+    """A client that ceased to be a member, or was refused."""
+
+    member: MemberRef
+    fate: MemberFate
+    at_ms: int
+    text: str | None = None
+    replaced_by: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Awaited:
+    """The members and ids that the join phase waited for last: the joins, departures and dropped
+    ids at the latest moment with any.
+    """
+
+    before_ms: int
+    """The previous such moment."""
+    at_ms: int
+    member_ids: list[str] = field(default_factory=list)
+    pending_ids: list[str] = field(default_factory=list)
+
+    def came(self, now_ms: int, member_id: str) -> None:
+        if now_ms != self.at_ms:
+            self._move(now_ms)
+        self.member_ids.append(member_id)
+
+    def dropped(self, now_ms: int, pending_id: str) -> None:
+        if now_ms != self.at_ms:
+            self._move(now_ms)
+        self.pending_ids.append(pending_id)
+
+    def _move(self, now_ms: int) -> None:
+        self.before_ms, self.at_ms = self.at_ms, now_ms
+        self.member_ids, self.pending_ids = [], []
+
+
+@dataclass(slots=True, eq=False)
+class RebalanceFacts:
+    """One rebalance. Times are monotonic milliseconds."""
+
+    sequence: int
+    began: Now
+    started: RebalanceStarted
+    holdings: Holdings | None
+    """The holdings before the rebalance; None if unknown."""
+    leader_before: str | None
+    awaited: Awaited
+    follows: int | None = None
+    superseded_by: int | None = None
+    previous: int | None = None
+    """Sequence of the previous rebalance, whatever its outcome."""
+    causes: list[Cause] = field(default_factory=list)
+    causes_dropped: int = 0
+    extensions_ms: list[int] = field(default_factory=list)
+    stalled_ms: list[int] = field(default_factory=list)
+    told: dict[str, int] = field(default_factory=dict)
+    joins: dict[str, tuple[int, JoinReceived]] = field(default_factory=dict)
+    gone: dict[str, Departure] = field(default_factory=dict)
+    gone_dropped: int = 0
+    join_phase: JoinPhaseEnded | None = None
+    join_phase_ms: int = 0
+    leader_synced_ms: int | None = None
+    syncs: dict[str, int] = field(default_factory=dict)
+    """When they were received."""
+    late_answers: dict[str, int] = field(default_factory=dict)
+    """When syncs that arrived after the end were answered."""
+    awaits: set[str] = field(default_factory=set)
+    """Members of the new generation that have not requested their assignment yet, after the end."""
+    outcome: RebalanceOutcome | None = None
+    error: ErrorCode = ErrorCode.NONE
+    finished_ms: int | None = None
+    generation: int | None = None
+    fenced_commits: int = 0
+    """Commits that were fenced since the previous rebalance."""
+    protocol_type: str | None = None
+    after: Holdings | None = None
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether the join phase is in progress."""
+        return self.join_phase is None and self.outcome is None
+
+    def add_cause(self, trigger: Trigger, now: Now) -> None:
+        if len(self.causes) < CAUSES_LISTED:
+            self.causes.append(Cause(trigger, now))
+        else:
+            self.causes_dropped += 1
+
+    def add_join(self, event: JoinReceived, now_ms: int) -> None:
+        member_id = event.member.member_id
+        self.joins[member_id] = (now_ms, event)
+        self.awaited.came(now_ms, member_id)
+
+    def add_departure(self, departure: Departure) -> None:
+        """Add the departure of a member."""
+        member_id = departure.member.member_id
+        if len(self.gone) < GONE_KEPT:
+            self.gone[member_id] = departure
+        else:
+            self.gone_dropped += 1
+            self.joins.pop(member_id, None)
+            self.told.pop(member_id, None)
+        if self.is_collecting:
+            self.awaited.came(departure.at_ms, member_id)
+
+    def add_stranger(self, departure: Departure) -> None:
+        """Add the departure of a client that was not a member."""
+        if len(self.gone) < STRANGERS_KEPT:
+            self.gone.setdefault(departure.member.member_id, departure)
+        else:
+            self.gone_dropped += 1
+
+    def add_extension(self, now_ms: int) -> None:
+        if len(self.extensions_ms) < EXTENSIONS_LISTED:
+            self.extensions_ms.append(now_ms)
+
+    def add_stall(self, now_ms: int) -> None:
+        if len(self.stalled_ms) < EXTENSIONS_LISTED:
+            self.stalled_ms.append(now_ms)
+
+    def end(self, outcome: RebalanceOutcome, now_ms: int) -> None:
+        self.outcome = outcome
+        self.finished_ms = now_ms
+
+
+def copy_of(facts: RebalanceFacts) -> RebalanceFacts:
+    """Copy the present facts, for a reader that takes several steps."""
+    return replace(
+        facts,
+        awaited=replace(
+            facts.awaited,
+            member_ids=facts.awaited.member_ids.copy(),
+            pending_ids=facts.awaited.pending_ids.copy(),
+        ),
+        causes=facts.causes.copy(),
+        extensions_ms=facts.extensions_ms.copy(),
+        stalled_ms=facts.stalled_ms.copy(),
+        told=facts.told.copy(),
+        joins=facts.joins.copy(),
+        gone=facts.gone.copy(),
+        syncs=facts.syncs.copy(),
+        late_answers=facts.late_answers.copy(),
+        awaits=facts.awaits.copy(),
+    )
+
+
+def remains_of(facts: RebalanceFacts) -> list[Any]:
+    """Return the objects that hold most of the memory of `facts`: to be freed in steps, after
+    `facts`.
+    """
+    members = () if facts.join_phase is None else facts.join_phase.members
+    return [*facts.started.members, *members, *facts.joins.values(), *facts.gone.values()]

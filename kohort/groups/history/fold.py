@@ -1,0 +1,374 @@
+"""Groups the events of one group into rebalances.
+
+A rebalance is over when the group is Stable or Empty, or when the next one begins. Its record is
+complete a little later: members may sync after the leader, so it stays open until all have their
+assignment, for at most `SETTLE_MS`. Avoided rebalances wait meanwhile, so that records are in the
+order of their sequence.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+from kohort.groups.events import (
+    CauseAdded,
+    CommitFenced,
+    Event,
+    GroupRemoved,
+    GroupRestored,
+    InitialDelayExtended,
+    JoinPhaseEnded,
+    JoinPhaseStalled,
+    JoinReceived,
+    MemberFenced,
+    MemberRef,
+    MemberRefused,
+    MemberRemoved,
+    MemberReplaced,
+    MemberTold,
+    RebalanceAvoided,
+    RebalanceEnd,
+    RebalanceEnded,
+    RebalanceStarted,
+    RemovalReason,
+    SyncAnswered,
+    SyncReceived,
+    UnusedIdDropped,
+)
+from kohort.groups.history.facts import Awaited, Cause, Departure, Holdings, RebalanceFacts
+from kohort.groups.history.limits import AVOIDED_HELD
+from kohort.groups.history.names import MemberFate, RebalanceOutcome
+from kohort.groups.requests import Now
+from kohort.groups.states import GroupState
+
+SETTLE_MS: Final = 10_000
+"""How long a finished rebalance waits for members that have not requested their assignment."""
+
+
+class AvoidedFacts(NamedTuple):
+    """The facts about an avoided rebalance."""
+
+    sequence: int
+    generation: int
+    cause: Cause
+
+
+Closed: TypeAlias = RebalanceFacts | AvoidedFacts
+
+_FATES: Final = {
+    RemovalReason.LEFT: MemberFate.LEFT,
+    RemovalReason.REMOVED_BY_ADMIN: MemberFate.REMOVED_BY_ADMIN,
+    RemovalReason.SESSION_EXPIRED: MemberFate.SESSION_EXPIRED,
+    RemovalReason.NEW_MEMBER_EXPIRED: MemberFate.NEW_MEMBER_EXPIRED,
+    RemovalReason.REBALANCE_TIMEOUT: MemberFate.REBALANCE_TIMEOUT,
+    RemovalReason.SYNC_EXPIRED: MemberFate.SYNC_EXPIRED,
+    RemovalReason.SIZE_REFUSED: MemberFate.REFUSED,
+}
+
+_OUTCOMES: Final = {
+    RebalanceEnd.STABLE: RebalanceOutcome.STABLE,
+    RebalanceEnd.EMPTY: RebalanceOutcome.EMPTY,
+    RebalanceEnd.STORE_FAILED: RebalanceOutcome.STORE_FAILED,
+}
+
+
+class GroupFold:
+    """The state of one group, from its first rebalance on."""
+
+    __slots__ = (
+        "_assignments",
+        "_avoided",
+        "_departed",
+        "_fenced_commits",
+        "_is_known",
+        "_last_rebalance",
+        "_leader",
+        "_renamed",
+        "_replaced",
+        "closed",
+        "generation",
+        "open",
+        "protocol_type",
+        "sequence",
+    )
+
+    def __init__(self, sequence: int = 0) -> None:
+        """`sequence` is the last one used in the history of this group."""
+        self.sequence = sequence
+        self.open: RebalanceFacts | None = None
+        """The rebalance in progress, or whose record is incomplete."""
+        self.closed: list[Closed] = []
+        """Complete rebalances, in order, for the owner to take."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self._leader: str | None = None
+        self._assignments: dict[str, bytes] = {}
+        self._is_known = False
+        """Whether `_assignments` is what members hold."""
+        self._renamed: dict[str, str] = {}
+        """New member id to the one in `_assignments`."""
+        self._departed: list[Departure] = []
+        """Departures since the last rebalance: they cause the next one."""
+        self._replaced: Departure | None = None
+        """The last member replaced outside of a join phase."""
+        self._avoided: list[AvoidedFacts] = []
+        """Avoided rebalances after the open one."""
+        self._last_rebalance: int | None = None
+        self._fenced_commits = 0
+        """Commits fenced since the last rebalance, for the record of the next one."""
+
+    def observe(self, event: Event, now: Now) -> None:
+        """Process an event; check `closed` afterwards."""
+        handler = self.handlers.get(event.__class__)
+        if handler is not None:
+            handler(self, event, now)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether there is a finished rebalance whose record is incomplete."""
+        return self.open is not None and self.open.outcome is not None
+
+    def settle(self) -> None:
+        """Stop waiting for members that have not synced."""
+        if self.is_settling:
+            self._close()
+
+    def stop(self) -> None:
+        """Close the open rebalance, because no more events will follow for now."""
+        if self.open is not None:
+            if self.open.outcome is None:
+                self.open.outcome = RebalanceOutcome.UNFINISHED
+            self._close()
+
+    # Beginning and end.
+
+    def _on_started(self, event: RebalanceStarted, now: Now) -> None:
+        self.sequence += 1
+        follows = None
+        if self.open is not None:
+            if self.open.outcome is None:
+                self.open.end(RebalanceOutcome.SUPERSEDED, now.ms)
+            if self.open.outcome in {RebalanceOutcome.SUPERSEDED, RebalanceOutcome.STORE_FAILED}:
+                follows = self.open.sequence
+                self.open.superseded_by = self.sequence
+            self._close()
+        holdings = Holdings(self._assignments, self._renamed) if self._is_known else None
+        if event.previous_state is GroupState.EMPTY:
+            holdings = Holdings({}, {})
+        facts = self.open = RebalanceFacts(
+            sequence=self.sequence,
+            began=now,
+            started=event,
+            holdings=holdings,
+            leader_before=self._leader,
+            awaited=Awaited(now.ms, now.ms),
+            follows=follows,
+            previous=self._last_rebalance,
+        )
+        facts.protocol_type = self.protocol_type
+        facts.fenced_commits, self._fenced_commits = self._fenced_commits, 0
+        self._last_rebalance = self.sequence
+        for departure in self._departed:
+            facts.add_departure(departure)
+        self._departed = []
+        replaced, self._replaced = self._replaced, None
+        trigger = event.trigger.member
+        if replaced is not None and trigger and replaced.replaced_by == trigger.member_id:
+            facts.add_departure(replaced)
+            if self._leader == replaced.replaced_by:
+                facts.leader_before = replaced.member.member_id
+
+    def _on_commit_fenced(self, event: CommitFenced, now: Now) -> None:
+        del event, now
+        if self.open is None:
+            self._fenced_commits += 1
+        else:
+            self.open.fenced_commits += 1
+
+    def _on_ended(self, event: RebalanceEnded, now: Now) -> None:
+        facts = self.open
+        if facts is None:
+            return
+        facts.end(_OUTCOMES[event.outcome], now.ms)
+        facts.error = event.error
+        facts.generation = self.generation = event.generation
+        if event.outcome is RebalanceEnd.STORE_FAILED:
+            return  # The rebalance that follows in the same step closes it.
+        self._assignments = dict(event.assignments)
+        self._renamed = {}
+        self._is_known = True
+        facts.after = Holdings(self._assignments, {})
+        if event.outcome is RebalanceEnd.EMPTY:
+            self._leader = None
+        elif facts.join_phase is not None:
+            ids = {member.member_id for member in facts.join_phase.members}
+            facts.awaits = ids.difference(facts.syncs, facts.gone)
+        if not facts.awaits:
+            self._close()
+
+    def _close(self) -> None:
+        assert self.open is not None
+        self.closed.append(self.open)
+        self.open = None
+        self.closed += self._avoided
+        self._avoided = []
+
+    def _on_restored(self, event: GroupRestored, now: Now) -> None:
+        del now
+        self.stop()
+        self.generation = event.generation
+        self.protocol_type = event.protocol_type
+        # If the history is younger than the group, no rebalance may get a number that an earlier
+        # one may have had.
+        self.sequence = max(self.sequence, event.generation)
+        self._leader = event.leader
+        self._assignments = dict(event.assignments)
+        self._renamed = {}
+        self._is_known = True
+
+    def _on_removed_group(self, event: GroupRemoved, now: Now) -> None:
+        del event, now
+        self.stop()
+
+    def _on_avoided(self, event: RebalanceAvoided, now: Now) -> None:
+        self.sequence += 1
+        facts = AvoidedFacts(self.sequence, self.generation, Cause(event.trigger, now))
+        if self.open is None:
+            self.closed.append(facts)
+            return
+        self._avoided.append(facts)
+        if len(self._avoided) >= AVOIDED_HELD:
+            self.settle()
+
+    # Join phase.
+
+    def _on_cause(self, event: CauseAdded, now: Now) -> None:
+        if self.open is not None:
+            self.open.add_cause(event.trigger, now)
+
+    def _on_extended(self, event: InitialDelayExtended, now: Now) -> None:
+        del event
+        if self.open is not None:
+            self.open.add_extension(now.ms)
+
+    def _on_stalled(self, event: JoinPhaseStalled, now: Now) -> None:
+        del event
+        if self.open is not None:
+            self.open.add_stall(now.ms)
+
+    def _on_told(self, event: MemberTold, now: Now) -> None:
+        if self.open is not None:
+            self.open.told.setdefault(event.member_id, now.ms)
+
+    def _on_join(self, event: JoinReceived, now: Now) -> None:
+        if self.open is not None:
+            self.open.add_join(event, now.ms)
+
+    def _on_unused_id(self, event: UnusedIdDropped, now: Now) -> None:
+        if self.open is not None and self.open.is_collecting:
+            self.open.awaited.dropped(now.ms, event.member_id)
+
+    def _on_join_phase_ended(self, event: JoinPhaseEnded, now: Now) -> None:
+        facts = self.open
+        self.generation = event.generation
+        self.protocol_type = event.protocol_type
+        self._leader = event.leader
+        if facts is not None:
+            facts.join_phase = event
+            facts.join_phase_ms = now.ms
+            facts.generation = event.generation
+            facts.protocol_type = event.protocol_type
+
+    # Sync phase.
+
+    def _on_sync(self, event: SyncReceived, now: Now) -> None:
+        facts = self.open
+        if facts is not None:
+            facts.syncs[event.member_id] = now.ms
+            if event.is_leader and facts.leader_synced_ms is None:
+                facts.leader_synced_ms = now.ms
+
+    def _on_sync_answered(self, event: SyncAnswered, now: Now) -> None:
+        facts = self.open
+        if facts is not None and event.member_id in facts.awaits:
+            facts.late_answers[event.member_id] = now.ms
+            facts.awaits.discard(event.member_id)
+            if not facts.awaits:
+                self._close()
+
+    # Departures.
+
+    def _on_removed(self, event: MemberRemoved, now: Now) -> None:
+        departure = Departure(event.member, _FATES[event.fate], now.ms, event.text)
+        facts = self.open
+        if facts is not None and facts.outcome is None:
+            facts.add_departure(departure)
+            if facts.is_collecting:
+                return
+        self._departed.append(departure)
+
+    def _on_replaced(self, event: MemberReplaced, now: Now) -> None:
+        old, new = event.old_member_id, event.member
+        self._renamed[new.member_id] = self._renamed.pop(old, old)
+        ref = MemberRef(old, new.instance_id, new.client_id, new.client_host)
+        facts = self.open
+        # Its waiting request is answered that it is fenced at once.
+        waits = facts is not None and (
+            old in facts.joins if facts.is_collecting else old in facts.syncs
+        )
+        fate = MemberFate.FENCED if waits else MemberFate.REPLACED
+        departure = Departure(ref, fate, now.ms, replaced_by=new.member_id)
+        if facts is not None and facts.outcome is None:
+            facts.add_departure(departure)
+        if facts is None or not facts.is_collecting:
+            self._replaced = departure
+        if facts is not None and old in facts.awaits:
+            facts.awaits.discard(old)
+            if not facts.awaits:
+                self._close()
+        if self._leader == old:
+            self._leader = new.member_id
+
+    def _on_fenced(self, event: MemberFenced, now: Now) -> None:
+        facts = self.open
+        if facts is None or facts.outcome is not None:
+            return
+        gone = facts.gone.get(event.member_id)
+        if gone is None:
+            ref = MemberRef(event.member_id, event.instance_id, "", "")
+            facts.add_stranger(Departure(ref, MemberFate.FENCED, now.ms))
+        elif gone.fate is MemberFate.REPLACED:
+            facts.gone[event.member_id] = gone._replace(fate=MemberFate.FENCED, at_ms=now.ms)
+
+    def _on_refused(self, event: MemberRefused, now: Now) -> None:
+        facts = self.open
+        if facts is not None and facts.outcome is None:
+            ref = MemberRef(event.member_id, None, event.client_id, event.client_host)
+            facts.add_stranger(Departure(ref, MemberFate.REFUSED, now.ms))
+
+    handlers: ClassVar[dict[type[Event], Callable[..., None]]] = {
+        RebalanceStarted: _on_started,
+        CommitFenced: _on_commit_fenced,
+        RebalanceEnded: _on_ended,
+        RebalanceAvoided: _on_avoided,
+        GroupRestored: _on_restored,
+        GroupRemoved: _on_removed_group,
+        CauseAdded: _on_cause,
+        InitialDelayExtended: _on_extended,
+        JoinPhaseStalled: _on_stalled,
+        MemberTold: _on_told,
+        JoinReceived: _on_join,
+        UnusedIdDropped: _on_unused_id,
+        JoinPhaseEnded: _on_join_phase_ended,
+        SyncReceived: _on_sync,
+        SyncAnswered: _on_sync_answered,
+        MemberRemoved: _on_removed,
+        MemberReplaced: _on_replaced,
+        MemberFenced: _on_fenced,
+        MemberRefused: _on_refused,
+    }
+    """The handler of each class of event: a chain of comparisons would cost more than the work
+    itself."""
+
+
+BEGINNINGS: Final = frozenset({RebalanceStarted, RebalanceAvoided, GroupRestored})
+"""Events with which a group's history can begin."""

@@ -1,0 +1,139 @@
+"""Records as JSON: the schema of the history topic, the HTTP pages and the command line.
+
+Every field is always present, null if it does not apply, so that a reader needs no defaults.
+`from_json` accepts the output of `as_json`, of this version of the broker and of earlier ones with
+the same schema; unknown fields are skipped, missing ones get their default.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from enum import Enum, StrEnum
+from typing import Any, Final, TypeAlias
+
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.model import (
+    SCHEMA,
+    AvoidedRecord,
+    HistoryRecord,
+    LeaderChange,
+    MemberFate,
+    MemberPartitions,
+    MemberTimeline,
+    PartitionCounts,
+    RebalanceOutcome,
+    RebalanceRecord,
+    Stopped,
+    Timeline,
+    TriggerRecord,
+    WaitedFor,
+)
+from kohort.groups.history.names import AVOIDED, REBALANCE
+
+Json: TypeAlias = dict[str, Any]
+
+_BLANK_AFTER: Final = "after_ms"
+"""The one optional field, only in additional causes."""
+
+
+def as_json(record: HistoryRecord) -> Json:
+    """Return a record in a form that `json.dumps` accepts."""
+    kind = REBALANCE if isinstance(record, RebalanceRecord) else AVOIDED
+    return {"schema": SCHEMA, "kind": kind, **_fields_of(record)}
+
+
+def member_as_json(member: MemberTimeline) -> Json:
+    """Return one of `members`; `member_text` is the fast way to the same text."""
+    return _fields_of(member)
+
+
+def _fields_of(value: Any) -> Json:  # noqa: ANN401 - any of the model's classes.
+    fields = {name: _plain(getattr(value, name)) for name in value.__slots__}
+    if fields.get(_BLANK_AFTER, 0) is None:
+        del fields[_BLANK_AFTER]
+    return fields
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - as above.
+    if value is None or value.__class__ in _AS_THEY_ARE:
+        return value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return _fields_of(value)
+
+
+_AS_THEY_ARE: Final = frozenset({int, str, bool})
+
+
+def from_json(data: Mapping[str, Any]) -> HistoryRecord:
+    """Return the record in `data`.
+
+    Raises:
+        ValueError: it has another schema, or is not a record.
+    """
+    if data.get("schema") != SCHEMA:
+        raise ValueError(f"schema {data.get('schema')!r} is not {SCHEMA}")
+    cls = {REBALANCE: RebalanceRecord, AVOIDED: AvoidedRecord}.get(str(data.get("kind")))
+    if cls is None:
+        raise ValueError(f"unknown kind {data.get('kind')!r}")
+    try:
+        record: HistoryRecord = _made(cls, data)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"not a record of the history: {error}") from error
+    return record
+
+
+def _made(cls: Callable[..., Any], data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above.
+    values = {
+        name: _READERS.get(name, _as_it_is)(data[name])
+        for name in _names(cls)
+        if data.get(name) is not None
+    }
+    return cls(**values)
+
+
+def _names(cls: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass.
+    names = _NAMES.get(cls)
+    if names is None:
+        names = _NAMES[cls] = tuple(field.name for field in dataclasses.fields(cls))
+    return names
+
+
+_NAMES: Final[dict[object, tuple[str, ...]]] = {}
+
+
+def _as_it_is(value: Any) -> Any:  # noqa: ANN401 - as above.
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict):
+        raise TypeError("an object where a value belongs")
+    return value
+
+
+def _partitions(data: Mapping[str, Any]) -> PartitionCounts | MemberPartitions:
+    """Read the partitions of a record, which are counts, or of a member, which are not."""
+    is_total = "moved" in data
+    made: PartitionCounts | MemberPartitions
+    made = _made(PartitionCounts if is_total else MemberPartitions, data)
+    return made
+
+
+def _enum(cls: type[StrEnum] | type[TriggerKind]) -> Callable[[Any], Any]:
+    return cls
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "kind": _enum(TriggerKind),
+    "fate": _enum(MemberFate),
+    "outcome": _enum(RebalanceOutcome),
+    "leader_change": _enum(LeaderChange),
+    "trigger": lambda data: _made(TriggerRecord, data),
+    "further_causes": lambda items: tuple(_made(TriggerRecord, data) for data in items),
+    "timeline": lambda data: _made(Timeline, data),
+    "waited_for": lambda data: _made(WaitedFor, data),
+    "stopped": lambda data: _made(Stopped, data),
+    "partitions": _partitions,
+    "members": lambda items: tuple(_made(MemberTimeline, data) for data in items),
+}
+"""Readers by the name of the field; numbers, texts and lists of texts need no conversion."""

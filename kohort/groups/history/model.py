@@ -1,0 +1,263 @@
+"""Records of the history: one for each rebalance, and one for each that was avoided.
+
+Records are immutable values, compared by their fields. Names are those of the JSON form
+(`json_form`), which is the public schema, documented in docs/rebalance-history.md. Times that end
+in `_at_ms` are wall time since 1970; other `_ms` are durations, or moments counted from the start
+of the rebalance by the monotonic clock.
+
+Lists and texts that peers can make long are cut, and a number beside them gives how many entries
+are missing; counts include the missing ones.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.names import SCHEMA, LeaderChange, MemberFate, RebalanceOutcome
+
+__all__ = [
+    "SCHEMA",
+    "AvoidedRecord",
+    "HistoryRecord",
+    "LeaderChange",
+    "MemberFate",
+    "MemberPartitions",
+    "MemberTimeline",
+    "PartitionCounts",
+    "RebalanceOutcome",
+    "RebalanceRecord",
+    "Stopped",
+    "Timeline",
+    "TriggerRecord",
+    "WaitedFor",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerRecord:
+    """The cause of a rebalance, a further cause of it, or the cause of an avoided one.
+
+    `kind` is what the broker observed. What the client states is separate: `reason`, with
+    `reason_source` "tag" (JoinGroup's tag 7728) or "text" (guessed from `reason_text`).
+    """
+
+    kind: TriggerKind
+    at_ms: int
+    after_ms: int | None = None
+    """Time since the rebalance began, for a further cause."""
+    member_id: str | None = None
+    instance_id: str | None = None
+    client_id: str | None = None
+    host: str | None = None
+    was_leader: bool = False
+    reason: str | None = None
+    """Name of a JoinReason."""
+    reason_source: str | None = None
+    reason_number: int | None = None
+    """The number in the tag."""
+    reason_text: str | None = None
+    """The reason text (KIP-800) of a JoinGroup or a LeaveGroup."""
+    row: int | None = None
+    """The row of the decision table for rejoins that applied; None if the table was not used."""
+    old_protocols: tuple[str, ...] = ()
+    new_protocols: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Ids of the members whose removal is this cause; cut."""
+    removed_count: int = 0
+    session_timeout_ms: int | None = None
+    """Session timeout of a member whose session ended."""
+    rebalance_timeout_ms: int | None = None
+    """The timeout that expired, for members that did not sync."""
+    error: str | None = None
+    """Name of an error code."""
+    detail: str | None = None
+    silent_ms: int | None = None
+    """Time since the last request of the previous process of a static member that came back; None
+    for others."""
+    unfetched_ms: int | None = None
+    """Time for which a member that left had not fetched although it sent heartbeats, if that was
+    long."""
+    grown_topics: tuple[str, ...] = ()
+    """Topics that got more partitions since the group was last Stable; cut."""
+    grown_ms: int | None = None
+    """Time from the last of these changes to the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Ends of the phases; None for a phase that was not reached."""
+
+    extensions_ms: tuple[int, ...] = ()
+    """Times at which the initial delay was extended; cut."""
+    stalled_ms: tuple[int, ...] = ()
+    """Times at which the timeout expired, but no member, all of them static, had joined, so that
+    the wait continued; cut."""
+    join_phase_ms: int | None = None
+    join_phase_end: str | None = None
+    """all_joined, timeout or initial_delay."""
+    leader_synced_ms: int | None = None
+    durable_ms: int | None = None
+    """Time at which the leader's assignment was stored, and so sent to the waiting members."""
+    finished_ms: int | None = None
+    """Time at which the group was Stable or Empty, or the next rebalance began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitedFor:
+    """The members that the rebalance waited for last: the last to join if all joined, the missing
+    ones if the timeout expired, or the leader if its assignment took longer than the joins.
+    """
+
+    phase: str | None = None
+    """join, initial_delay, sync, or store for the disk; None if nothing was waited for."""
+    member_ids: tuple[str, ...] = ()
+    """Cut."""
+    pending_ids: tuple[str, ...] = ()
+    """Ids given to members that never joined with them; cut."""
+    ms: int = 0
+    """Time waited since all others were present."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCounts:
+    """Numbers of partitions by their moves, over all members. Meaningless unless `known`."""
+
+    known: bool = False
+    """False if the assignments are not of consumers, or the previous assignment is unknown."""
+    kept: int = 0
+    moved: int = 0
+    """Gained from another member, at once or, in a cooperative group, one rebalance later."""
+    gained: int = 0
+    given_up: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """How long members stopped consuming, over all members: see `MemberTimeline.stopped_ms`."""
+
+    member_count: int = 0
+    """Number of previous members that stopped for a millisecond or longer."""
+    longest_ms: int = 0
+    total_ms: int = 0
+    open_count: int = 0
+    """Number of them for which the stop had not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPartitions:
+    """A member's share before and after."""
+
+    known: bool = False
+    kept: int = 0
+    given_up: tuple[str, ...] = ()
+    """Partitions given up, each as "topic-partition"; cut."""
+    given_up_count: int = 0
+    gained: tuple[str, ...] = ()
+    """Partitions gained, each as "topic-partition"; cut."""
+    gained_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTimeline:
+    """One member in a rebalance."""
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    host: str = ""
+    role: str | None = None
+    """leader or follower of the new generation; None for members outside it."""
+    told_ms: int | None = None
+    """Time of the first answer REBALANCE_IN_PROGRESS; from then to its join the member revokes and
+    commits."""
+    join_received_ms: int | None = None
+    join_answered_ms: int | None = None
+    sync_received_ms: int | None = None
+    sync_answered_ms: int | None = None
+    fate: MemberFate = MemberFate.KEPT
+    fate_ms: int | None = None
+    """Time at which it ceased to be a member."""
+    replaced_by: str | None = None
+    reason: str | None = None
+    """The reason stated in its join, as in TriggerRecord."""
+    reason_source: str | None = None
+    reason_number: int | None = None
+    reason_text: str | None = None
+    """The reason text of its join, or of its LeaveGroup if it left."""
+    mode: str | None = None
+    """eager or cooperative; None if it did not join."""
+    stopped_ms: int | None = None
+    """How long it stopped consuming. Eager: from its join until its assignment. Cooperative: the
+    longest time that a partition it gained had been without an owner; partitions it kept never
+    stopped. None if it did not join."""
+    stopped_open: bool = False
+    """Whether the stop had not ended: no assignment yet, or partitions that it gave up have no new
+    owner yet."""
+    session_timeout_ms: int | None = None
+    """The session timeout in its join; None if it did not join."""
+    rebalance_timeout_ms: int | None = None
+    """The rebalance timeout in its join: its max.poll.interval.ms."""
+    partitions: MemberPartitions = field(default=MemberPartitions())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceRecord:
+    """One transition to PreparingRebalance, and its outcome."""
+
+    group: str
+    sequence: int
+    """Increases by one with each record of the group, avoided ones included."""
+    previous_generation: int
+    generation: int | None = None
+    """The new generation; None during the join phase, and if that never ended."""
+    previous_state: str
+    initial: bool = False
+    """Whether this is the first rebalance of an empty group, which waits for the initial delay."""
+    follows: int | None = None
+    """Sequence of the rebalance that this one supersedes, or whose given-up partitions it
+    assigns."""
+    superseded_by: int | None = None
+    protocol_type: str | None = None
+    started_at_ms: int
+    trigger: TriggerRecord
+    further_causes: tuple[TriggerRecord, ...] = ()
+    further_causes_dropped: int = 0
+    timeline: Timeline = field(default=Timeline())
+    waited_for: WaitedFor = field(default=WaitedFor())
+    outcome: RebalanceOutcome
+    error: str | None = None
+    """Name of the error code if the outcome is store_failed."""
+    protocol: str | None = None
+    leader: str | None = None
+    leader_changed: bool = False
+    leader_change: LeaderChange | None = None
+    members_before: int = 0
+    members_after: int = 0
+    partitions: PartitionCounts = field(default=PartitionCounts())
+    stopped: Stopped = field(default=Stopped())
+    pending_transactions: int = 0
+    """Number of producers with offsets of the group in open transactions when it began."""
+    fenced_commits: int = 0
+    """Number of transactional commits refused since the previous rebalance because of a former
+    member or another generation."""
+    members: tuple[MemberTimeline, ...] = ()
+    """Members of the new generation, and those that ceased to be members; cut, keeping the ones
+    that explain most."""
+    members_dropped: int = 0
+    recovered: bool = False
+    """Whether the record was rebuilt at start-up from the group's stored records, because the
+    broker stopped before writing it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvoidedRecord:
+    """A join that could have started a rebalance and did not."""
+
+    group: str
+    sequence: int
+    generation: int
+    at_ms: int
+    trigger: TriggerRecord
+
+
+HistoryRecord: TypeAlias = RebalanceRecord | AvoidedRecord

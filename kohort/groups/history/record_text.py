@@ -1,0 +1,31 @@
+"""Descriptions of records, from their JSON, written by this version of the broker or another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kohort.groups.history.json_form import from_json
+from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.wording import ClockText, shown
+
+
+def record_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:
+    """Return the reason in one sentence without a full stop. For a record of a newer broker with
+    causes unknown here: that broker's own sentence, or its name of the cause.
+    """
+    try:
+        return sentence(from_json(record), clock_text)
+    except ValueError:
+        said = record.get("sentence")
+        if said:
+            return shown(str(said))
+        trigger = record.get("trigger")
+        kind = trigger.get("kind") if isinstance(trigger, Mapping) else None
+        return f"rebalanced because of {shown(str(kind))}, of which no more is known here"
+
+
+def record_evidence(record: Mapping[str, Any], clock_text: ClockText) -> list[str]:
+    """Return the evidence for the sentence, one per line."""
+    try:
+        return evidence(from_json(record), clock_text)
+    except ValueError as error:
+        return [f"the broker is of another version than this command ({error}); see --json"]

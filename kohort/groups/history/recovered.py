@@ -1,0 +1,94 @@
+"""Records of rebalances whose generation is stored, but which were lost when the broker stopped.
+
+They are rebuilt at start-up from the group's own log. They contain that the rebalance happened,
+why, and the members of the generation; what only the process knew, such as which members the others
+waited for, is lost.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from kohort.groups.classic.stored_cause import StoredCause
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.limits import MEMBERS_LISTED, cut_id, cut_text
+from kohort.groups.history.model import (
+    MemberTimeline,
+    RebalanceOutcome,
+    RebalanceRecord,
+    TriggerRecord,
+)
+from kohort.groups.history.triggers import cut_or_none
+from kohort.groups.reasons import ReasonSource
+from kohort.groups.records import GroupRecord
+from kohort.groups.states import GroupState
+
+_SOURCES: Final = {ReasonSource.TAG.value: "tag", ReasonSource.INFERRED.value: "text"}
+
+
+def recovered(stored: GroupRecord, begun: StoredCause, sequence: int) -> RebalanceRecord:
+    """Make the record of the rebalance that led to a stored generation."""
+    return completed(
+        RebalanceRecord(
+            group=stored.group_id,
+            sequence=sequence,
+            previous_generation=begun.previous_generation,
+            previous_state=begun.previous_state,
+            initial=begun.previous_state == GroupState.EMPTY.value,
+            started_at_ms=begun.started_at_ms,
+            trigger=_trigger(begun),
+            outcome=RebalanceOutcome.RUNNING,
+        ),
+        stored,
+    )
+
+
+def completed(record: RebalanceRecord, stored: GroupRecord) -> RebalanceRecord:
+    """Complete the record that was stored while a rebalance ran, with its outcome."""
+    took_ms = max(stored.state_timestamp_ms - record.started_at_ms, 0)
+    is_empty = not stored.members
+    members = record.members or tuple(
+        MemberTimeline(
+            member_id=cut_id(member.member_id),
+            instance_id=cut_or_none(member.instance_id),
+            client_id=cut_id(member.client_id),
+            host=cut_id(member.client_host),
+            role="leader" if member.member_id == stored.leader_id else "follower",
+        )
+        for member in stored.members[:MEMBERS_LISTED]
+    )
+    return replace(
+        record,
+        generation=stored.generation,
+        protocol_type=stored.protocol_type,
+        protocol=cut_or_none(stored.protocol_name),
+        leader=cut_or_none(stored.leader_id),
+        timeline=replace(
+            record.timeline,
+            durable_ms=None if is_empty else took_ms,
+            finished_ms=took_ms,
+        ),
+        outcome=RebalanceOutcome.EMPTY if is_empty else RebalanceOutcome.STABLE,
+        members_after=len(stored.members),
+        members=members,
+        members_dropped=record.members_dropped
+        if record.members
+        else len(stored.members) - len(members),
+        recovered=True,
+    )
+
+
+def _trigger(begun: StoredCause) -> TriggerRecord:
+    member_id, instance_id, client_id, host = begun.member or (None, None, None, None)
+    return TriggerRecord(
+        kind=TriggerKind(begun.kind),
+        at_ms=begun.started_at_ms,
+        member_id=cut_or_none(member_id),
+        instance_id=cut_or_none(instance_id),
+        client_id=cut_or_none(client_id),
+        host=cut_or_none(host),
+        was_leader=begun.was_leader,
+        reason=begun.reason,
+        reason_source=_SOURCES.get(begun.reason_source),
+        reason_number=begun.reason_number or None,
+        reason_text=cut_text(begun.reason_text),
+    )

@@ -1,0 +1,300 @@
+"""The reason why a group rebalanced, in one sentence, and the evidence for it.
+
+The text depends on the record alone, so that the broker's log, the command line and the pages
+describe a rebalance in the same words, on any day. Times of day are in UTC unless the caller gives
+another clock.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from kohort.groups.events import JoinPhaseEnd, TriggerKind
+from kohort.groups.history.model import (
+    AvoidedRecord,
+    HistoryRecord,
+    LeaderChange,
+    MemberFate,
+    MemberTimeline,
+    RebalanceOutcome,
+    RebalanceRecord,
+    TriggerRecord,
+)
+from kohort.groups.history.wording import (
+    ClockText,
+    cause_text,
+    counted,
+    duration,
+    listed,
+    member_text,
+    shown,
+    utc_time,
+)
+
+_CAUSES_SHOWN = 10
+_MEMBERS_SHOWN = 5
+
+
+def sentence(record: HistoryRecord, clock_text: ClockText = utc_time) -> str:
+    """Return one line, without a full stop and without the group's name."""
+    if isinstance(record, AvoidedRecord):
+        return (
+            f"did not rebalance {clock_text(record.at_ms)}, generation {record.generation} stays, "
+            f"although {cause_text(record.trigger)}"
+        )
+    cause = cause_text(record.trigger, record.protocol_type)
+    parts = [f"{_beginning(record, clock_text)} because {cause}"]
+    parts += _effects(record)
+    return "; ".join(parts)
+
+
+def _beginning(record: RebalanceRecord, clock_text: ClockText) -> str:
+    at = clock_text(record.started_at_ms)
+    match record.outcome:
+        case RebalanceOutcome.RUNNING:
+            return f"is rebalancing since {at}, after generation {record.previous_generation},"
+        case RebalanceOutcome.STABLE | RebalanceOutcome.EMPTY:
+            return f"rebalanced {at}, generation {_generations(record)},"
+        case RebalanceOutcome.UNFINISHED:
+            return f"began to rebalance {at}, after generation {record.previous_generation},"
+        case RebalanceOutcome.SUPERSEDED | RebalanceOutcome.STORE_FAILED:
+            return f"rebalanced in vain {at}, after generation {record.previous_generation},"
+
+
+def _generations(record: RebalanceRecord) -> str:
+    return f"{record.previous_generation} -> {record.generation}"
+
+
+def _effects(record: RebalanceRecord) -> Iterator[str]:
+    match record.outcome:
+        case RebalanceOutcome.EMPTY:
+            yield "no member is left"
+        case RebalanceOutcome.SUPERSEDED:
+            after = duration(record.timeline.finished_ms or 0)
+            yield f"another rebalance took over after {after}"
+        case RebalanceOutcome.STORE_FAILED:
+            yield f"the assignment could not be stored ({record.error})"
+        case RebalanceOutcome.UNFINISHED:
+            yield "the broker stopped before it ended"
+        case RebalanceOutcome.STABLE | RebalanceOutcome.RUNNING:
+            pass
+    stopped = record.stopped
+    if stopped.member_count:
+        up_to = "up to " if stopped.member_count > 1 else ""
+        who = counted(stopped.member_count, "member")
+        yield f"{who} stopped for {up_to}{duration(stopped.longest_ms)}"
+    waited = _waited(record)
+    if waited:
+        is_running = record.outcome is RebalanceOutcome.RUNNING
+        yield f"it has been waiting {waited}" if is_running else f"it waited {waited}"
+    if _moved_nothing(record):
+        yield "no partition moved"
+    if record.pending_transactions:
+        holders = counted(record.pending_transactions, "open transaction")
+        yield f"{holders} held positions of it when it began"
+    if record.fenced_commits:
+        commits = counted(record.fenced_commits, "commit")
+        was = (
+            "was refused, as its member was"
+            if record.fenced_commits == 1
+            else ("were refused, as their members were")
+        )
+        yield f"{commits} in transactions {was} none any more"
+
+
+def _waited(record: RebalanceRecord) -> str:
+    waited = record.waited_for
+    time = duration(waited.ms)
+    match waited.phase:
+        case "join" if waited.member_ids:
+            ids = waited.member_ids
+            noun = "member" if len(ids) == 1 else "members"
+            return f"{time} for {noun} {listed(ids)}{_end_of_wait(record)}"
+        case "join":
+            return f"{time} for a member that got an id and did not use it"
+        case "initial_delay":
+            return f"{time} for more members, as the first rebalance of a group does"
+        case "sync":
+            return f"{time} for the assignment by its leader {listed(waited.member_ids)}"
+        case "store":
+            return f"{time} for the assignment to be stored"
+        case _:
+            return ""
+
+
+_ENDS: Final = {
+    TriggerKind.MEMBER_LEFT: "left",
+    TriggerKind.REMOVED_BY_ADMIN: "was removed by an administrator",
+    TriggerKind.SESSION_EXPIRED: "missed its session timeout",
+    TriggerKind.NEW_MEMBER_EXPIRED: "was given up, as its first join took too long",
+}
+
+
+def _end_of_wait(record: RebalanceRecord) -> str:
+    """Describe what ended the wait for members, or will: their end, or the rebalance timeout;
+    otherwise "".
+    """
+    end = record.timeline.join_phase_end
+    if end != JoinPhaseEnd.ALL_JOINED.value:
+        return _timeout_of_wait(record, is_over=end == JoinPhaseEnd.TIMEOUT.value)
+    awaited = set(record.waited_for.member_ids)
+    for cause in record.further_causes:
+        went = {cause.member_id, *cause.removed}
+        if cause.kind in _ENDS and went & awaited:
+            end = _ENDS[cause.kind]
+            if cause.session_timeout_ms is not None:
+                end += f" of {duration(cause.session_timeout_ms)}"
+            return f", which {end}" if awaited <= went else f", of which {_one(cause)} {end}"
+    return ""
+
+
+def _timeout_of_wait(record: RebalanceRecord, *, is_over: bool) -> str:
+    """The group waits as long as the member that asks for most, as far as members have joined."""
+    asked = [member.rebalance_timeout_ms or 0 for member in record.members]
+    longest_ms = max(asked, default=0)
+    if is_over:
+        of = f" of {duration(longest_ms)}" if longest_ms else ""
+        return f", until the rebalance timeout{of}"
+    if record.outcome is RebalanceOutcome.RUNNING and longest_ms:
+        return f", and may wait for {duration(longest_ms)}, the rebalance timeout"
+    return ""
+
+
+def _one(cause: TriggerRecord) -> str:
+    return shown(cause.member_id or "one")
+
+
+def _moved_nothing(record: RebalanceRecord) -> bool:
+    partitions = record.partitions
+    is_over = record.outcome is RebalanceOutcome.STABLE
+    changed = partitions.gained or partitions.given_up
+    return is_over and partitions.known and bool(partitions.kept) and not changed
+
+
+def evidence(record: HistoryRecord, clock_text: ClockText = utc_time) -> list[str]:
+    """Return the evidence for the sentence and other known facts, one per line."""
+    if isinstance(record, AvoidedRecord):
+        return [*_trigger_lines(record)]
+    lines = [*_trigger_lines(record), *_cause_lines(record), *_phase_lines(record)]
+    lines += [*_member_lines(record), *_timeout_lines(record)]
+    lines += [*_partition_lines(record), *_slowest_lines(record)]
+    lines += _link_lines(record)
+    started = clock_text(record.started_at_ms)
+    lines.append(f"rebalance {record.sequence} of the group, began {started}")
+    return lines
+
+
+def _trigger_lines(record: HistoryRecord) -> Iterator[str]:
+    trigger = record.trigger
+    line = f"the broker saw: {trigger.kind.value}"
+    if trigger.row is not None:
+        line += f", by row {trigger.row} of the table for members that join again"
+    yield line
+    if trigger.reason_source == "tag":
+        yield f"the client stated: {trigger.reason or trigger.reason_number}"
+    elif trigger.reason_source == "text":
+        yield f"the client's text suggests: {trigger.reason}"
+    if trigger.was_leader:
+        yield "it led the group"
+
+
+def _cause_lines(record: RebalanceRecord) -> Iterator[str]:
+    for cause in record.further_causes[:_CAUSES_SHOWN]:
+        text = cause_text(cause, record.protocol_type)
+        yield f"also, after {duration(cause.after_ms or 0)}: {text}"
+    left = len(record.further_causes) - _CAUSES_SHOWN + record.further_causes_dropped
+    if left > 0:
+        yield f"and {counted(left, 'further cause')}"
+
+
+def _phase_lines(record: RebalanceRecord) -> Iterator[str]:
+    times = record.timeline
+    if times.extensions_ms:
+        times_word = counted(len(times.extensions_ms), "time")
+        yield f"the initial delay was extended {times_word}"
+    for stalled_ms in times.stalled_ms[:1]:
+        yield f"after {duration(stalled_ms)} none of its static members had joined; it waited on"
+    if times.join_phase_ms is None:
+        return
+    end = (times.join_phase_end or "").replace("_", " ")
+    yield f"joins took {duration(times.join_phase_ms)} (ended by: {end})"
+    if times.leader_synced_ms is not None:
+        took = duration(times.leader_synced_ms - times.join_phase_ms)
+        yield f"the leader {shown(record.leader or '')} took {took} for the assignment"
+        if times.durable_ms is not None:
+            yield f"storing it took {duration(times.durable_ms - times.leader_synced_ms)}"
+    if record.leader_change is not None:
+        yield _LEADER_WORDS[record.leader_change].format(shown(record.leader or ""))
+
+
+_LEADER_WORDS = {
+    LeaderChange.FIRST: "{} leads, as the first to join",
+    LeaderChange.LEFT: "{} leads now, because the leader before it is gone",
+    LeaderChange.REPLACED: "the leader came back as {}",
+    LeaderChange.ABSENT: "{} leads now, because the leader before it had not joined in time",
+}
+
+
+def _member_lines(record: RebalanceRecord) -> Iterator[str]:
+    yield f"{counted(record.members_before, 'member')} before, {record.members_after} after"
+    by_fate: dict[MemberFate, list[str]] = {}
+    for member in record.members:
+        by_fate.setdefault(member.fate, []).append(member.member_id)
+    for fate, ids in by_fate.items():
+        if fate is not MemberFate.KEPT:
+            yield f"{fate.value.replace('_', ' ')}: {listed(ids)}"
+
+
+def _timeout_lines(record: RebalanceRecord) -> Iterator[str]:
+    """The timeouts that members asked for with their joins; whose they are if they differ."""
+    by_timeouts: dict[str, list[str]] = {}
+    for member in record.members:
+        asked = [
+            f"{name} timeout {duration(timeout_ms)}"
+            for name, timeout_ms in (
+                ("session", member.session_timeout_ms),
+                ("rebalance", member.rebalance_timeout_ms),
+            )
+            if timeout_ms is not None
+        ]
+        if asked:
+            by_timeouts.setdefault(", ".join(asked), []).append(member.member_id)
+    for timeouts, ids in islice(by_timeouts.items(), _MEMBERS_SHOWN):
+        yield timeouts if len(by_timeouts) == 1 else f"{timeouts}: {listed(ids)}"
+    if len(by_timeouts) > _MEMBERS_SHOWN:
+        yield f"and {len(by_timeouts) - _MEMBERS_SHOWN} other pairs of timeouts"
+
+
+def _partition_lines(record: RebalanceRecord) -> Iterator[str]:
+    partitions = record.partitions
+    if partitions.known:
+        yield (
+            f"partitions: {partitions.kept} kept, {partitions.moved} moved, "
+            f"{partitions.gained} gained, {partitions.given_up} given up"
+        )
+
+
+def _slowest_lines(record: RebalanceRecord) -> Iterator[str]:
+    stopped = [member for member in record.members if member.stopped_ms]
+    stopped.sort(key=lambda member: -(member.stopped_ms or 0))
+    for member in islice(stopped, _MEMBERS_SHOWN):
+        yield _stop_line(member)
+    if record.stopped.open_count:
+        yield f"for {counted(record.stopped.open_count, 'member')} the stop had not ended"
+
+
+def _stop_line(member: MemberTimeline) -> str:
+    who = member_text(member.member_id, member.instance_id, member.host)
+    verb = "waited" if member.fate is MemberFate.NEW else "stopped"
+    line = f"{who} {verb} {duration(member.stopped_ms or 0)}"
+    if member.told_ms is not None and member.join_received_ms is not None:
+        took_ms = member.join_received_ms - member.told_ms
+        line += f", and took {duration(max(took_ms, 0))} to join after it was told"
+    return line
+
+
+def _link_lines(record: RebalanceRecord) -> Iterator[str]:
+    if record.follows is not None:
+        yield f"it follows from rebalance {record.follows}"
+    if record.superseded_by is not None:
+        yield f"rebalance {record.superseded_by} took over"

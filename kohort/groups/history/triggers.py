@@ -1,0 +1,66 @@
+"""Causes as records."""
+
+from typing import Any, Final
+
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.facts import Cause
+from kohort.groups.history.limits import PROTOCOLS_LISTED, cut_id, cut_ids, cut_text
+from kohort.groups.history.model import TriggerRecord
+from kohort.groups.reasons import ReasonSource, StatedReason
+
+_SOURCES: Final = {ReasonSource.TAG: "tag", ReasonSource.INFERRED: "text", ReasonSource.NONE: None}
+
+_LEAVING: Final = frozenset({TriggerKind.MEMBER_LEFT, TriggerKind.REMOVED_BY_ADMIN})
+
+
+def trigger_record(cause: Cause, began_ms: int | None = None) -> TriggerRecord:
+    """Make the record of a cause; `began_ms` (monotonic) is the start of the rebalance, for a
+    further cause.
+    """
+    trigger = cause.trigger
+    member = trigger.member
+    timeout_ms = trigger.timeout_ms
+    # The reason in LeaveGroup is the member's own text, like that of a join.
+    is_leaving = trigger.kind in _LEAVING
+    stated = stated_fields(trigger.reason)
+    if is_leaving:
+        stated["reason_text"] = cut_text(trigger.detail)
+    return TriggerRecord(
+        kind=trigger.kind,
+        at_ms=cause.at.wall_ms,
+        after_ms=None if began_ms is None else cause.at.ms - began_ms,
+        member_id=None if member is None else cut_id(member.member_id),
+        instance_id=None if member is None else cut_or_none(member.instance_id),
+        client_id=None if member is None else cut_id(member.client_id),
+        host=None if member is None else cut_id(member.client_host),
+        was_leader=trigger.was_leader,
+        row=trigger.row,
+        old_protocols=cut_ids(trigger.old_protocols, PROTOCOLS_LISTED),
+        new_protocols=cut_ids(trigger.new_protocols, PROTOCOLS_LISTED),
+        removed=cut_ids(trigger.removed),
+        removed_count=len(trigger.removed),
+        session_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SESSION_EXPIRED else None,
+        rebalance_timeout_ms=timeout_ms if trigger.kind is TriggerKind.SYNC_EXPIRED else None,
+        error=trigger.error.name if trigger.error else None,
+        detail=None if is_leaving else cut_text(trigger.detail),
+        silent_ms=trigger.silent_ms,
+        unfetched_ms=trigger.unfetched_ms,
+        grown_topics=cut_ids(trigger.grown_topics),
+        grown_ms=trigger.grown_ms,
+        **stated,
+    )
+
+
+def stated_fields(stated: StatedReason) -> dict[str, Any]:
+    """Return the stated reason of a join as the four fields that records have for it."""
+    return {
+        "reason": stated.reason.name if stated.reason else None,
+        "reason_source": _SOURCES[stated.source],
+        "reason_number": stated.raw or None,
+        "reason_text": cut_text(stated.text),
+    }
+
+
+def cut_or_none(text: str | None) -> str | None:
+    """Cut a text like `cut_id`; None stays None."""
+    return None if text is None else cut_id(text)

@@ -1,0 +1,62 @@
+"""Text on the members that a running rebalance is waiting for, since when and until when."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kohort.groups.history.wording import ClockText, counted, duration, member_text
+
+Json = dict[str, Any]
+
+_MEMBERS_SHOWN: Final = 10
+
+
+def waiting_lines(answer: Json, clock_text: ClockText) -> Iterator[str]:
+    """Yield a summary line; then one line for each of the members, as far as they fit."""
+    waiting = answer["waiting"]
+    now_ms = answer["at_ms"]
+    yield f"Right now it waits {waited_for(waiting)}, {_times(waiting, now_ms, clock_text)}."
+    listed = waiting.get("members", [])
+    if len(listed) < 2:
+        return
+    for member in listed[:_MEMBERS_SHOWN]:
+        yield f"  {_name(member)}"
+    left = waiting["member_count"] - min(len(listed), _MEMBERS_SHOWN)
+    if left > 0:
+        yield f"  and {left} more"
+
+
+def waited_for(waiting: Json) -> str:
+    """Return what it waits for: "for member x to join again"."""
+    phase = waiting["phase"]
+    if phase == "initial_delay":
+        return "for more members, as the first rebalance of a group does"
+    if phase == "store":
+        return "for the assignment to be stored"
+    whom = []
+    members = waiting.get("members", [])
+    if waiting["member_count"] == 1 and len(members) == 1:
+        whom.append(_name(members[0]))
+    elif waiting["member_count"]:
+        whom.append(counted(waiting["member_count"], "member"))
+    if waiting["pending_count"]:
+        ids = counted(waiting["pending_count"], "new member")
+        whom.append(f"{ids} that got an id and has not come back with it")
+    text = f"for {' and '.join(whom)}" if whom else "for its turn"
+    if waiting["member_count"]:
+        text += {"join": " to join again", "sync": " to fetch the assignment"}.get(phase, "")
+    if phase == "assign":
+        text += " to hand in or fetch the assignment"
+    return text
+
+
+def _name(member: Json) -> str:
+    return member_text(member["member_id"], member["instance_id"], member["host"])
+
+
+def _times(waiting: Json, now_ms: int, clock_text: ClockText) -> str:
+    since_ms, until_ms = waiting["since_ms"], waiting["until_ms"]
+    text = f"since {clock_text(since_ms)} ({duration(max(now_ms - since_ms, 0))})"
+    if until_ms is None:
+        return text
+    left_ms = max(until_ms - now_ms, 0)
+    return f"{text}, until {clock_text(until_ms)} at the latest ({duration(left_ms)} left)"

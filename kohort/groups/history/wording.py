@@ -1,0 +1,164 @@
+"""Text for times, members and causes, in one line whatever names a peer uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kohort.groups.events import TriggerKind
+from kohort.groups.requests import CONSUMER
+
+if TYPE_CHECKING:
+    # A start has counts to tell, and no records of rebalances yet.
+    from kohort.groups.history.model import TriggerRecord
+
+ClockText: TypeAlias = Callable[[int], str]
+"""Formats a moment, given in milliseconds since 1970."""
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_S: Final = 86_400
+
+
+def utc_time(wall_ms: int) -> str:
+    """Return the time of day, in UTC: "14:03:07"."""
+    seconds = wall_ms // 1_000 % _DAY_S
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def duration(ms: int) -> str:
+    """Format a duration: 850 ms, 3.2 s, 45 s, 5 min, 5 min 30 s, 9 h 11 min."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 2 * _MINUTE_MS:
+        tenths = (ms + 50) // 100
+        return f"{tenths // 10}.{tenths % 10} s" if tenths % 10 else f"{tenths // 10} s"
+    if ms >= _HOUR_MS:
+        hours, minutes = divmod(round(ms / _MINUTE_MS), 60)
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    minutes, rest_ms = divmod(ms, _MINUTE_MS)
+    return f"{minutes} min {rest_ms // 1_000} s" if rest_ms >= 1_000 else f"{minutes} min"
+
+
+def shown(text: str) -> str:
+    """Return `text` with every character escaped that could break a line or a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def counted(count: int, noun: str) -> str:
+    """Format a count: 1 member, 2 members."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(ids: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
+    """Format the first few ids, and how many more there are of `count`."""
+    total = len(ids) if count is None else count
+    names = ", ".join(shown(text) for text in ids[:most])
+    left = total - min(len(ids), most)
+    return f"{names} and {left} more" if left > 0 else names
+
+
+def member_text(member_id: str, instance_id: str | None, host: str | None) -> str:
+    """Format a member: member X (static id y, host z)."""
+    details = []
+    if instance_id is not None:
+        details.append(f"static id {shown(instance_id)}")
+    if host:
+        details.append(f"host {shown(host.removeprefix('/'))}")
+    ending = f" ({', '.join(details)})" if details else ""
+    return f"member {shown(member_id)}{ending}"
+
+
+def cause_text(trigger: TriggerRecord, protocol_type: str | None = CONSUMER) -> str:
+    """Describe a cause as a clause: "member X (host z) left"."""
+    return _happened(trigger, protocol_type) + _stated(trigger)
+
+
+def _who(trigger: TriggerRecord) -> str:
+    if trigger.member_id is None:
+        return "a member"
+    if trigger.removed_count > 1:
+        some = listed(trigger.removed, trigger.removed_count)
+        return f"{counted(trigger.removed_count, 'member')} ({some})"
+    return member_text(trigger.member_id, trigger.instance_id, trigger.host)
+
+
+_HAPPENED: Final = {
+    TriggerKind.MEMBER_ADDED: "{who} joined",
+    TriggerKind.STATIC_ADDED: "{who} joined",
+    TriggerKind.STATIC_REPLACED: "{who} came back under a new member id",
+    TriggerKind.PROTOCOLS_CHANGED: "{who} {changed}",
+    TriggerKind.LEADER_REJOINED: "the leader, {who}, joined again",
+    TriggerKind.FOLLOWER_REJOINED: "{who} joined again",
+    TriggerKind.FORCED_BY_REASON: "{who} asked for it",
+    TriggerKind.MEMBER_LEFT: "{who} left",
+    TriggerKind.REMOVED_BY_ADMIN: "an administrator removed {who}",
+    TriggerKind.SESSION_EXPIRED: "{who} missed its session timeout{session}",
+    TriggerKind.NEW_MEMBER_EXPIRED: "{who} was new, and its first join took too long",
+    TriggerKind.SYNC_EXPIRED: (
+        "{who} did not fetch the assignment within the rebalance timeout{rebalance}"
+    ),
+    TriggerKind.STORE_FAILED: "the assignment could not be stored ({error})",
+    TriggerKind.OVER_CAPACITY: "it was loaded with more members than group.max.size allows",
+    TriggerKind.SIZE_REFUSED: "{who} was turned away from a full group",
+}
+
+
+_REJOINED: Final = frozenset(
+    {
+        TriggerKind.PROTOCOLS_CHANGED,
+        TriggerKind.LEADER_REJOINED,
+        TriggerKind.FOLLOWER_REJOINED,
+        TriggerKind.FORCED_BY_REASON,
+    }
+)
+ENFORCED: Final = "ENFORCED"
+"""The JoinReason of Consumer.enforceRebalance."""
+
+
+def _happened(trigger: TriggerRecord, protocol_type: str | None) -> str:
+    is_enforced = trigger.kind in _REJOINED and trigger.reason == ENFORCED
+    words = "{who} enforced a rebalance" if is_enforced else _HAPPENED[trigger.kind]
+    text = words.format(
+        who=_who(trigger),
+        changed=_changed(trigger, protocol_type),
+        session=_of(trigger.session_timeout_ms),
+        rebalance=_of(trigger.rebalance_timeout_ms),
+        error=trigger.error,
+    )
+    if trigger.detail:
+        text += f", {shown(trigger.detail)}"
+    if trigger.silent_ms is not None:
+        text += f", {duration(trigger.silent_ms)} after it was last heard of"
+    if trigger.unfetched_ms is not None:
+        text += f", having sent heartbeats for {duration(trigger.unfetched_ms)} without a Fetch"
+    if trigger.grown_topics:
+        topics = listed(trigger.grown_topics)
+        were = "was" if len(trigger.grown_topics) == 1 else "were"
+        ago = duration(trigger.grown_ms or 0)
+        text += f", {ago} after {topics} {were} given more partitions"
+    return text
+
+
+def _of(timeout_ms: int | None) -> str:
+    return "" if timeout_ms is None else f" of {duration(timeout_ms)}"
+
+
+def _changed(trigger: TriggerRecord, protocol_type: str | None) -> str:
+    if trigger.old_protocols != trigger.new_protocols:
+        old, new = listed(trigger.old_protocols), listed(trigger.new_protocols)
+        return f"changed its assignors from {old} to {new}"
+    if protocol_type != CONSUMER:  # Such as Connect's, which means something else by it.
+        return "joined again with other metadata"
+    return "joined again with another subscription or other owned partitions"
+
+
+def _stated(trigger: TriggerRecord) -> str:
+    """Format the client's own statement, marked as such."""
+    text = f'"{shown(trigger.reason_text)}"' if trigger.reason_text else ""
+    if trigger.reason_source == "tag":
+        reason = trigger.reason or f"reason {trigger.reason_number}"
+        return f", stating {reason} ({text})" if text else f", stating {reason}"
+    return f", saying {text}" if text else ""

@@ -1,0 +1,119 @@
+"""OffsetCommit, and the parts of TxnOffsetCommit that are the same.
+
+A commit changes nothing before it is durable: until then OffsetFetch returns the previous offsets.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.records import DurableRecord, OffsetRecord
+from kohort.groups.requests import (
+    CommitRequest,
+    CommitResult,
+    CommittedOffset,
+    Now,
+    Ticket,
+)
+from kohort.protocol.errors import NO_ERROR, ErrorCode
+
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+"""The largest possible timestamp; offsets that would be kept longer are kept for ever."""
+
+
+def error_without_group(request: CommitRequest, *, may_answer_group_not_found: bool) -> ErrorCode:
+    """Return the error for a commit to a group that does not exist.
+
+    NONE for a commit without membership: it creates the group.
+
+    Args:
+        may_answer_group_not_found: OffsetCommit v9+ and TxnOffsetCommit v6+, which may answer
+            GROUP_ID_NOT_FOUND.
+    """
+    if request.generation < 0:
+        return NO_ERROR
+    return (
+        ErrorCode.GROUP_ID_NOT_FOUND if may_answer_group_not_found else ErrorCode.ILLEGAL_GENERATION
+    )
+
+
+def store(owner: OffsetsOwner, request: CommitRequest, ticket: Ticket, now: Now) -> None:
+    """Store offsets of an authorised client; answered when durable."""
+    result, records = to_store(owner, request, now)
+    if records:
+        owner.outbox.stage(OffsetsWrite(owner, ticket, result, tuple(records)))
+    else:
+        owner.outbox.reply(ticket, result)
+
+
+def to_store(
+    owner: OffsetsOwner, request: CommitRequest, now: Now
+) -> tuple[CommitResult, list[OffsetRecord]]:
+    """Return the offsets that can be stored, and the answer when they are durable."""
+    expire_ms = -1
+    if request.retention_time_ms != -1:
+        expire_ms = min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MAX)
+    errors: list[ErrorCode] = []
+    records: list[OffsetRecord] = []
+    for offset in request.offsets:
+        metadata = offset.metadata
+        if metadata and _utf16_units(metadata) > owner.config.offset_metadata_max_units:
+            errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        errors.append(NO_ERROR)
+        committed = CommittedOffset(
+            offset.offset, offset.leader_epoch, metadata, now.wall_ms, expire_ms, offset.topic_id
+        )
+        records.append(OffsetRecord(owner.group_id, offset.topic, offset.partition, committed))
+    return CommitResult(tuple(errors)), records
+
+
+def _utf16_units(text: str) -> int:
+    beyond = 0 if text.isascii() else sum(character > "\uffff" for character in text)
+    return len(text) + beyond
+
+
+@dataclass(slots=True, eq=False)
+class CommitWrite:
+    """Records of a commit to be appended, transactional or not; subclasses define them."""
+
+    owner: OffsetsOwner
+    ticket: Ticket | None
+    """Ticket of the commit; None once answered."""
+    result: CommitResult
+    """The answer when the records are durable."""
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Answer with the error; nothing has changed."""
+        del now
+        self.answer_early(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Answer with the error; offsets that were refused individually keep their own."""
+        errors = (own or error for own in self.result.errors)
+        self.answer(CommitResult(tuple(errors)))
+
+    def answer(self, result: CommitResult) -> None:
+        """Reply, unless that was done already."""
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            self.owner.outbox.reply(ticket, result)
+
+
+@dataclass(slots=True, eq=False)
+class OffsetsWrite(CommitWrite):
+    """One commit."""
+
+    records: tuple[OffsetRecord, ...]
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        return self.records
+
+    def on_durable(self, now: Now) -> None:
+        """Make the offsets visible; of a partition repeated in the request, the last."""
+        del now
+        table = self.owner.offsets
+        for record in self.records:
+            table.apply(record)
+        self.owner.outbox.note_stored(len(self.records))
+        self.answer(self.result)

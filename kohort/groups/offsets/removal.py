@@ -1,0 +1,211 @@
+"""Removal from the log: deleted groups, deleted and expired offsets.
+
+Each removal is staged in a step of its own, when no append is in progress, and takes effect once
+its tombstones are durable. So it cannot race with a commit or a join.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from kohort.groups.events import GroupRemoved, OffsetsRemoved
+from kohort.groups.offsets.owner import OffsetsOwner
+from kohort.groups.records import DurableRecord, GroupTombstone, OffsetTombstone
+from kohort.groups.requests import (
+    CONSUMER,
+    CommittedOffset,
+    DeleteOffsetsResult,
+    Now,
+    Ticket,
+    TopicPartition,
+)
+from kohort.groups.states import GroupState
+from kohort.protocol.errors import ErrorCode
+
+
+def delete_group(owner: OffsetsOwner, ticket: Ticket) -> None:
+    """Delete the group and its offsets (DeleteGroups). Answered with an ErrorCode."""
+    assert not owner.outbox.is_writing
+    if owner.state is GroupState.DEAD:
+        owner.outbox.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
+    elif owner.state is not GroupState.EMPTY:
+        owner.outbox.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
+    else:
+        found = chain(owner.offsets.items(), owner.offsets.pending_items())
+        partitions = list(dict.fromkeys(partition for partition, _ in found))
+        answers = _Answers(ticket, ErrorCode.NONE, lambda error: error)
+        _stage(owner, partitions, answers, with_group=True)
+
+
+def delete_offsets(
+    owner: OffsetsOwner, partitions: Sequence[TopicPartition], ticket: Ticket
+) -> None:
+    """Execute an OffsetDelete, of existing partitions. A partition without a commit is no error."""
+    assert not owner.outbox.is_writing
+    if owner.state is GroupState.DEAD:
+        owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
+        return
+    is_empty = owner.state is GroupState.EMPTY
+    if not is_empty and owner.protocol_type != CONSUMER:
+        owner.outbox.reply(ticket, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP))
+        return
+    wanted = frozenset() if is_empty else owner.subscribed_topics()
+    errors = tuple(
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        if wanted is None or partition.topic in wanted
+        else ErrorCode.NONE
+        for partition in partitions
+    )
+    removed = [p for p, error in zip(partitions, errors, strict=True) if not error]
+    removed = [
+        p
+        for p in dict.fromkeys(removed)
+        if owner.offsets.get(*p) is not None or owner.offsets.is_unstable(*p)
+    ]
+    result = DeleteOffsetsResult(partitions=errors)
+    _stage(owner, removed, _Answers(ticket, result, DeleteOffsetsResult))
+
+
+def forget_topics(owner: OffsetsOwner, topics: Mapping[str, bytes | None]) -> None:
+    """Drop the offsets of deleted topics, in whatever state the group is.
+
+    Args:
+        topics: names with the id of the topic that has the name now, None if there is none. Offsets
+            committed for that topic are kept.
+    """
+    assert not owner.outbox.is_writing
+
+    def is_gone(topic: str, committed: CommittedOffset) -> bool:
+        if topic not in topics:
+            return False
+        living_id = topics[topic]
+        return living_id is None or not committed.is_of(living_id)
+
+    gone: dict[TopicPartition, None] = {}
+    kept: set[TopicPartition] = set()
+    for place, committed in chain(owner.offsets.items(), owner.offsets.pending_items()):
+        if is_gone(place.topic, committed):
+            gone[place] = None
+        else:
+            kept.add(place)
+    if owner.state is not GroupState.DEAD:
+        # A tombstone would also remove what a transaction holds for the new topic. Offsets of the
+        # former topic are hidden meanwhile, and the next start looks for them again.
+        _stage(owner, [place for place in gone if place not in kept], None)
+
+
+def expire(owner: OffsetsOwner, now: Now) -> None:
+    """Drop offsets that have not been needed for the retention time (KIP-211, KIP-496), and the
+    group if it is Empty and has none left, however recently it emptied. Unused handed-out ids keep
+    it.
+    """
+    assert not owner.outbox.is_writing
+    if owner.state is GroupState.DEAD:
+        return
+    is_expired = _expiry_rule(owner, now)
+    partitions = [
+        partition
+        for partition, committed in owner.offsets.items()
+        if is_expired(partition, committed) and not owner.offsets.is_unstable(*partition)
+    ]
+    is_over = (
+        owner.state is GroupState.EMPTY
+        and not owner.has_unused_ids
+        and len(partitions) == owner.offsets.count
+        and not owner.offsets.has_pending
+    )
+    _stage(owner, partitions, None, with_group=is_over, expired=True)
+
+
+def _expiry_rule(
+    owner: OffsetsOwner, now: Now
+) -> Callable[[TopicPartition, CommittedOffset], bool]:
+    retention_ms = owner.config.offsets_retention_ms
+    wanted: frozenset[str] | None = frozenset()
+    since_empty_ms = -1
+    if owner.protocol_type is None:
+        pass  # A simple group: every offset expires on its own.
+    elif owner.state is GroupState.EMPTY:
+        since_empty_ms = owner.state_timestamp_ms
+    elif owner.state is GroupState.STABLE and owner.protocol_type == CONSUMER:
+        wanted = owner.subscribed_topics()
+    else:
+        wanted = None
+
+    def is_expired(partition: TopicPartition, committed: CommittedOffset) -> bool:
+        if wanted is None or partition.topic in wanted:
+            return False
+        if committed.expire_timestamp_ms != -1:
+            return now.wall_ms >= committed.expire_timestamp_ms
+        base_ms = committed.commit_timestamp_ms if since_empty_ms == -1 else since_empty_ms
+        return now.wall_ms - base_ms >= retention_ms
+
+    return is_expired
+
+
+@dataclass(slots=True, eq=False)
+class _Answers:
+    """The request that asked for a removal, and its answer."""
+
+    ticket: Ticket
+    success: object
+    failure: Callable[[ErrorCode], object]
+
+
+def _stage(
+    owner: OffsetsOwner,
+    partitions: Sequence[TopicPartition],
+    answers: _Answers | None,
+    *,
+    with_group: bool = False,
+    expired: bool = False,
+) -> None:
+    write = RemovalWrite(owner, partitions, with_group, expired, answers)
+    if partitions or with_group:
+        owner.outbox.stage(write)
+    else:
+        write.answer(ErrorCode.NONE)
+
+
+@dataclass(slots=True, eq=False)
+class RemovalWrite:
+    """The tombstones of a removal."""
+
+    owner: OffsetsOwner
+    partitions: Sequence[TopicPartition]
+    with_group: bool
+    expired: bool
+    answers: _Answers | None
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        group_id = self.owner.group_id
+        offsets = tuple(OffsetTombstone(group_id, *partition) for partition in self.partitions)
+        return (*offsets, GroupTombstone(group_id)) if self.with_group else offsets
+
+    def on_durable(self, now: Now) -> None:
+        """Remove the offsets, and what open transactions hold for deleted ones as well."""
+        owner = self.owner
+        for record in self.make_records():
+            if isinstance(record, OffsetTombstone):
+                owner.offsets.apply(record)
+        if self.with_group:
+            owner.end(now)
+        if self.partitions:
+            owner.outbox.note(OffsetsRemoved(len(self.partitions), self.expired))
+        if self.with_group:
+            owner.outbox.note(GroupRemoved(self.expired))
+        self.answer(ErrorCode.NONE)
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Answer with the error; nothing has changed."""
+        del now
+        self.answer(error)
+
+    def answer_early(self, error: ErrorCode) -> None:
+        self.answer(error)
+
+    def answer(self, error: ErrorCode) -> None:
+        answers, self.answers = self.answers, None
+        if answers is not None:
+            body = answers.failure(error) if error else answers.success
+            self.owner.outbox.reply(answers.ticket, body)

@@ -1,0 +1,103 @@
+"""The committed offsets of one group, and those that wait for the end of a transaction.
+
+Holds only what is durable; offsets still being written are invisible here. All records of a group
+are in one partition and are applied here in order, live and on replay; see `held` for which of them
+is valid.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from kohort.groups.offsets.held_values import HeldValues
+from kohort.groups.records import OffsetRecord, OffsetTombstone, PendingOffset
+from kohort.groups.requests import CommittedOffset, TopicPartition
+
+
+class OffsetTable:
+    """Offsets by topic and partition."""
+
+    __slots__ = ("_committed", "_held", "count")
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[int, CommittedOffset]] = {}
+        self._held: HeldValues[TopicPartition, CommittedOffset] = HeldValues()
+        self.count = 0
+        """Number of committed offsets."""
+
+    def __bool__(self) -> bool:
+        return bool(self._committed or self._held.by_producer)
+
+    def get(self, topic: str, partition: int) -> CommittedOffset | None:
+        """Return the committed offset of a partition, None if there is none."""
+        partitions = self._committed.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """All committed offsets; not to be kept across steps."""
+        return self._committed
+
+    def has_any(self, topics: Collection[str]) -> bool:
+        """Whether there is an offset of one of these topics, even one of an open transaction."""
+        return any(topic in self._committed for topic in topics) or any(
+            place.topic in topics for place, _ in self.pending_items()
+        )
+
+    def items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        for topic, partitions in self._committed.items():
+            for partition, committed in partitions.items():
+                yield TopicPartition(topic, partition), committed
+
+    # Changes.
+
+    def apply(self, record: OffsetRecord | PendingOffset | OffsetTombstone) -> None:
+        """Apply a record: the only place where offsets change, live and on replay, except
+        `end_transaction`. Records come in log order.
+        """
+        if isinstance(record, OffsetRecord):
+            partitions = self._committed.setdefault(record.topic, {})
+            self.count += record.partition not in partitions
+            partitions[record.partition] = record.committed
+            if self._held.by_producer:
+                self._held.overtake(TopicPartition(record.topic, record.partition))
+            return
+        place = TopicPartition(record.topic, record.partition)
+        if isinstance(record, PendingOffset):
+            self._held.hold(record.producer_id, place, record.committed)
+        else:
+            self._remove(place)
+            self._held.drop(place)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Make the producer's pending offsets visible where they are valid; or drop them."""
+        for place, committed in self._held.end(producer_id, commit=commit):
+            partitions = self._committed.setdefault(place.topic, {})
+            self.count += place.partition not in partitions
+            partitions[place.partition] = committed
+
+    def _remove(self, place: TopicPartition) -> None:
+        partitions = self._committed.get(place.topic, {})
+        if partitions.pop(place.partition, None) is not None:
+            self.count -= 1
+            if not partitions:
+                del self._committed[place.topic]
+
+    # Offsets that wait for the end of a transaction.
+
+    def pending_items(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """Yield the offsets held by open transactions, a partition once per transaction that has
+        it; first those that will not become valid in any case.
+        """
+        yield from self._held.items(overtaken=True)
+        yield from self._held.items(overtaken=False)
+
+    def pending_producers(self) -> list[int]:
+        """Ids of producers whose open transactions hold offsets."""
+        return list(self._held.by_producer)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any offsets wait for the end of a transaction."""
+        return bool(self._held.by_producer)
+
+    def is_unstable(self, topic: str, partition: int) -> bool:
+        """Whether a transaction with an offset of this partition is still open."""
+        return bool(self._held.by_producer) and self._held.has(TopicPartition(topic, partition))

@@ -1,0 +1,171 @@
+"""The effects of a group's steps, and the records to append.
+
+A step changes volatile state immediately. A change that must be durable first is *staged* as a
+`Write`: its records share one append with the other writes of the step, and it is told the result.
+"""
+
+from typing import Protocol
+
+from kohort.groups.effects import Append, Effect, Note, Reply
+from kohort.groups.events import Event, OffsetsStored
+from kohort.groups.records import DurableRecord
+from kohort.groups.requests import Now, Ticket
+from kohort.protocol.errors import ErrorCode
+
+
+class Write(Protocol):
+    """Records to append, and what follows from the result."""
+
+    def make_records(self) -> tuple[DurableRecord, ...]:
+        """Called once, right before the append; if there is nothing to append the write is dropped,
+        having answered its ticket.
+        """
+        ...
+
+    def on_durable(self, now: Now) -> None:
+        """Process the success: the records are in the log."""
+        ...
+
+    def on_failed(self, error: ErrorCode, now: Now) -> None:
+        """Process the failure: the records will never be in the log. `error` is for the client."""
+        ...
+
+    def answer_early(self, error: ErrorCode) -> None:
+        """Answer this write's ticket with `error` while its result is still unknown: it may yet
+        take effect, as if the response had been lost.
+        """
+        ...
+
+
+class Outbox:
+    """The effects and writes of one group; one append is in progress at a time."""
+
+    __slots__ = (
+        "_alone",
+        "_effects",
+        "_is_paced",
+        "_singly",
+        "_staged",
+        "_stored_count",
+        "in_flight",
+    )
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._stored_count = 0
+        """Offsets that became durable since effects were last taken."""
+        self._staged: list[Write] = []
+        self._alone: set[Write] = set()
+        """The staged writes whose records form a batch of their own."""
+        self._is_paced = False
+        self._singly = 0
+        """How many of the staged writes, the first ones, get an append of their own."""
+        self.in_flight: list[Write] = []
+        """Writes whose result is pending."""
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def reply(self, ticket: Ticket, body: object) -> None:
+        self._effects.append(Reply(ticket, body))
+
+    def note(self, event: Event) -> None:
+        self._effects.append(Note(event))
+
+    def note_stored(self, offset_count: int) -> None:
+        """Count offsets that became durable: reported once for all commits that shared an
+        append.
+        """
+        self._stored_count += offset_count
+
+    def stage(self, write: Write) -> None:
+        """Have the records appended with those of the step's other writes."""
+        assert not self.in_flight, "stepped while an append is under way"
+        self._staged.append(write)
+
+    def stage_alone(self, write: Write) -> None:
+        """Have the records appended as a batch of their own, in the order of all writes."""
+        self.stage(write)
+        self._alone.add(write)
+
+    def pace(self) -> None:
+        """Have the append that is being collected paced; called by a write that makes records."""
+        self._is_paced = True
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether there are effects to collect."""
+        return self.has_ready_effects or bool(self._staged)
+
+    @property
+    def has_ready_effects(self) -> bool:
+        """Whether there are effects that need no append."""
+        return bool(self._effects or self._stored_count)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the result of an append is pending."""
+        return bool(self.in_flight or self._staged)
+
+    @property
+    def unfinished(self) -> list[Write]:
+        """Writes whose result is unknown: in the append in progress, or staged for a later one."""
+        return self.in_flight + self._staged
+
+    def take_ready_effects(self) -> list[Effect]:
+        """Return effects that need no append. Staged writes remain, so this may be called while an
+        append is in progress.
+        """
+        effects, self._effects = self._effects, []
+        if self._stored_count:
+            effects.append(Note(OffsetsStored(self._stored_count)))
+            self._stored_count = 0
+        return effects
+
+    def collect(self) -> list[Effect]:
+        """Return the effects of the steps since the last call; the Append, if any, comes last. Not
+        to be called while an append is in progress: writes may be staged for the next one.
+        """
+        effects, self._effects = self._effects, []
+        if self._stored_count:
+            effects.append(Note(OffsetsStored(self._stored_count)))
+            self._stored_count = 0
+        records: list[DurableRecord] = []
+        while (staged := self._staged) and not records:
+            assert not self.in_flight
+            count = 1
+            if self._singly:
+                self._singly -= 1
+            elif staged[0] not in self._alone:
+                while count < len(staged) and staged[count] not in self._alone:
+                    count += 1
+            self._staged = staged[count:]
+            for write in staged[:count]:
+                self._alone.discard(write)
+                made = write.make_records()
+                # A later event of the same step may have made the write pointless, and the write
+                # may emit other effects instead.
+                if made:
+                    self.in_flight.append(write)
+                    records += made
+        effects += self._effects
+        self._effects = []
+        if records:
+            effects.append(Append(tuple(records), self._is_paced))
+            self._is_paced = False
+        return effects
+
+    def append_singly(self) -> bool:
+        """Retry the writes of a failed append one by one, so that only the one that cannot be
+        stored fails. False if there was only one.
+        """
+        if len(self.in_flight) < 2:
+            return False
+        self._singly = len(self.in_flight)
+        self._staged = self.finish_append() + self._staged
+        return True
+
+    def finish_append(self) -> list[Write]:
+        """Take the writes whose result is known now."""
+        writes, self.in_flight = self.in_flight, []
+        return writes

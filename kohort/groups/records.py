@@ -1,0 +1,80 @@
+"""The records of a group: what its log says of it; see `encoding` for how.
+
+Types only, which every part of a group knows.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from kohort.groups.requests import CommittedOffset
+
+
+class StoredMember(NamedTuple):
+    """A member of a stored generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    """The metadata for the generation's protocol."""
+    assignment: bytes
+
+
+class GroupRecord(NamedTuple):
+    """A generation; without members, an empty group."""
+
+    group_id: str
+    protocol_type: str | None
+    generation: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_timestamp_ms: int
+    """Wall-clock time at which the group entered its state; -1 if unknown."""
+    members: tuple[StoredMember, ...]
+    topics_hash: bytes | None = None
+    begun: bytes | None = None
+    """How the rebalance began that led to this generation."""
+
+
+class GroupTombstone(NamedTuple):
+    """The group was removed."""
+
+    group_id: str
+
+
+class OffsetRecord(NamedTuple):
+    """A committed offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+class PendingOffset(NamedTuple):
+    """An offset that becomes valid when its producer's transaction commits.
+
+    It is in a batch with the producer's id and epoch, but encoded like any other.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+    producer_id: int
+    producer_epoch: int
+
+
+class OffsetTombstone(NamedTuple):
+    """An offset was removed."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+DurableRecord: TypeAlias = (
+    GroupRecord | GroupTombstone | OffsetRecord | PendingOffset | OffsetTombstone
+)

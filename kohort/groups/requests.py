@@ -1,0 +1,222 @@
+"""Requests to a group and their results, independent of protocol versions.
+
+Handlers translate: a request of any version becomes one of these, and a result is encoded as the
+version of the request requires (top-level or per-partition errors, "" or null).
+
+Named tuples where a rebalance creates one for every member: they are created in a third of the time
+that a frozen dataclass takes. What every commit needs is a dataclass that is not frozen, which is
+created faster still; it is not to be changed either.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.groups.reasons import NO_REASON, StatedReason
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages.join_group import JoinGroupResponseMember
+from kohort.protocol.types import ZERO_UUID
+
+CONSUMER: Final = "consumer"
+"""The protocol type of groups whose members are consumers."""
+
+Ticket: TypeAlias = object
+"""An opaque handle by which the shell identifies a pending request. The core returns it in exactly
+one Reply, and never looks inside."""
+
+
+class Now(NamedTuple):
+    """The time of one step."""
+
+    ms: int
+    """Monotonic: all deadlines and durations."""
+    wall_ms: int
+    """Wall time since 1970, for commit timestamps, the time of a state change, and expiry of
+    offsets."""
+
+
+class JoinRequest(NamedTuple):
+    """A JoinGroup of any version."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """Timeout as sent; v0 has none and repeats the session timeout. A negative one counts as 0."""
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata) in order of preference."""
+    requires_known_id: bool = True
+    """v4+: a dynamic member without an id gets one and must join again (KIP-394)."""
+    can_skip_assignment: bool = True
+    """v9+: the response can tell a returning leader to skip the assignment (KIP-814)."""
+    reason: StatedReason = NO_REASON
+
+
+JoinedMember: TypeAlias = JoinGroupResponseMember
+"""A member as the leader gets it, in the form in which it is sent: the thousands of a large group
+are not copied, and the compiled codec accepts no other form."""
+
+
+_NO_MEMBERS: Final[list[JoinedMember]] = []
+
+
+class JoinResult(NamedTuple):
+    """An error, with the member id to use next if there is one; else a generation."""
+
+    error: ErrorCode = ErrorCode.NONE
+    member_id: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: list[JoinedMember] = _NO_MEMBERS
+    skip_assignment: bool = False
+
+
+_NOBODYS: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+class SyncRequest(NamedTuple):
+    """A SyncGroup of any version."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    """Protocol type, None before v5: not checked. From v5 on both type and name are required."""
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes] = _NOBODYS
+    """Assignments by member id; only those that the leader sends count."""
+
+
+class SyncResult(NamedTuple):
+    """An error or an assignment."""
+
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class LeaveEntry(NamedTuple):
+    """One member that leaves, or is removed."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+    unfetched_ms: int | None = None
+    """How long its client has not fetched, if known."""
+
+
+class LeaveResult(NamedTuple):
+    """One error per entry, in order; or `error` for all."""
+
+    error: ErrorCode = ErrorCode.NONE
+    entries: tuple[ErrorCode, ...] = ()
+
+
+class TopicPartition(NamedTuple):
+    """A partition, by the name of its topic."""
+
+    topic: str
+    partition: int
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset as stored."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    """Set by a commit with a retention time of its own (v2-4), else -1."""
+    topic_id: bytes = ZERO_UUID
+    """Id of the topic it was committed for; zero if unknown."""
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it was committed for this topic, not for an earlier one with the same name.
+
+        True if either id is unknown, as in Kafka.
+        """
+        return self.topic_id in {topic_id, ZERO_UUID} or topic_id == ZERO_UUID
+
+
+@dataclass(slots=True)
+class OffsetToCommit:
+    """One partition of a commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(slots=True)
+class CommitRequest:
+    """An OffsetCommit or TxnOffsetCommit, of existing partitions."""
+
+    offsets: tuple[OffsetToCommit, ...]
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    """-1 with an empty member id: a commit without membership."""
+    retention_time_ms: int = -1
+    """v2-4: expire after this time, whatever the broker's retention; -1 for the broker's."""
+
+
+def _always() -> ErrorCode:
+    return ErrorCode.NONE
+
+
+class EnclosingTransaction(NamedTuple):
+    """The transaction that a TxnOffsetCommit belongs to."""
+
+    producer_id: int
+    producer_epoch: int
+    check: Callable[[], ErrorCode] = _always
+    """Checks whether it is still open, and includes the group's log partition. Called right before
+    the records are appended, which may be long after the request arrived: records appended after
+    the marker would wait for another one that never comes."""
+
+
+@dataclass(slots=True)
+class CommitResult:
+    """One error per offset, in the order of the request."""
+
+    errors: tuple[ErrorCode, ...]
+
+
+class DeleteOffsetsResult(NamedTuple):
+    """`error` for the whole request, or one error per partition in the order of the request."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[ErrorCode, ...] = ()
+
+
+class DescribedMember(NamedTuple):
+    """One member in a GroupDescription."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    """Metadata for the chosen protocol; empty unless Stable."""
+    assignment: bytes
+
+
+class GroupDescription(NamedTuple):
+    """A group as DescribeGroups shows it."""
+
+    state: str
+    protocol_type: str
+    protocol_name: str
+    """Empty unless Stable."""
+    members: tuple[DescribedMember, ...]

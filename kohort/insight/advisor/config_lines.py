@@ -1,0 +1,145 @@
+"""What to set for a choice of the advisor, as lines to paste: for each client library, and for the
+broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from kohort.insight.advisor.setting import Setting
+
+INSTANCE: Final = "<a name that stays, one for each process>"
+PRESENT: Final = "<its present assignor>"
+"""Said of an assignor that the history does not name, or by a name that no client library has."""
+FIRST: Final = "# 1. First rolling restart:"
+SECOND: Final = "# 2. Second rolling restart, instead:"
+COOPERATIVE: Final = "cooperative-sticky"
+
+ConfigLines: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Lines by whom they are for: `java`, `librdkafka`, `aiokafka`, `kohort`, and `broker`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """How one client library is told."""
+
+    instance: str
+    session: str
+    heartbeat: str
+    rebalance: str
+    eager: tuple[str, ...]
+    cooperative: tuple[str, ...] = ()
+    """The change to a cooperative assignor, where it is not made in two rolling restarts."""
+    both: str = ""
+    """The assignors of the first of two rolling restarts; members are eager until the second."""
+    alone: str = ""
+    assignors: Mapping[str, str] = field(default_factory=dict)
+    """What the client calls an assignor, by the name that the protocol has for it."""
+    reasons: tuple[str, ...] = ("# only Kohort's own client states JoinReason",)
+    text: str = "{}"
+    """How the value of a text is written."""
+    end: str = ""
+
+
+_PACKAGE: Final = "org.apache.kafka.clients.consumer."
+_STRATEGY: Final = "partition.assignment.strategy="
+_CLASSES: Final = {
+    "range": f"{_PACKAGE}RangeAssignor",
+    "roundrobin": f"{_PACKAGE}RoundRobinAssignor",
+    "sticky": f"{_PACKAGE}StickyAssignor",
+}
+
+_PROPERTIES: Final = _Client(
+    instance="group.instance.id",
+    session="session.timeout.ms",
+    heartbeat="heartbeat.interval.ms",
+    rebalance="max.poll.interval.ms",
+    eager=(f"{_STRATEGY}{_CLASSES['range']}",),
+    both=f"{_STRATEGY}{{}},{_PACKAGE}CooperativeStickyAssignor",
+    alone=f"{_STRATEGY}{_PACKAGE}CooperativeStickyAssignor",
+    assignors=_CLASSES,
+)
+_ARGUMENTS: Final = _Client(
+    instance="group_instance_id",
+    session="session_timeout_ms",
+    heartbeat="heartbeat_interval_ms",
+    rebalance="max_poll_interval_ms",
+    eager=('partition_assignment_strategy="range",',),
+    both=f'partition_assignment_strategy=["{{}}", "{COOPERATIVE}"],',
+    alone=f'partition_assignment_strategy="{COOPERATIVE}",',
+    assignors={name: name for name in _CLASSES},
+    reasons=("# this client states JoinReason of itself",),
+    text='"{}"',
+    end=",",
+)
+
+CLIENTS: Final[Mapping[str, _Client]] = {
+    "java": _PROPERTIES,
+    "librdkafka": replace(
+        _PROPERTIES,
+        cooperative=(
+            "# all members are stopped first: eager and cooperative ones do not mix",
+            f"{_STRATEGY}{COOPERATIVE}",
+        ),
+        eager=(f"{_STRATEGY}range,roundrobin",),
+    ),
+    "aiokafka": replace(
+        _ARGUMENTS,
+        rebalance="rebalance_timeout_ms",
+        cooperative=("# aiokafka has no cooperative assignor: this choice is not for it",),
+        eager=("partition_assignment_strategy=[RoundRobinPartitionAssignor],",),
+        reasons=_PROPERTIES.reasons,
+    ),
+    "kohort": _ARGUMENTS,
+}
+
+
+def config_lines(recorded: Setting, one: Setting, assignor: str | None = None) -> ConfigLines:
+    """What has to be set to come from `recorded` to `one`; nothing for whom nothing changes.
+
+    Args:
+        assignor: the present one, by its name in the protocol; None if it is not known.
+    """
+    found = {
+        name: tuple(_lines(client, recorded, one, assignor)) for name, client in CLIENTS.items()
+    }
+    if one.initial_rebalance_delay_ms != recorded.initial_rebalance_delay_ms:
+        delay_ms = one.initial_rebalance_delay_ms
+        found["broker"] = (
+            "# for all groups of the broker",
+            f"group.initial.rebalance.delay.ms={delay_ms}",
+        )
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def _lines(client: _Client, recorded: Setting, one: Setting, assignor: str | None) -> Iterator[str]:
+    becomes_cooperative = one.cooperative and not recorded.cooperative
+    restarts_twice = becomes_cooperative and not client.cooperative
+    if restarts_twice:
+        yield FIRST
+    if one.static != recorded.static:
+        if one.static:
+            yield f"{client.instance}={client.text.format(INSTANCE)}{client.end}"
+        else:
+            yield f"# without {client.instance}"
+    if becomes_cooperative:
+        yield from client.cooperative
+    elif one.cooperative != recorded.cooperative:
+        yield from client.eager
+    for name, before_ms, after_ms in (
+        (client.session, recorded.session_timeout_ms, one.session_timeout_ms),
+        (client.heartbeat, recorded.heartbeat_interval_ms, one.heartbeat_interval_ms),
+        (client.rebalance, recorded.rebalance_timeout_ms, one.rebalance_timeout_ms),
+    ):
+        if after_ms != before_ms:
+            yield f"{name}={after_ms}{client.end}"
+    if one.states_reasons and not recorded.states_reasons:
+        yield from client.reasons
+    if restarts_twice:
+        yield client.both.format(client.assignors.get(assignor or "", PRESENT))
+        yield SECOND
+        # As a comment: where all is pasted at once, the later of two lines would win, and a member
+        # that is cooperative alone is turned away while others are eager alone.
+        yield f"# {client.alone}"

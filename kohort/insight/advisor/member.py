@@ -1,0 +1,329 @@
+"""A process as the clients play it: it joins, syncs, sends heartbeats, and takes its time.
+
+Like the Java client: stock ones state no reason, static ones go without a word, an eager member
+stops before it joins. Its delays are those that the history has of its slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.groups.reasons import StatedReason, state_reason
+from kohort.groups.requests import JoinRequest, JoinResult, SyncRequest, SyncResult
+from kohort.insight.advisor.beats import Beats
+from kohort.insight.advisor.lives import AGAIN_MS
+from kohort.insight.advisor.shares import NOTHING, Share
+from kohort.insight.advisor.trace import ANSWER_DEFAULT_MS, Slot
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+
+if TYPE_CHECKING:
+    from kohort.insight.advisor.replay import Replay
+
+
+_TEXTS: Final = {
+    JoinReason.TOPIC_METADATA_CHANGE: "cached metadata has changed",
+    JoinReason.PARTITIONS_REVOKED: "need to revoke partitions and re-join",
+    JoinReason.ENFORCED: "rebalance enforced by user",
+    JoinReason.GROUP_REBALANCING: "group is already rebalancing",
+}
+"""The texts of the Java client (KIP-800). Texts decide nothing; recordings are easier to read."""
+_STATED: Final[dict[tuple[int, JoinReason], StatedReason]] = {}
+
+
+def _state(said: int, reason: JoinReason) -> StatedReason:
+    stated = _STATED[said, reason] = state_reason(said, _TEXTS.get(reason))
+    return stated
+
+
+class Phase(Enum):
+    """The phases of a member."""
+
+    JOINING = auto()
+    """A join is parked."""
+    JOINED = auto()
+    """A generation was told, the sync is being made or waits."""
+    SETTLED = auto()
+    """A member that has its assignment."""
+    TOLD = auto()
+    """A member that knows of a rebalance that it has not joined yet."""
+    GONE = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """The handle of one request; only the answer to the last one counts."""
+
+    member: SimulatedMember
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedMember:
+    """One run of the process in `slot`."""
+
+    replay: Replay
+    slot: Slot
+    index: int
+    instance_id: str | None
+    beats: Beats
+    member_id: str = ""
+    generation: int = -1
+    phase: Phase = Phase.JOINING
+    owned: Share = NOTHING
+    topics_version: int = 0
+    reason: JoinReason = JoinReason.RESTART
+    is_new: bool = True
+    """No join has been answered under its id."""
+    is_paused: bool = False
+    wants_rejoin: bool = False
+    is_leaving: bool = False
+    """Whether the member will leave once it has its answer."""
+    when_gone: Callable[[], None] | None = None
+    _number: int = 0
+    _asked_for: int = 0
+    """The request that is not answered; 0 for none."""
+    _missed: list[tuple[Ticket, Any]] = field(default_factory=list)
+
+    @property
+    def waits_for_answer(self) -> bool:
+        return self._asked_for == self._number
+
+    @property
+    def is_alive(self) -> bool:
+        return self.phase is not Phase.GONE
+
+    @property
+    def beats_now(self) -> bool:
+        """Whether its heartbeat thread keeps its session alive."""
+        return self.is_alive and not self.is_paused and not self.is_new
+
+    # Joining.
+
+    def join(self) -> None:
+        """Ask to take part in the next generation."""
+        replay, setting = self.replay, self.replay.setting
+        self.phase = Phase.JOINING
+        if not setting.cooperative:
+            self._lose()
+        said = int(self.reason) if setting.states_reasons else 0
+        name, data = replay.protocol, self._subscription()
+        request = JoinRequest(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            client_id=self.slot.client_id,
+            client_host=self.slot.host,
+            session_timeout_ms=setting.session_timeout_ms,
+            rebalance_timeout_ms=setting.rebalance_timeout_ms,
+            protocol_type=replay.wire.protocol_type,
+            protocols=((name, data),),
+            reason=_STATED.get((said, self.reason)) or _state(said, self.reason),
+        )
+        replay.join(self, request, self._ticket())
+
+    def _subscription(self) -> bytes:
+        owned = self.owned if self.replay.setting.cooperative else NOTHING
+        return self.replay.wire.subscription(self.topics_version, owned, self.generation)
+
+    def _ticket(self) -> Ticket:
+        self._number += 1
+        self._asked_for = self._number
+        return Ticket(self, self._number)
+
+    def answered(self, ticket: Ticket, body: Any) -> None:  # noqa: ANN401 - of either request.
+        """Unless it has gone, or has asked for something else since."""
+        if not self.is_alive or ticket.number != self._number:
+            return
+        self._asked_for = 0
+        if self.is_paused:
+            self._missed.append((ticket, body))
+        elif self.is_leaving and body.error is not ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = body.member_id if isinstance(body, JoinResult) else self.member_id
+            self.replay.leave(self)
+        elif isinstance(body, JoinResult):
+            self._on_joined(body)
+        else:
+            self._on_synced(body)
+
+    def _on_joined(self, result: JoinResult) -> None:
+        error = result.error
+        if error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = result.member_id
+            self.join()
+        elif error is ErrorCode.NONE:
+            self.member_id = result.member_id
+            self.is_new = False
+            self.generation = result.generation
+            self.phase = Phase.JOINED
+            self.reason = JoinReason.UNKNOWN
+            self.beats.origin_ms = self.replay.now_ms
+            self._sync_later(result)
+        else:
+            self._on_error(error)
+
+    def _sync_later(self, result: JoinResult) -> None:
+        replay, slot, now_ms = self.replay, self.slot, self.replay.now_ms
+        leads = result.leader == self.member_id and bool(result.members)
+        if leads and not result.skip_assignment:
+            delay_ms = slot.assign.near(now_ms, replay.trace.default_assign_ms, replay.random)
+            ids = [member.member_id for member in result.members]
+        else:
+            delay_ms = slot.sync.near(now_ms, replay.trace.default_sync_ms, replay.random)
+            ids = []
+        number = self._number
+
+        def sync() -> None:
+            if self.phase is Phase.JOINED and self._number == number:
+                self.replay.when_awake(self, lambda: self._sync(ids))
+
+        replay.after(delay_ms, sync)
+
+    def _sync(self, member_ids: list[str]) -> None:
+        if self.phase is not Phase.JOINED:
+            return
+        replay = self.replay
+        request = SyncRequest(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            generation=self.generation,
+            protocol_type=replay.wire.protocol_type,
+            protocol_name=replay.protocol,
+            assignments=replay.assign(self.generation, member_ids) if member_ids else {},
+        )
+        replay.group.sync(request, self._ticket(), replay.clock)
+
+    def _on_synced(self, result: SyncResult) -> None:
+        if result.error is not ErrorCode.NONE:
+            self._on_error(result.error)
+            return
+        replay = self.replay
+        before = self.owned
+        self.owned = replay.share_of(self)
+        self.phase = Phase.SETTLED
+        replay.meter.synced(self.member_id, self.owned, replay.now_ms)
+        replay.meter.unread(before - self.owned, replay.now_ms)
+        replay.meter.read(self.owned, replay.now_ms)
+        if before - self.owned:
+            self._rejoin_later(JoinReason.PARTITIONS_REVOKED, self._revocation_ms())
+        elif self.wants_rejoin:
+            self._rejoin_later(self.reason, 0)
+        elif not replay.is_calm:
+            replay.beat_later(self)
+
+    def _rejoin_later(self, reason: JoinReason, delay_ms: int) -> None:
+        self.reason = reason
+        self.phase = Phase.TOLD
+        self._join_in(delay_ms)
+
+    def _join_in(self, delay_ms: int) -> None:
+        number = self._number
+
+        def join() -> None:
+            if self.phase is Phase.TOLD and self._number == number:
+                self.replay.when_awake(self, self._join_if_told)
+
+        self.replay.after(delay_ms, join)
+
+    def _join_if_told(self) -> None:
+        if self.phase is Phase.TOLD:
+            self.wants_rejoin = False
+            self.join()
+
+    def _on_error(self, error: ErrorCode) -> None:
+        """Handles an error like the Java client."""
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._told()
+        elif error is ErrorCode.FENCED_INSTANCE_ID:
+            self.replay.gone(self)
+        else:
+            if error is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id, self.is_new = "", True
+            self.generation = -1
+            self._lose()
+            self.reason = JoinReason.MEMBERSHIP_LOST
+            self.join()
+
+    def _told(self) -> None:
+        if not self.reason:
+            self.reason = JoinReason.GROUP_REBALANCING
+        self.phase = Phase.TOLD
+        self._join_in(self._join_delay_ms())
+
+    def _join_delay_ms(self) -> int:
+        """The time from being told to the join. An eager member gives its partitions up in between,
+        so one that was recorded in the other mode takes longer or shorter here than there.
+        """
+        replay, trace = self.replay, self.replay.trace
+        if not self.slot.join.took_ms:
+            replay.meter.guesses(replay.now_ms)
+        if replay.now_ms - self.beats.origin_ms <= AGAIN_MS and trace.default_again_ms is not None:
+            took_ms = self.slot.again.near(replay.now_ms, trace.default_again_ms, replay.random)
+        else:
+            took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
+        if replay.setting.cooperative == trace.recorded.cooperative:
+            return took_ms
+        if replay.setting.cooperative:
+            return min(took_ms, trace.quick_join_ms)
+        return took_ms + (self._revocation_ms() if self.owned else 0)
+
+    def _revocation_ms(self) -> int:
+        """How long it takes to give partitions up: not less than it takes the others to hear of the
+        assignment that asks for it.
+        """
+        replay, trace = self.replay, self.replay.trace
+        if trace.recorded.cooperative:
+            if not self.slot.revoke.took_ms:
+                replay.meter.guesses(replay.now_ms)
+            took_ms = self.slot.revoke.near(replay.now_ms, trace.revoke_ms, replay.random)
+            return max(took_ms, ANSWER_DEFAULT_MS)
+        took_ms = self.slot.join.near(replay.now_ms, trace.default_join_ms, replay.random)
+        return max(took_ms - trace.quick_join_ms, trace.default_sync_ms, ANSWER_DEFAULT_MS)
+
+    def _lose(self) -> None:
+        self.replay.meter.unread(self.owned, self.replay.now_ms)
+        self.owned = NOTHING
+
+    # Being a member.
+
+    def beat(self) -> None:
+        """A heartbeat that may tell it something."""
+        if self.phase is not Phase.SETTLED or self.is_paused:
+            return
+        replay = self.replay
+        error = replay.group.heartbeat(
+            self.member_id, self.instance_id, self.generation, replay.now_ms
+        )
+        if error:
+            self._on_error(error)
+        elif not replay.is_calm:
+            replay.beat_later(self)
+
+    def rejoin(self, reason: JoinReason, *, changes_protocols: bool) -> None:
+        """Join again without being asked."""
+        self.topics_version += changes_protocols
+        if self.phase is Phase.SETTLED and not self.is_paused:
+            self.reason = reason
+            self.join()
+        elif self.phase in {Phase.JOINING, Phase.JOINED} and changes_protocols:
+            self.wants_rejoin, self.reason = True, reason
+
+    def pause(self) -> None:
+        """Do nothing for a while, not even send heartbeats."""
+        self.replay.silent(self)
+        self.is_paused = True
+        self.replay.meter.unread(self.owned, self.replay.now_ms)
+
+    def wake(self) -> None:
+        """Continue, with the answers that have come meanwhile."""
+        if not self.is_alive:
+            return
+        self.is_paused = False
+        missed, self._missed = self._missed, []
+        for ticket, body in missed:
+            self.answered(ticket, body)
+        self.beat()
+        if self.phase is Phase.SETTLED:
+            self.replay.meter.read(self.owned, self.replay.now_ms)

@@ -1,0 +1,391 @@
+"""The owners of partitions over time, and for how long each was not read.
+
+Events name the partitions that a member gained and gave up, not those that it kept. So what a
+member holds is put together from one event to the next, per partition: a span of rebalances, from
+the one that gave it to the one that took it away. Within its span a partition stops and starts
+with its owner: an eager member stops at each rebalance that it joins, for all that it holds.
+
+Partitions of a topic that always moved together have the same times throughout. They are worked out
+once, and are one row with all their numbers: in a group of eight members with 24 partitions, an
+eager rebalance makes 16 rows and not 48.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.insight.analysis.rows import (
+    GONE,
+    Member,
+    Rebalance,
+    between_ms,
+    total,
+)
+from kohort.insight.event_rows import later
+
+_NAME: Final = re.compile(r"(.+)-([0-9]+)")
+_NUMBER_MAX: Final = 2**31 - 1
+
+_LOSS: Final = 0
+_GAIN: Final = 1
+_STOP: Final = 0
+_START: Final = 1
+"""The edges of an interval, in their order within one rebalance: a partition is taken before it is
+given."""
+
+OWNED: Final = "owned"
+UNAVAILABLE: Final = "unavailable"
+
+
+class Interval(NamedTuple):
+    """A row of the table `partitions`, without its group."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    sequence: int
+    state: str
+    member_id: str | None
+    owner: str | None
+    client_id: str | None
+    from_at: int
+    until_at: int | None
+    duration_ms: int | None
+    until_sequence: int | None
+    ended_by: str | None
+    cause: str | None
+    cause_member_id: str | None
+    unnoticed_ms_max: int | None
+
+
+class Unavailability(NamedTuple):
+    """A row of the table `unavailability`, without its group."""
+
+    topic: str
+    partition: int
+    cause: str
+    times: int
+    total_ms: int | None
+    longest_ms: int
+    open_count: int
+    last_at: int
+
+
+class _Part(NamedTuple):
+    """What a member did in a rebalance, for each partition that it gained or gave up."""
+
+    sequence: int
+    member_id: str | None
+    owner: str | None
+    client_id: str | None
+    stop_at: int | None
+    start_at: int | None
+    how: str
+
+
+_Move: TypeAlias = tuple[int, int, _Part]
+"""Sequence, _LOSS or _GAIN, and whose."""
+
+
+class _Transition(NamedTuple):
+    """A stop or a start of a partition."""
+
+    sequence: int
+    edge: int
+    at: int
+    how: str
+    part: _Part
+
+
+class _Line(NamedTuple):
+    """What a partition goes on with after the members that were taken."""
+
+    gain: _Move | None
+    """The move that gave it its owner; None without an owner."""
+    open: _Transition | None
+    """The stop or start that nothing has followed yet."""
+
+
+_NOTHING: Final = _Line(None, None)
+
+
+class Ownership:
+    """The rows of `partitions` that end at `since` or later, of all members of a group.
+
+    Members are taken in the order of their rebalances, all at once or some at a time. A partition's
+    own state is all that is kept of them; partitions are then together in a row as they were
+    together within what was taken at a time.
+
+    Owners' stops are looked for in rebalances since then: there are as many as partitions times
+    rebalances, while spans, found over the whole of the history, are as many as moves.
+    """
+
+    def __init__(self, rebalances: Mapping[int, Rebalance], since: int | None) -> None:
+        self._rebalances, self._since = rebalances, since
+        self._lines: dict[tuple[str, int], _Line] = {}
+        self._taken: int | None = None
+        """The last rebalance whose members were taken."""
+
+    def take(self, members: Sequence[Member], *, is_last: bool) -> list[Interval]:
+        """Times that have ended by now; with the last members, those that go on as well."""
+        stops = _stops(members, self._since)
+        found: list[Interval] = []
+        for topic, partitions, line, moves in self._together(members, stops, is_last=is_last):
+            known = moves if line.gain is None else (line.gain, *moves)
+            chain = [] if line.open is None else [line.open]
+            chain += [
+                one
+                for one in _transitions(known, stops)
+                if self._taken is None or one.sequence > self._taken
+            ]
+            kept = _changes(chain)
+            ended = _intervals(kept) if is_last else _intervals(kept, with_open=False)
+            for begin, end, ended_by in ended:
+                until_at = None if end is None or ended_by == "unknown" else end.at
+                if until_at is not None and self._since is not None and until_at < self._since:
+                    continue
+                told = (until_at, end, ended_by)
+                found.append(_interval(topic, partitions, begin, told, self._rebalances))
+            last = known[-1] if known and known[-1][1] == _GAIN else None
+            for partition in partitions:
+                self._lines[topic, partition] = _Line(last, kept[-1] if kept else None)
+        if members:
+            self._taken = members[-1].sequence
+        return found
+
+    def _together(
+        self, members: Sequence[Member], stops: Mapping[str, object], *, is_last: bool
+    ) -> Iterator[tuple[str, tuple[int, ...], _Line, tuple[_Move, ...]]]:
+        """Each set of partitions that moved together, how, and with what they go on."""
+        moves: dict[tuple[str, int], list[_Move]] = defaultdict(list)
+        for member in members:
+            if not member.gained and not member.given_up:
+                continue
+            part = _part(member)
+            for names, move in ((member.given_up, _LOSS), (member.gained, _GAIN)):
+                for key in _parsed(names or ()):
+                    moves[key].append((part.sequence, move, part))
+        for key, line in self._lines.items():
+            if is_last or (line.gain is not None and line.gain[2].owner in stops):
+                moves.setdefault(key, [])
+        sets: dict[tuple[str, _Line, tuple[_Move, ...]], list[int]] = defaultdict(list)
+        for (topic, partition), of in moves.items():
+            # Events come in order; a loss and a gain in one event may not.
+            of.sort(key=_place)
+            line = self._lines.get((topic, partition), _NOTHING)
+            sets[topic, line, tuple(of)].append(partition)
+        for (topic, line, same), partitions in sets.items():
+            yield topic, tuple(sorted(partitions)), line, same
+
+
+class Idle:
+    """The rows of `unavailability`, one for each partition and cause, of rows of `partitions`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, int, str], tuple[int, int, int, int, int]] = {}
+
+    def take(self, found: Iterable[Interval]) -> None:
+        """Some more of them."""
+        by_cause: dict[tuple[str, tuple[int, ...], str], list[Interval]] = defaultdict(list)
+        for one in found:
+            if one.state == UNAVAILABLE:
+                by_cause[one.topic, one.partitions, one.cause or "unknown"].append(one)
+        for (topic, partitions, cause), rows in by_cause.items():
+            times, ms, longest_ms = len(rows), 0, 0
+            for row in rows:
+                ms += row.duration_ms or 0
+                longest_ms = max(longest_ms, row.duration_ms or 0)
+            open_count = sum(row.duration_ms is None for row in rows)
+            last_at = max(row.from_at for row in rows)
+            for partition in partitions:
+                key = topic, partition, cause
+                before = self._sums.get(key, (0, 0, 0, 0, last_at))
+                self._sums[key] = (
+                    before[0] + times,
+                    before[1] + ms,
+                    max(before[2], longest_ms),
+                    before[3] + open_count,
+                    max(before[4], last_at),
+                )
+
+    def rows(self) -> list[Unavailability]:
+        return [
+            Unavailability(*key, times, total([ms]), *others)
+            for key, (times, ms, *others) in self._sums.items()
+        ]
+
+
+def _place(move: _Move) -> tuple[object, ...]:
+    sequence, kind, part = move
+    return (sequence, kind, *_ordered(part))
+
+
+def _ordered(part: _Part) -> tuple[object, ...]:
+    """The key of a sort in which what is missing comes first."""
+    return tuple(
+        (value is not None, 0 if value is None else value)
+        for value in (part.member_id, part.owner, part.client_id, part.stop_at, part.start_at)
+    )
+
+
+def _parsed(names: Iterable[str | None]) -> Iterator[tuple[str, int]]:
+    for name in names:
+        match = _NAME.fullmatch(name or "")
+        if match is not None and len(match[2]) <= len(str(_NUMBER_MAX)) + 20:
+            number = int(match[2])
+            if number <= _NUMBER_MAX:
+                yield match[1], number
+
+
+def _part(member: Member) -> _Part:
+    return _Part(
+        member.sequence,
+        member.member_id,
+        member.owner,
+        member.client_id,
+        _stop_at(member),
+        later(member.started_at, member.sync_answered_ms),
+        _how(member),
+    )
+
+
+class _Stop(NamedTuple):
+    """An owner's stop in a rebalance, and its start after it."""
+
+    part: _Part
+    start_at: int | None
+
+
+def _stops(
+    members: Sequence[Member], since: int | None
+) -> dict[str, tuple[list[int], list[_Stop]]]:
+    """The rebalances in which each owner stops with what it holds, in order, and the stops."""
+    found: dict[str, tuple[list[int], list[_Stop]]] = {}
+    for member in members:
+        if since is not None and (member.started_at is None or member.started_at < since):
+            continue
+        is_eager = member.mode == "eager" and member.join_received_ms is not None
+        if member.owner is None or not (is_eager or member.fate in GONE):
+            continue
+        part = _part(member)
+        goes_on = is_eager and member.fate in {"kept", "new"}
+        sequences, stops = found.setdefault(member.owner, ([], []))
+        sequences.append(member.sequence)
+        stops.append(_Stop(part, part.start_at if goes_on else None))
+    return found
+
+
+def _transitions(
+    moves: Sequence[_Move], stops: Mapping[str, tuple[list[int], list[_Stop]]]
+) -> list[_Transition]:
+    """Stops and starts of a set, in order, one of each at most per rebalance."""
+    first: dict[tuple[int, int], _Transition] = {}
+
+    def add(edge: int, at: int | None, part: _Part) -> None:
+        if at is None:
+            return
+        key = part.sequence, edge
+        found = _Transition(part.sequence, edge, at, part.how, part)
+        if key not in first or _earlier(found) < _earlier(first[key]):
+            first[key] = found
+
+    for index, (sequence, move, part) in enumerate(moves):
+        if move == _LOSS:
+            add(_STOP, part.stop_at, part)
+            continue
+        add(_START, part.start_at, part)
+        until = moves[index + 1][0] if index + 1 < len(moves) else None
+        if part.owner is None or part.owner not in stops:
+            continue
+        sequences, of = stops[part.owner]
+        begin = bisect_right(sequences, sequence)
+        end = len(sequences) if until is None else bisect_right(sequences, until)
+        for stop in of[begin:end]:
+            add(_STOP, stop.part.stop_at, stop.part)
+            if until is None or stop.part.sequence < until:
+                add(_START, stop.start_at, stop.part)
+    return [first[key] for key in sorted(first)]
+
+
+def _earlier(one: _Transition) -> tuple[object, ...]:
+    return (one.at, one.how, *_ordered(one.part)[:3])
+
+
+def _changes(transitions: Sequence[_Transition]) -> list[_Transition]:
+    """Leave out stops behind a stop, which change nothing."""
+    return [
+        one
+        for index, one in enumerate(transitions)
+        if index == 0 or one.edge == _START or transitions[index - 1].edge == _START
+    ]
+
+
+def _intervals(
+    kept: Sequence[_Transition], *, with_open: bool = True
+) -> Iterator[tuple[_Transition, _Transition | None, str | None]]:
+    """The intervals from each transition to the next, and what ended each."""
+    for index, one in enumerate(kept):
+        then = kept[index + 1] if index + 1 < len(kept) else None
+        if then is None:
+            if with_open:
+                yield one, None, None
+        elif one.edge == _STOP:
+            yield one, then, "assigned"
+        else:
+            # A start behind a start: what took the partition away in between is not known.
+            yield one, then, "unknown" if then.edge == _START else then.how
+
+
+def _interval(
+    topic: str,
+    partitions: tuple[int, ...],
+    begin: _Transition,
+    ended: tuple[int | None, _Transition | None, str | None],
+    rebalances: Mapping[int, Rebalance],
+) -> Interval:
+    until_at, end, ended_by = ended
+    part = begin.part
+    is_stop = begin.edge == _STOP
+    cause = rebalances.get(begin.sequence) if is_stop else None
+    is_expiry = cause is not None and begin.how == "session_expired"
+    return Interval(
+        topic,
+        partitions,
+        begin.sequence,
+        UNAVAILABLE if is_stop else OWNED,
+        part.member_id,
+        part.owner,
+        part.client_id,
+        begin.at,
+        until_at,
+        None if until_at is None else between_ms(begin.at, until_at),
+        None if until_at is None or end is None else end.sequence,
+        ended_by,
+        None if cause is None else cause.trigger_kind,
+        None if cause is None else cause.trigger_member_id,
+        cause.trigger_session_timeout_ms if cause is not None and is_expiry else None,
+    )
+
+
+def _stop_at(member: Member) -> int | None:
+    """When a member stopped in a rebalance: at its join if eager, at the answer that took what it
+    has to give up if cooperative, and when it was removed at the latest.
+    """
+    ms = member.join_received_ms if member.mode == "eager" else None
+    other_ms = None
+    if member.fate in GONE:
+        other_ms = member.fate_ms
+    elif member.mode == "cooperative" and member.fate is not None:
+        other_ms = member.sync_answered_ms
+    if ms is None or (other_ms is not None and other_ms < ms):
+        ms = other_ms
+    return later(member.started_at, 0 if ms is None else ms)
+
+
+def _how(member: Member) -> str:
+    if member.fate is not None and member.fate in GONE:
+        return member.fate
+    return "stopped" if member.mode == "eager" else "given_up"

@@ -1,0 +1,168 @@
+"""What a group comes to: causes, needless rebalances, what is missing, and a row for all of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from kohort.insight.analysis.ownership import Unavailability
+from kohort.insight.analysis.rows import Avoided, Rebalance, Running, longest, total
+from kohort.insight.analysis.storms import Storm
+from kohort.insight.analysis.wait_times import percentile
+
+
+class Cause(NamedTuple):
+    """A row of the table `causes`, without its group."""
+
+    trigger_kind: str | None
+    rebalance_count: int
+    avoided_count: int
+    needless_count: int
+    stopped_total_ms: int
+    stopped_longest_ms: int
+    duration_p50_ms: int | None
+    last_at: int | None
+
+
+class NeedlessRebalance(NamedTuple):
+    """A row of the table `needless`, without its group."""
+
+    sequence: int
+    started_at: int | None
+    duration_ms: int | None
+    trigger_kind: str | None
+    trigger_member_id: str | None
+    trigger_client_id: str | None
+    trigger_reason: str | None
+    members_after: int | None
+    stopped_total_ms: int | None
+    stopped_longest_ms: int | None
+
+
+class SequenceGap(NamedTuple):
+    """A row of the table `sequence_gaps`, without its group."""
+
+    from_sequence: int
+    to_sequence: int
+    missing_count: int
+    after_at: int | None
+    before_at: int | None
+    running_count: int
+
+
+class GroupRow(NamedTuple):
+    """The row of the table `groups`, without the group's name."""
+
+    first_sequence: int
+    last_sequence: int
+    event_count: int
+    missing_count: int
+    first_at: int | None
+    last_at: int | None
+    rebalance_count: int
+    avoided_count: int
+    needless_count: int
+    stopped_total_ms: int
+    stopped_longest_ms: int
+    unavailable_total_ms: int
+    storm_count: int
+
+
+def causes(rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]) -> list[Cause]:
+    """One row for each kind of cause."""
+    happened, not_happened = defaultdict(list), defaultdict(list)
+    for row in rebalances:
+        happened[row.trigger_kind].append(row)
+    for one in avoided:
+        not_happened[one.trigger_kind].append(one)
+    found = []
+    for kind in dict.fromkeys([*happened, *not_happened]):
+        rows, others = happened.get(kind, []), not_happened.get(kind, [])
+        durations = sorted(row.duration_ms for row in rows if row.duration_ms is not None)
+        found.append(
+            Cause(
+                kind,
+                len(rows),
+                len(others),
+                sum(row.needless is True for row in rows),
+                total([row.stopped_total_ms for row in rows]) or 0,
+                longest([row.stopped_longest_ms for row in rows]) or 0,
+                percentile(durations, 0.5),
+                longest([*(row.started_at for row in rows), *(one.at for one in others)]),
+            )
+        )
+    return found
+
+
+def needless(rebalances: Sequence[Rebalance]) -> list[NeedlessRebalance]:
+    """The rebalances that moved nothing."""
+    return [
+        NeedlessRebalance(*(getattr(row, name) for name in NeedlessRebalance._fields))
+        for row in rebalances
+        if row.needless
+    ]
+
+
+def sequence_gaps(
+    rebalances: Sequence[Rebalance], avoided: Sequence[Avoided], running: Sequence[Running]
+) -> list[SequenceGap]:
+    """Runs of sequence numbers that are missing between two events."""
+    known = {row.sequence for row in running}
+    return [
+        SequenceGap(
+            before + 1,
+            after - 1,
+            after - before - 1,
+            before_at,
+            after_at,
+            sum(before < sequence < after for sequence in known),
+        )
+        for (before, before_at), (after, after_at) in pairwise(_numbers(rebalances, avoided))
+        if after > before + 1
+    ]
+
+
+def group(
+    rebalances: Sequence[Rebalance],
+    avoided: Sequence[Avoided],
+    idle: Sequence[Unavailability],
+    bursts: Sequence[Storm],
+) -> list[GroupRow]:
+    """One row, or none of a group without events."""
+    numbers = _numbers(rebalances, avoided)
+    if not numbers:
+        return []
+    first, last = numbers[0][0], numbers[-1][0]
+    moments = [at for _, at in numbers if at is not None]
+    return [
+        GroupRow(
+            first,
+            last,
+            len(numbers),
+            last - first + 1 - len(numbers),
+            min(moments, default=None),
+            max(moments, default=None),
+            len(rebalances),
+            len(avoided),
+            sum(row.needless is True for row in rebalances),
+            total([row.stopped_total_ms for row in rebalances]) or 0,
+            longest([row.stopped_longest_ms for row in rebalances]) or 0,
+            total([row.total_ms for row in idle]) or 0,
+            len(bursts),
+        )
+    ]
+
+
+def _numbers(
+    rebalances: Sequence[Rebalance], avoided: Sequence[Avoided]
+) -> list[tuple[int, int | None]]:
+    """Sequence number and moment of each event, in order."""
+    return sorted(
+        [
+            *((row.sequence, row.started_at) for row in rebalances),
+            *((one.sequence, one.at) for one in avoided),
+        ],
+        key=lambda pair: pair[0],
+    )

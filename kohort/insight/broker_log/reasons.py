@@ -1,0 +1,108 @@
+"""The reasons that Kafka's coordinator logs for a rebalance, as causes of the history."""
+
+import re
+from typing import Final, NamedTuple
+
+from kohort.insight.broker_log.lines import ids_in, optional, reason_text
+
+UNKNOWN: Final = "unknown"
+"""The kind of a cause that is not logged (until Kafka 2.0), or not in words that are known."""
+
+_BEHIND: Final = ") ("
+"""Marks text that an unknown layout appended to the message, and that would end up in an id."""
+
+LEFT: Final = "member_left"
+REMOVED_BY_ADMIN: Final = "removed_by_admin"
+_BY_ADMIN: Final = "member was removed by an admin"
+"""What Java's admin client says in a LeaveGroup in another's name."""
+
+
+class Cause(NamedTuple):
+    """What a reason says."""
+
+    kind: str
+    member_id: str | None = None
+    instance_id: str | None = None
+    removed: tuple[str, ...] = ()
+    text: str | None = None
+    """KIP-800's text."""
+    error: str | None = None
+    detail: str | None = None
+    """The reason itself where it is not understood."""
+
+
+def understand(reason: str | None) -> Cause:
+    """What the parenthesis behind "Preparing to rebalance" says, if there is one."""
+    if reason is None:
+        return Cause(UNKNOWN)
+    head, _, said = reason.removesuffix(".").partition("; client reason: ")
+    text = reason_text(said)
+    if _BEHIND in head:
+        return Cause(UNKNOWN, text=text, detail=reason)
+    for kind, pattern in _REASONS:
+        found = pattern.fullmatch(head)
+        if found is not None:
+            return _cause(kind, found.groupdict(), text)
+    return Cause(UNKNOWN, text=text, detail=reason)
+
+
+def departure(text: str | None) -> str:
+    """The kind of a departure with this text."""
+    return REMOVED_BY_ADMIN if text and text.startswith(_BY_ADMIN) else LEFT
+
+
+def _cause(kind: str, parts: dict[str, str | None], text: str | None) -> Cause:
+    member_id = parts.get("id")
+    instance_id = optional(parts.get("instance"))
+    removed = ids_in(parts.get("ids") or "")
+    if kind in {LEFT, "session_expired"} and member_id is not None:
+        removed = (member_id,)
+    if kind == LEFT:
+        kind = departure(text)
+    if kind == "member_added" and instance_id is not None:
+        kind = "static_added"
+    if member_id is None and len(removed) == 1:
+        member_id = removed[0]
+    return Cause(
+        kind=kind,
+        member_id=member_id,
+        instance_id=instance_id,
+        removed=removed,
+        text=text,
+        error=parts.get("error"),
+    )
+
+
+_OTHER_PROTOCOL: Final = (
+    r"Group's selectedProtocol will change because static member (?P<id>.+) with "
+    r"instance id (?P<instance>.+) joined with change of protocol"
+)
+# The missing space is Kafka's.
+_NOT_STORED: Final = (
+    r"[Ee]rror (?:(?P<error>\S.*?) )?when storing group assignment ?during SyncGroup "
+    r"\(member: (?P<id>.+)\)"
+)
+
+_REASONS: Final = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (
+            "member_added",
+            r"Adding new member (?P<id>.+?)(?: with group instance ?id (?P<instance>.+))?",
+        ),
+        ("session_expired", r"removing member (?P<id>.+) on heartbeat expiration"),
+        (LEFT, r"[Rr]emoving member (?P<id>.+) on LeaveGroup"),
+        (LEFT, r"explicit `LeaveGroup` request for (?P<ids>\(.*\)) members"),
+        ("leader_rejoined", r"[Ll]eader (?P<id>.+) re-joining group during \w+"),
+        (
+            "static_replaced",
+            r"Updating metadata for static member (?P<id>.+) with instance id (?P<instance>.+)",
+        ),
+        ("static_replaced", _OTHER_PROTOCOL),
+        ("protocols_changed", r"Updating metadata for member (?P<id>.+?)(?: during \w+)?"),
+        ("protocols_changed", r"Member (?P<id>.+) is joining group during \w+"),
+        ("sync_expired", r"Removing (?P<ids>.+) on pending sync request expiration"),
+        ("store_failed", _NOT_STORED),
+        ("over_capacity", r"Freshly-loaded group .* is over capacity .*"),
+    )
+)

@@ -1,0 +1,199 @@
+"""The summary that comes first: why a group rebalanced, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from statistics import median
+from typing import Final
+
+from kohort.insight.advisor.setting import Setting
+from kohort.insight.counting import counted
+from kohort.insight.report.contents import GroupPage, Row
+from kohort.insight.report.words import duration, name, percent, storms_of
+
+CAUSES_FIRST: Final = 3
+MEMBERS_FIRST: Final = 3
+WHO_FIRST: Final = 3
+STORMS_LEAST: Final = 0.2
+"""The least share of rebalances in storms for which storms are mentioned."""
+WAITED_LEAST: Final = 0.02
+"""The least share of the longest wait for which waiting for a member is mentioned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One of the most expensive causes."""
+
+    kind: str
+    rebalances: int
+    stopped_ms: int
+    share: str
+    """Share of the group's stopped time, or of its rebalances if no stopped time is known."""
+    who: str
+    """The processes that caused it, each with how often, in words; empty if not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScreen:
+    """The content of the first screen about a group."""
+
+    causes: Sequence[Cause]
+    storms: str
+    """The storms that most of it came from, in words; empty if nothing stands out."""
+    waited: Sequence[Row]
+    """Rows of `slow_members`, the longest waits first."""
+    others_join_ms: int | None
+    """How long members usually take to join if the others do not wait for them."""
+    also: Sequence[str]
+    """Other findings, a sentence each."""
+    recorded: Row | None
+    """The row of the advice for the recorded settings; None without advice."""
+    choices: Sequence[Row]
+    """Settings worth considering, in the order of their numbers."""
+    best: Row | None
+    assignor: str | None
+    """The present one, by its name in the protocol."""
+    quicker: Row | None
+    """The result if the member that was waited for most were as quick as the others."""
+    both: Row | None
+    """The same under the best setting."""
+
+
+def answer(page: GroupPage) -> FirstScreen:
+    """Make the summary from the rows of a group."""
+    recorded = next((row for row in page.advice if row["is_recorded"]), None)
+    choices = numbered(page.advice)
+    best = next((row for row in choices if row["is_best"]), None)
+    waited = list(_waited(page))
+    return FirstScreen(
+        causes=[_cause(page, row) for row in page.causes[:CAUSES_FIRST] if row["rebalance_count"]],
+        storms=_storms(page),
+        waited=waited[:MEMBERS_FIRST],
+        others_join_ms=_others(page, {row["process"] for row in waited[:1]}),
+        also=list(_also(page)),
+        recorded=recorded,
+        choices=choices,
+        best=best,
+        assignor=page.assignor,
+        quicker=_quicker(page, recorded),
+        both=_quicker(page, best),
+    )
+
+
+def _quicker(page: GroupPage, setting: Row | None) -> Row | None:
+    """The result under a setting if the slowest member were as quick as the others."""
+    if setting is None:
+        return None
+    rows = (row for row in page.advice if row.get("quicker_member") and row["is_on_front"])
+    return next((row for row in rows if setting_of(row) == setting_of(setting)), None)
+
+
+def setting_of(row: Row) -> Setting:
+    """The setting of a row of `advice`."""
+    names = [one.name for one in fields(Setting) if one.name in row]
+    return Setting(**{one: row[one] for one in names})
+
+
+def numbered(rows: Sequence[Row]) -> list[Row]:
+    """The settings worth considering, in the order of their numbers."""
+    chosen = [
+        row
+        for row in rows
+        if row["is_on_front"] and not row["is_recorded"] and not row.get("quicker_member")
+    ]
+    return sorted(chosen, key=lambda row: (row["notice_ms"], row["ordinal"]))
+
+
+def _cause(page: GroupPage, row: Row) -> Cause:
+    stopped_ms = _sum(page, "stopped_total_ms")
+    if stopped_ms:
+        share = percent(row["stopped_total_ms"], stopped_ms)
+    else:
+        share = percent(row["rebalance_count"], _sum(page, "rebalance_count"))
+    return Cause(
+        row["trigger_kind"], row["rebalance_count"], row["stopped_total_ms"], share, _who(page, row)
+    )
+
+
+def _sum(page: GroupPage, column: str) -> int:
+    """The sum over all causes: tables may cover less time than the group's own figures."""
+    return sum(int(row[column]) for row in page.causes)
+
+
+def _who(page: GroupPage, row: Row) -> str:
+    """The processes that caused most rebalances, if they are few or stand out."""
+    culprits = [one for one in page.culprits if one["trigger_kind"] == row["trigger_kind"]]
+    first = culprits[:WHO_FIRST]
+    left = culprits[0]["processes"] - len(first) if culprits else 0
+    if len(first) == 1 and not left:
+        return f"by {name(first[0]['process'])}"
+    said = [f"{one['rebalance_count']:,} by {name(one['process'])}" for one in first]
+    if left > 0:
+        others = row["rebalance_count"] - sum(one["rebalance_count"] for one in first)
+        said.append(f"{max(others, left):,} by {counted(left, 'other')}")
+    return ", ".join(said)
+
+
+def _storms(page: GroupPage) -> str:
+    if not page.started_by:
+        return ""
+    first, rebalances = page.started_by[0], _sum(page, "rebalance_count")
+    if first["rebalance_count"] < STORMS_LEAST * rebalances:
+        return ""
+    text = (
+        f"{storms_of(first['started_by'], first['storm_count'])}: "
+        f"{first['rebalance_count']:,} of the {counted(rebalances, 'rebalance')}"
+    )
+    if stopped_ms := _sum(page, "stopped_total_ms"):
+        share = percent(first["stopped_total_ms"], stopped_ms)
+        text += f" and {share} of the stopped time"
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _waited(page: GroupPage) -> Iterator[Row]:
+    longest = max((row["waited_for_total_ms"] for row in page.slow_members.rows), default=0)
+    for row in page.slow_members.rows:
+        if row["waited_for_total_ms"] > WAITED_LEAST * longest or row["missed_count"]:
+            yield row
+
+
+def _others(page: GroupPage, slowest: set[str]) -> int | None:
+    known = [
+        row["join_delay_p50_ms"]
+        for row in page.slow_members.rows
+        if row["join_count"] and row["process"] not in slowest
+    ]
+    return round(median(known)) if known else None
+
+
+def _also(page: GroupPage) -> Iterator[str]:
+    if page.needless.total:
+        stopped_ms = sum(row["stopped_total_ms"] or 0 for row in page.needless.rows)
+        least = "at least " if page.needless.left_out else ""
+        yield (
+            f"{counted(page.needless.total, 'rebalance')} moved no partition, and stopped "
+            + (f"members for {least}{duration(stopped_ms)}." if stopped_ms else "no member.")
+        )
+    expired = [row for row in page.heartbeat_gaps.rows if row["expired_count"]]
+    if expired:
+        most = max(expired, key=lambda row: row["expired_count"])
+        count = sum(row["expired_count"] for row in expired)
+        which = f", {most['expired_count']:,} of them of" if len(expired) > 1 else " of"
+        timeout_ms = most["expired_timeout_ms"]
+        silent = "" if timeout_ms is None else f", which was silent for {duration(timeout_ms)}"
+        yield f"{counted(count, 'session')} expired{which} {name(most['process'])}{silent}."
+    if page.unavailability.rows:
+        row = max(page.unavailability.rows, key=lambda one: one["longest_ms"])
+        partition, longest = f"{name(row['topic'])}-{row['partition']}", duration(row["longest_ms"])
+        yield f"{partition} had no reader for {longest} at a time, the longest of the partitions."
+    if page.flapping.rows:
+        row = page.flapping.rows[0]
+        yield (
+            f"{counted(page.flapping.total, 'partition')} kept changing hands: "
+            f"{name(row['topic'])}-{row['partition']} {row['moves']:,} times, "
+            f"{row['moves_in_window']:,} of them in quick succession."
+        )
+    if page.figures.get("missing_count"):
+        missing = counted(page.figures["missing_count"], "event")
+        yield f"{missing} of the history are missing: figures are too low."

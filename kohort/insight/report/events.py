@@ -1,0 +1,107 @@
+"""The records of one group's history: which are events, and findings from them alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kohort.insight.analysis.rows import GroupHistory, histories_of
+from kohort.insight.event_rows import AVOIDED, REBALANCE, begun_ms, is_running
+from kohort.insight.report.contents import Row
+from kohort.insight.schema_version import SCHEMA_VERSION
+
+_NAMES: Final = ("instance_id", "client_id", "member_id")
+"""Identifiers of a process; the first that it has is the one that best survives a restart."""
+
+
+class History:
+    """The complete events of one group, and the rows that findings are computed from."""
+
+    def __init__(self, group: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Take records in any order; of several with the same sequence, the last is used.
+
+        Raises:
+            ValueError: a value of a record is of another type than its field.
+        """
+        by_sequence = {int(one["sequence"]): one for one in records if is_event(one)}
+        self.events = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+        self.group = group
+        try:
+            found = histories_of("", self.events)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ValueError(f"not a history: {error!r}") from error
+        self.rows = found[0] if found else GroupHistory("", group)
+        if len(found) > 1:
+            raise ValueError(f"records of {len(found)} groups, not of {group!r} alone")
+
+    def rebalances(self) -> list[Row]:
+        """Rows with what plots and sentences need of a rebalance; `event` is the record itself."""
+        return [
+            {
+                "sequence": event["sequence"],
+                "started_at_ms": event["started_at_ms"],
+                "trigger_kind": event["trigger"]["kind"],
+                "stopped_total_ms": (event.get("stopped") or {}).get("total_ms"),
+                "process": process_of(event["trigger"]),
+                "protocol": event.get("protocol"),
+                "event": event,
+            }
+            for event in self.events
+            if event["kind"] == REBALANCE
+        ]
+
+
+def is_event(record: object) -> bool:
+    """Whether a record is a complete event of a history of this schema."""
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA_VERSION:
+        return False
+    if record.get("kind") not in {REBALANCE, AVOIDED} or is_running(record):
+        return False
+    trigger = record.get("trigger")
+    return (
+        isinstance(record.get("group"), str)
+        and isinstance(record.get("sequence"), int)
+        and isinstance(begun_ms(record), int)
+        and isinstance(trigger, dict)
+        and isinstance(trigger.get("kind"), str)
+    )
+
+
+def process_of(trigger: Mapping[str, Any]) -> str | None:
+    """The process that caused a rebalance; None if no single member did."""
+    if trigger.get("member_id") is None:
+        return None
+    return next(str(trigger[name]) for name in _NAMES if trigger.get(name) is not None)
+
+
+def culprits(rebalances: Sequence[Row]) -> list[Row]:
+    """Count the rebalances of each cause by process; `processes` is the number of processes that
+    caused any.
+    """
+    caused: Counter[tuple[str, str]] = Counter(
+        (row["trigger_kind"], row["process"]) for row in rebalances if row["process"] is not None
+    )
+    processes = Counter(kind for kind, _ in caused)
+    rows = [
+        {
+            "trigger_kind": kind,
+            "process": name,
+            "processes": processes[kind],
+            "rebalance_count": count,
+        }
+        for (kind, name), count in caused.items()
+    ]
+    return sorted(rows, key=lambda row: (-int(str(row["rebalance_count"])), str(row["process"])))
+
+
+def by_time(rebalances: Sequence[Row], bin_ms: int) -> list[Row]:
+    """Rebalances and stopped time of each `bin_ms` that has any, oldest first."""
+    bins: dict[int, list[int]] = defaultdict(list)
+    for row in rebalances:
+        at_ms = row["started_at_ms"] // bin_ms * bin_ms
+        bins[at_ms].append(row["stopped_total_ms"] or 0)
+    return [
+        {"at_ms": at_ms, "rebalance_count": len(stops), "stopped_total_ms": sum(stops)}
+        for at_ms, stops in sorted(bins.items())
+    ]

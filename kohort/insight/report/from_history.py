@@ -1,0 +1,191 @@
+"""Makes the page of one group from its history alone, without Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kohort.groups.history.record_text import record_sentence
+from kohort.insight.analysis.finder import Thresholds, findings_of
+from kohort.insight.report.contents import (
+    MARKS_MAX,
+    OWNED_PARTITIONS_MAX,
+    OWNED_TIMES_MAX,
+    STORMS_SHOWN,
+    GroupPage,
+    Listed,
+    Ownership,
+    Row,
+    bin_of,
+    costliest,
+    told_max,
+)
+from kohort.insight.report.events import History, by_time, culprits
+from kohort.insight.report.words import clock, moment
+
+EVERYTHING: Final = Thresholds(days=100 * 366)
+"""Thresholds that cover a given history from its beginning."""
+_AROUND: Final = 0.05
+"""The time drawn before and after a storm, as a share of its length."""
+
+
+def group_page(history: History, advice: Sequence[Row] = (), *, cluster_id: str = "") -> GroupPage:
+    """The page of a group that has at least one rebalance.
+
+    Args:
+        advice: rows of `advice` for all settings that were tried.
+
+    Raises:
+        ValueError: a value of a record is of another type than its field.
+    """
+    try:
+        found = findings_of(history.rows, EVERYTHING)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"not a history: {error!r}") from error
+    tables = {name: [as_row(one) for one in rows] for name, rows in found.items()}
+    rebalances = history.rebalances()
+    told = costliest(rebalances, told_max(1))
+    page = page_of(cluster_id, history.group, tables, rebalances)
+    page.told = Listed([in_words(row, row["event"]) for row in told], len(rebalances))
+    page.ownership = _ownership(tables["partitions"], page.figures, page.storms.rows)
+    page.advice = advice
+    return page
+
+
+def page_of(
+    cluster_id: str,
+    group: str,
+    tables: Mapping[str, Sequence[Row]],
+    rebalances: Sequence[Row],
+) -> GroupPage:
+    """A page without sentences, owners and advice.
+
+    Args:
+        tables: the group's rows of each table of findings; `partitions` are not needed.
+        rebalances: as from `History.rebalances`.
+    """
+    (totals,) = tables["groups"]
+    bin_ms = bin_of(totals["last_at_ms"] - totals["first_at_ms"])
+    bursts = _ranked(tables["storms"], "stopped_total_ms", "first_sequence")
+    partition = ("topic", "partition", "cause")
+    return GroupPage(
+        cluster_id=cluster_id,
+        group=group,
+        figures=totals,
+        causes=_ranked(tables["causes"], "stopped_total_ms", "trigger_kind"),
+        culprits=culprits(rebalances),
+        slow_members=Listed.of(_ranked(tables["slow_members"], "waited_for_total_ms", "process")),
+        heartbeat_gaps=Listed.of(_ranked(tables["heartbeat_gaps"], "told_longest_ms", "process")),
+        unavailability=Listed.of(_ranked(tables["unavailability"], "total_ms", *partition)),
+        flapping=Listed.of(_ranked(tables["flapping"], "moves", *partition[:2])),
+        needless=Listed.of(tables["needless"]),
+        storms=Listed.of(bursts, STORMS_SHOWN),
+        started_by=started_by(bursts),
+        bin_ms=bin_ms,
+        by_time=by_time(rebalances, bin_ms),
+        marks=Listed(costliest(rebalances, MARKS_MAX), len(rebalances)),
+        assignor=_last_assignor(rebalances),
+    )
+
+
+def _last_assignor(rebalances: Sequence[Row]) -> str | None:
+    named = [row for row in rebalances if row["protocol"]]
+    return max(named, key=lambda row: int(row["sequence"]))["protocol"] if named else None
+
+
+def as_row(found: Any) -> Row:  # noqa: ANN401 - a row of any table of findings.
+    """The row of a table as the page takes it: names of time columns end in `_at_ms`."""
+    columns: Mapping[str, Any] = found._asdict()
+    return {
+        f"{name}_ms" if name.endswith("_at") else name: value for name, value in columns.items()
+    }
+
+
+def _ranked(rows: Iterable[Row], most: str, *names: str) -> list[Row]:
+    """The rows sorted by a column, largest first, and equal ones by their names."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            row[most] is None,
+            -(row[most] or 0),
+            *((row[name] is not None, row[name] or 0) for name in names),
+        ),
+    )
+
+
+def in_words(row: Row, event: Mapping[str, Any]) -> Row:
+    """The row of a rebalance with its sentence, as the broker writes it."""
+    names = ("sequence", "started_at_ms", "trigger_kind", "stopped_total_ms")
+    return {**{name: row[name] for name in names}, "sentence": record_sentence(event, clock)}
+
+
+def started_by(bursts: Sequence[Row]) -> list[Row]:
+    """The origins of storms, the most expensive first."""
+    by_origin: dict[str, list[Row]] = defaultdict(list)
+    for row in bursts:
+        by_origin[row["started_by"]].append(row)
+    rows = [
+        {
+            "started_by": origin,
+            "storm_count": len(some),
+            "rebalance_count": sum(row["rebalance_count"] for row in some),
+            "stopped_total_ms": sum(row["stopped_total_ms"] for row in some),
+        }
+        for origin, some in by_origin.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["stopped_total_ms"], row["started_by"]))
+
+
+def _ownership(intervals: Sequence[Row], totals: Row, bursts: Sequence[Row]) -> Ownership:
+    rows = [{**one, "partition": partition} for one in intervals for partition in one["partitions"]]
+    from_ms, until_ms, about = drawn_part(totals, bursts, len(rows))
+    return drawn(rows, from_ms, until_ms, about)
+
+
+def drawn_part(totals: Row, bursts: Sequence[Row], times: int) -> tuple[int, int, str]:
+    """The period for which owners are drawn: all of a short history; of a long one the most
+    expensive storm, since an hour of a week would be too narrow to see.
+    """
+    from_ms, until_ms = totals["first_at_ms"], totals["last_at_ms"]
+    ended = [row for row in bursts if row["ended_at_ms"] is not None]
+    if times <= OWNED_TIMES_MAX or not ended:
+        return from_ms, until_ms, "From the first rebalance to the last."
+    worst = max(ended, key=lambda row: int(row["stopped_total_ms"]))
+    from_ms, until_ms = worst["started_at_ms"], worst["ended_at_ms"]
+    around_ms = int((until_ms - from_ms) * _AROUND) + 1_000
+    return (
+        from_ms - around_ms,
+        until_ms + around_ms,
+        f"The burst that cost most, from {moment(from_ms)}.",
+    )
+
+
+def drawn(rows: Sequence[Row], from_ms: int, until_ms: int, about: str) -> Ownership:
+    """The ownership periods of a bounded number of partitions, between two times."""
+    within = [
+        row
+        for row in rows
+        if row["from_at_ms"] <= until_ms
+        and (row["until_at_ms"] is None or row["until_at_ms"] >= from_ms)
+    ]
+    lines = sorted({(row["topic"], row["partition"]) for row in within})
+    chosen = set(lines[:OWNED_PARTITIONS_MAX])
+    times = [row for row in within if (row["topic"], row["partition"]) in chosen]
+    times.sort(key=lambda row: (row["topic"], row["partition"], row["from_at_ms"]))
+    cut = " The shortest times are left out." if len(times) > OWNED_TIMES_MAX else ""
+    times = _fair(times)
+    return Ownership(times, from_ms, until_ms, len(lines), about + cut)
+
+
+def _fair(times: list[Row]) -> list[Row]:
+    """The periods to draw: the longest, because those can be seen."""
+    if len(times) <= OWNED_TIMES_MAX:
+        return times
+
+    def length_ms(row: Row) -> float:
+        until = row["until_at_ms"]
+        return float("inf") if until is None else until - row["from_at_ms"]
+
+    kept = {id(row) for row in sorted(times, key=length_ms, reverse=True)[:OWNED_TIMES_MAX]}
+    return [row for row in times if id(row) in kept]

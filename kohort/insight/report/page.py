@@ -1,0 +1,168 @@
+"""Renders the page: one file without scripts, which needs no other file and no network."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Final
+
+from kohort.insight.counting import counted
+from kohort.insight.report import tables
+from kohort.insight.report.answer import FirstScreen, answer
+from kohort.insight.report.choices import choices
+from kohort.insight.report.contents import Contents, GroupPage
+from kohort.insight.report.first_screen import (
+    change,
+    first_screen,
+    headline,
+    in_short,
+    mostly,
+    slowest,
+)
+from kohort.insight.report.markup import Child, Markup, element, join
+from kohort.insight.report.narrative import narrative
+from kohort.insight.report.ownership import ownership, table_rows
+from kohort.insight.report.timeline import timeline
+from kohort.insight.report.words import duration, name
+
+STYLE: Final = "page.css"
+_OWNED_ROWS_MAX: Final = 100
+
+
+def render(contents: Contents, source: str, made_at: datetime | None = None) -> str:
+    """Render the page as HTML. Names of groups and members are always escaped."""
+    answers = [answer(page) for page in contents.groups]
+    title = _title(contents)
+    made = (made_at or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M")
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Markup(style())),
+    )
+    body = element(
+        "body",
+        element("h1", title),
+        _overview(contents, answers) if _are_several(contents) else None,
+        [
+            _group(page, found, place, is_alone=not _are_several(contents))
+            for place, (page, found) in enumerate(
+                zip(contents.groups, answers, strict=True), start=1
+            )
+        ],
+        element("footer", f"Made {made} UTC by Kohort from {source}. Times are UTC."),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def style() -> str:
+    """The style of the page, as CSS."""
+    return files(__package__).joinpath(STYLE).read_text(encoding="utf-8")
+
+
+def _are_several(contents: Contents) -> bool:
+    return len(contents.groups) > 1 or bool(contents.others.total)
+
+
+def _title(contents: Contents) -> str:
+    if _are_several(contents):
+        count = len(contents.groups) + contents.others.total
+        return f"Why {counted(count, 'group')} rebalanced, and what to change"
+    return f"Why {name(contents.groups[0].group)} rebalanced, and what to change"
+
+
+def _overview(contents: Contents, answers: list[FirstScreen]) -> Markup:
+    """The table of groups, a line with the summary of each."""
+    titles = (
+        "Group",
+        "Costliest cause",
+        "Waited for",
+        "What to change",
+        "Rebalances",
+        "Stopped",
+    )
+    rows: list[tables.Cells] = []
+    for place, (page, found) in enumerate(zip(contents.groups, answers, strict=True), start=1):
+        link = element("a", name(page.group), href=f"#g{place}")
+        rows.append(
+            (
+                link,
+                mostly(page, found),
+                slowest(page, found),
+                change(found),
+                f"{page.figures['rebalance_count']:,}",
+                duration(page.figures["stopped_total_ms"]),
+            )
+        )
+    others = [
+        (name(row["group"]), f"{row['rebalance_count']:,}", duration(row["stopped_total_ms"]))
+        for row in contents.others.rows
+    ]
+    more = None
+    if others:
+        shown = tables.table(("Group", "Rebalances", "Stopped"), others)
+        more = tables.listed("Groups that stood still for less", contents.others, shown)
+    return join((tables.table(titles, rows, texts=4), more))
+
+
+def _group(page: GroupPage, found: FirstScreen, place: int, *, is_alone: bool) -> Markup:
+    anchor = f"g{place}"
+    advice = choices(page, found)
+    return element(
+        "main" if is_alone else "article",
+        None if is_alone else element("h2", name(page.group)),
+        element("p", headline(page), class_="headline"),
+        in_short(page, found, anchor) if is_alone else None,
+        first_screen(page, found, anchor),
+        element("h3", "How good the advice is, and other choices", id=f"{anchor}-advice"),
+        advice if advice is not None else element("p", "No advice was worked out.", class_="muted"),
+        element("h3", "When"),
+        timeline(page),
+        tables.behind("The bars as a table", tables.by_time(page.by_time)),
+        element("h3", "Each rebalance, and why"),
+        narrative(page),
+        _owners(page),
+        element("h3", "Causes, members and partitions"),
+        _details(page),
+        id=anchor,
+    )
+
+
+def _owners(page: GroupPage) -> Child:
+    shown = page.ownership
+    if not shown.times:
+        return None
+    drawn = len({(row["topic"], row["partition"]) for row in shown.times})
+    said = shown.about
+    if shown.partitions > drawn:
+        said += f" {drawn} of {shown.partitions:,} partitions are drawn."
+    rows = table_rows(page)
+    cut = f" (the first {_OWNED_ROWS_MAX} of {len(rows):,})" if len(rows) > _OWNED_ROWS_MAX else ""
+    titles = ("Partition", "Owner", "From", "For", "Because")
+    behind = tables.table(
+        titles,
+        [tuple(row.values()) for row in rows[:_OWNED_ROWS_MAX]],
+        texts=len(titles),
+    )
+    return [
+        element("h3", "Who owned what"),
+        element("p", said, class_="muted") if said else None,
+        ownership(page),
+        tables.behind(f"The owners as a table{cut}", behind),
+    ]
+
+
+def _details(page: GroupPage) -> Child:
+    parts = [tables.behind("All causes", tables.causes(page.causes), is_open=len(page.causes) > 3)]
+    for title, rows, shown in (
+        ("Members that were waited for", page.slow_members, tables.slow_members),
+        ("How long until members are heard of", page.heartbeat_gaps, tables.heartbeat_gaps),
+        ("Partitions without a reader", page.unavailability, tables.unavailability),
+        ("Partitions that kept changing hands", page.flapping, tables.flapping),
+        ("Rebalances that moved nothing", page.needless, tables.needless),
+    ):
+        if rows.total:
+            parts.append(tables.listed(title, rows, shown(rows.rows)))
+    return parts

@@ -1,0 +1,85 @@
+"""Parts common to all plots: two drawings of each, for wide pages and for phones.
+
+A plot that is only scaled has letters of seven pixels on a phone. So each is drawn twice, and the
+page's style shows the one that fits. Colours come from the style, by class, for light and dark
+mode; text stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kohort.insight.report.markup import Child, Markup, element
+from kohort.insight.report.scales import Tick
+
+WIDE: Final = 900
+NARROW: Final = 350
+LETTER: Final = 6.8
+"""The average width of a letter in points."""
+DIGIT: Final = 8.3
+"""The width of a digit in points."""
+LINE: Final = 18
+
+Anchor = Literal["start", "middle", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One of the two drawings of a plot."""
+
+    parts: Sequence[Child]
+    height: float
+
+
+def figure(draw: Callable[[int], Drawing], alt: str, caption: Child = None) -> Markup:
+    """The plot in both widths. `alt` is the text for readers who cannot see it."""
+    drawings = [_svg(draw(width), width, alt) for width in (WIDE, NARROW)]
+    note = element("figcaption", caption) if caption is not None else None
+    return element("figure", drawings, note)
+
+
+def _svg(drawing: Drawing, width: int, alt: str) -> Markup:
+    return element(
+        "svg",
+        drawing.parts,
+        class_="wide" if width == WIDE else "narrow",
+        viewBox=f"0 0 {width} {drawing.height:.0f}",
+        role="img",
+        aria_label=alt,
+    )
+
+
+def words(
+    x: float, y: float, said: Child, anchor: Anchor = "start", class_: str | None = None
+) -> Markup:
+    place = None if anchor == "start" else anchor
+    return element("text", said, x=x, y=y, text_anchor=place, class_=class_)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def box(x: float, y: float, width: float, height: float, class_: str) -> Markup:
+    return element("rect", x=x, y=y, width=width, height=height, class_=class_)
+
+
+def time_axis(ticks: Sequence[Tick], top: float, bottom: float, right: float) -> list[Markup]:
+    """Draw vertical lines, with the time below each."""
+    parts = []
+    for x, named in ticks:
+        half = len(named) * DIGIT / 2
+        parts.append(line(x, top, x, bottom, "grid"))
+        parts.append(words(min(max(x, half), right - half), bottom + LINE - 4, named, "middle"))
+    return parts
+
+
+def value_axis(ticks: Sequence[Tick], left: float, right: float) -> list[Markup]:
+    """Draw horizontal lines, with the value to the left of each."""
+    parts = []
+    for y, named in ticks:
+        parts.append(line(left, y, right, y, "grid"))
+        parts.append(words(left - 6, y + 4, named, "end"))
+    return parts

@@ -1,0 +1,202 @@
+"""Tables that fit on a phone: there, each row is a block in which each value has its title."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from kohort.insight.report.contents import Listed, Row
+from kohort.insight.report.markup import Child, Markup, element
+from kohort.insight.report.words import NOTHING, cause, clock, duration, name, seconds
+
+Cells: TypeAlias = Sequence[Child]
+
+
+def table(
+    titles: Sequence[str], rows: Iterable[Cells], *, texts: int = 1, class_: str | None = None
+) -> Markup:
+    """Make a table: `texts` columns of text, then numbers. The first column has row titles."""
+    head = [
+        element("th", title, scope="col", class_=None if place < texts else "number")
+        for place, title in enumerate(titles)
+    ]
+    body = [element("tr", _cells(titles, row, texts)) for row in rows]
+    return element(
+        "table", element("thead", element("tr", head)), element("tbody", body), class_=class_
+    )
+
+
+def _cells(titles: Sequence[str], row: Cells, texts: int) -> Iterable[Markup]:
+    for place, (title, value) in enumerate(zip(titles, row, strict=True)):
+        if place == 0:
+            yield element("th", value, scope="row")
+        else:
+            style = None if place < texts else "number"
+            yield element("td", value, class_=style, data_label=title)
+
+
+def behind(summary: str, *content: Child, is_open: bool = False) -> Markup:
+    """Content that is folded until the reader opens it."""
+    return element("details", element("summary", summary), content, open=is_open)
+
+
+def listed(what: str, rows: Listed, shown: Markup) -> Markup:
+    """A folded table, with the number of its rows and how many are left out."""
+    left = f" The first {len(rows.rows):,} of {rows.total:,} are shown." if rows.left_out else ""
+    note = element("p", left, class_="muted") if left else None
+    return behind(f"{what} ({rows.total:,})", note, shown)
+
+
+def number(value: int | None) -> str:
+    return NOTHING if value is None else f"{value:,}"
+
+
+def slow_members(rows: Sequence[Row]) -> Markup:
+    titles = (
+        "Member",
+        "Host",
+        "Waited for, times",
+        "Waited for, s",
+        "Longest, s",
+        "Joins after, usually",
+        "99 % within",
+        "Rebalance timeout",
+        "Missed",
+    )
+    return table(
+        titles,
+        (
+            (
+                name(row["process"]),
+                name(row["host"] or NOTHING),
+                number(row["waited_for_count"]),
+                seconds(row["waited_for_total_ms"]),
+                seconds(row["waited_for_longest_ms"]),
+                duration(row["join_delay_p50_ms"] if row["join_count"] else None),
+                duration(row["join_delay_p99_ms"] if row["join_count"] else None),
+                duration(row["rebalance_timeout_ms"]),
+                number(row["missed_count"]),
+            )
+            for row in rows
+        ),
+        texts=2,
+    )
+
+
+def heartbeat_gaps(rows: Sequence[Row]) -> Markup:
+    titles = (
+        "Member",
+        "Told of rebalances",
+        "After, usually",
+        "99 % within",
+        "Longest",
+        "Sessions expired",
+        "Session timeout",
+    )
+    return table(
+        titles,
+        (
+            (
+                name(row["process"]),
+                number(row["told_count"]),
+                duration(row["told_p50_ms"]),
+                duration(row["told_p99_ms"]),
+                duration(row["told_longest_ms"]),
+                number(row["expired_count"]),
+                duration(row["session_timeout_ms"] or row["expired_timeout_ms"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def unavailability(rows: Sequence[Row]) -> Markup:
+    titles = (
+        "Partition",
+        "Taken because",
+        "Times",
+        "Without a reader, s",
+        "Longest, s",
+        "Not over",
+    )
+    return table(
+        titles,
+        (
+            (
+                f"{name(row['topic'])}-{row['partition']}",
+                cause(row["cause"]),
+                number(row["times"]),
+                seconds(row["total_ms"]),
+                seconds(row["longest_ms"]),
+                number(row["open_count"]),
+            )
+            for row in rows
+        ),
+        texts=2,
+    )
+
+
+def flapping(rows: Sequence[Row]) -> Markup:
+    titles = ("Partition", "Moves", "At most, close together", "Owners", "Returns", "Shortest time")
+    return table(
+        titles,
+        (
+            (
+                f"{name(row['topic'])}-{row['partition']}",
+                number(row["moves"]),
+                number(row["moves_in_window"]),
+                number(row["owner_count"]),
+                number(row["returns"]),
+                duration(row["shortest_ms"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def needless(rows: Sequence[Row]) -> Markup:
+    return table(
+        ("Began", "Cause", "Whose doing", "Stopped, s"),
+        (
+            (
+                clock(row["started_at_ms"]),
+                cause(row["trigger_kind"]),
+                name(row["trigger_client_id"] or row["trigger_member_id"] or NOTHING),
+                seconds(row["stopped_total_ms"]),
+            )
+            for row in rows
+        ),
+        texts=3,
+    )
+
+
+def by_time(rows: Sequence[Row]) -> Markup:
+    return table(
+        ("From", "Rebalances", "Stopped, s"),
+        (
+            (
+                clock(row["at_ms"]),
+                number(row["rebalance_count"]),
+                seconds(row["stopped_total_ms"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def causes(rows: Sequence[Row]) -> Markup:
+    titles = ("Cause", "Rebalances", "Avoided", "Moved nothing", "Stopped, s", "Longest stop, s")
+    return table(
+        titles,
+        (
+            (
+                cause(row["trigger_kind"]),
+                number(row["rebalance_count"]),
+                number(row["avoided_count"]),
+                number(row["needless_count"]),
+                seconds(row["stopped_total_ms"]),
+                seconds(row["stopped_longest_ms"]),
+            )
+            for row in rows
+        ),
+    )

@@ -1,0 +1,167 @@
+"""Durations, times, causes and shares in the words of the page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from kohort.groups.history.wording import shown
+from kohort.insight.counting import counted
+from kohort.insight.report.markup import NBSP
+
+SECOND_MS: Final = 1_000
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000
+NAME_CHARS_MAX: Final = 60
+NOTHING: Final = "-"
+"""The text for an unknown value."""
+
+CAUSES: Final = {
+    "member_added": "A member joined",
+    "static_added": "A static member joined",
+    "static_replaced": "A static member came back",
+    "member_left": "A member left",
+    "removed_by_admin": "An administrator removed a member",
+    "session_expired": "A session expired",
+    "new_member_expired": "A new member did not come back",
+    "sync_expired": "A member did not fetch its assignment",
+    "leader_rejoined": "The leader joined again",
+    "follower_rejoined": "A follower joined again",
+    "protocols_changed": "A member changed its subscription or assignors",
+    "forced_by_reason": "A member asked for it",
+    "store_failed": "The assignment could not be stored",
+    "over_capacity": "The group was too large",
+    "size_refused": "A member was turned away",
+}
+FAMILIES: Final = {
+    "member_added": "came",
+    "static_added": "came",
+    "static_replaced": "came",
+    "member_left": "left",
+    "removed_by_admin": "left",
+    "session_expired": "lost",
+    "new_member_expired": "lost",
+    "sync_expired": "lost",
+    "leader_rejoined": "again",
+    "follower_rejoined": "again",
+    "protocols_changed": "again",
+    "forced_by_reason": "again",
+}
+"""Causes that share a colour; the text beside it always says which one it is."""
+STARTED_BY: Final = {
+    "deploy": ("deploy", "in which members left and came back"),
+    "member": ("burst", "most of it one client's doing"),
+    "scale_out": ("burst", "in which members only came"),
+    "scale_in": ("burst", "in which members only left"),
+    "several": ("burst", "of several causes"),
+}
+"""Names of storms by what started them, with what each name means."""
+
+
+def cause(kind: str) -> str:
+    """The cause in words; an unknown one as it is written."""
+    return CAUSES.get(kind, kind.replace("_", " "))
+
+
+def storms_of(started_by: str, count: int) -> str:
+    """The number and kind of storms: ``10 deploys, in which members left and came back``."""
+    noun, meaning = STARTED_BY.get(started_by, ("burst", f"started by {started_by}"))
+    return f"{'a ' + noun if count == 1 else counted(count, noun)}, {meaning}"
+
+
+def family(kind: str) -> str:
+    return FAMILIES.get(kind, "other")
+
+
+def duration(ms: int | None) -> str:
+    """The duration in words: 850 ms, 3.2 s, 45 s, 5 min, 2 h 5 min, 3 d 4 h; on one line."""
+    return NOTHING if ms is None else _duration(ms).replace(" ", NBSP)
+
+
+def _duration(ms: int) -> str:
+    if ms == 0:
+        return "0 s"
+    if ms < SECOND_MS:
+        return f"{ms} ms"
+    if ms < 10 * SECOND_MS:
+        return f"{ms / SECOND_MS:.1f}".removesuffix(".0") + " s"
+    if ms < 2 * MINUTE_MS:
+        return f"{ms / SECOND_MS:.0f} s"
+    for large_ms, small_ms, large, small in (
+        (DAY_MS, HOUR_MS, "d", "h"),
+        (HOUR_MS, MINUTE_MS, "h", "min"),
+    ):
+        if ms >= large_ms:
+            whole, rest_ms = divmod(round(ms / small_ms) * small_ms, large_ms)
+            rest = rest_ms // small_ms
+            return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+    return f"{ms / MINUTE_MS:.0f} min"
+
+
+def seconds(ms: int | None) -> str:
+    """The duration in seconds, so that a column can be compared: 6,500 or 2.4."""
+    if ms is None:
+        return NOTHING
+    value = ms / SECOND_MS
+    if 0 < value < 0.05:
+        return "< 0.1"
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
+
+
+def percent(part: int, whole: int) -> str:
+    """The share in whole percent."""
+    if not whole:
+        return NOTHING
+    share = 100 * part / whole
+    return ("< 1 %" if 0 < share < 1 else f"{share:.0f} %").replace(" ", NBSP)
+
+
+def name(value: str | None) -> str:
+    """The name of a group or a member, with characters that are not printable as escapes; of a long
+    name both ends, which distinguish it from others.
+    """
+    if value is None:
+        return NOTHING
+    value = shown(value)
+    if len(value) <= NAME_CHARS_MAX:
+        return value
+    half = NAME_CHARS_MAX // 2
+    return f"{value[:half]}…{value[-half:]}"
+
+
+def moment(ms: int) -> str:
+    """The date and time: Mon 5 Jan 2026, 10:00:01."""
+    at = _utc(ms)
+    return f"{at:%a} {at.day} {at:%b %Y, %H:%M:%S}"
+
+
+def clock(ms: int) -> str:
+    """The time within a sentence, as the page says the year: Mon 5 Jan 10:00:01."""
+    at = _utc(ms)
+    return f"{at:%a} {at.day} {at:%b %H:%M:%S}"
+
+
+def period(first_ms: int, last_ms: int) -> str:
+    """The text of a period, with the date once if both ends have the same: Mon 5 Jan 2026, 10:00:01
+    to 10:04:30.
+    """
+    first, last = _utc(first_ms), _utc(last_ms)
+    if first.date() != last.date():
+        return f"{moment(first_ms)} to {moment(last_ms)}"
+    until = f" to {last:%H:%M:%S}" if f"{first:%H:%M:%S}" != f"{last:%H:%M:%S}" else ""
+    return f"{moment(first_ms)}{until}"
+
+
+def days(first_ms: int, last_ms: int) -> str:
+    """The text of a range of days, 5 Jan to 11 Jan 2026; within one day with the time."""
+    first, last = _utc(first_ms), _utc(last_ms)
+    if first.date() == last.date():
+        return f"{period(first_ms, last_ms)} UTC"
+    year = "" if first.year == last.year else f" {first.year}"
+    return f"{first.day} {first:%b}{year} to {last.day} {last:%b %Y}"
+
+
+def _utc(ms: int) -> datetime:
+    # A history may hold any number; a date cannot be later than the year 9999.
+    return datetime.fromtimestamp(min(max(ms, 0), 253_402_300_799_000) / SECOND_MS, UTC)

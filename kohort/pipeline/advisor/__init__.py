@@ -1,6 +1,0 @@
-"""What would have happened with other settings: histories replayed through the broker's own rules.
-
-Pure Python, no Spark: `reading` makes a `Trace` of a group's history, `replay` runs it through
-`kohort.broker.core.group` in virtual time under a `Setting`, `advice` weighs the outcomes of a
-grid.
-"""

@@ -1,0 +1,213 @@
+"""Turns records of the topic, or lines of a file, into events, or into reasons to refuse them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+from kohort.insight.event_rows import AVOIDED, MOMENT_MAX_MS, REBALANCE, begun_ms
+from kohort.insight.schema_version import SCHEMA_VERSION
+from kohort.pipeline.schemas.event import EVENT
+
+SEQUENCE_MAX: Final = 2**53
+"""Whole numbers that every reader of JSON understands."""
+
+
+class Record(NamedTuple):
+    """What comes in: a record of the topic, or a line of a file."""
+
+    cluster_id: str
+    topic: str
+    """The topic's name, or the name of the file."""
+    partition: int
+    offset: int
+    """The number of a line, from 0, where it is a file."""
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A record that is an event."""
+
+    record: Record
+    text: str
+    event: dict[str, Any]
+    """The event with all fields of EVENT and no others; None for those that it does not have."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Cluster, group and sequence: which event it is."""
+        return self.record.cluster_id, self.event["group"], self.event["sequence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that is none."""
+
+    record: Record
+    reason: str
+    """One of those that the table `quarantine` names."""
+    detail: str
+
+
+class _TypeError(Exception):
+    """A value is of another type than the schema says."""
+
+
+def read(record: Record) -> Read | Refused:
+    """The event, or the first thing that is wrong with it."""
+    if record.value is None:
+        return Refused(record, "no_value", "the record has no value")
+    text = ""
+    try:
+        text = record.value.decode()
+        said = json.loads(text, parse_constant=_refuse) if text.lstrip()[:1] == "{" else None
+    except (ValueError, RecursionError):
+        said = None
+    if said is None:
+        return Refused(record, "not_json", "no object of JSON")
+    version = said.get("schema")
+    if type(version) is int and version != SCHEMA_VERSION:
+        detail = f"schema {version}, and only {SCHEMA_VERSION} is understood"
+        return Refused(record, "schema_version", detail)
+    try:
+        event = _TYPED(said)
+    except _TypeError:
+        return Refused(record, "not_of_the_schema", _NOT_OF_THE_SCHEMA)
+    wrong = _wrong(event)
+    return Read(record, text, event) if wrong is None else Refused(record, *wrong)
+
+
+def typed(text: str) -> dict[str, Any]:
+    """The event of which a table has kept the text."""
+    event: dict[str, Any] = _TYPED(json.loads(text))
+    return event
+
+
+_NOT_OF_THE_SCHEMA: Final = "a field's value is of another type, or out of range"
+
+
+def _wrong(event: dict[str, Any]) -> tuple[str, str] | None:
+    """Reason and detail."""
+    kind = event["kind"]
+    missing = _missing(event)
+    if event["schema"] is None or kind is None:
+        return "missing_field", missing or "schema or kind"
+    if kind not in {REBALANCE, AVOIDED}:
+        return "unknown_kind", f"kind {kind}"
+    if missing is not None:
+        return "missing_field", missing
+    begun = begun_ms(event)
+    if begun is None or not 0 <= begun <= MOMENT_MAX_MS:
+        return "not_of_the_schema", _NOT_OF_THE_SCHEMA
+    if not 1 <= event["sequence"] <= SEQUENCE_MAX:
+        return "not_of_the_schema", _NOT_OF_THE_SCHEMA
+    return None
+
+
+def _missing(event: dict[str, Any]) -> str | None:
+    """The name of a field that every event has, and this one has not."""
+    if event["group"] is None:
+        return "group"
+    if event["sequence"] is None:
+        return "sequence"
+    if (event["trigger"] or {}).get("kind") is None:
+        return "trigger.kind"
+    if begun_ms(event) is None:
+        return "started_at_ms or at_ms"
+    if event["kind"] == REBALANCE and event["outcome"] is None:
+        return "outcome"
+    return None
+
+
+def _refuse(name: str) -> NoReturn:
+    """NaN and Infinity, which JSON does not have."""
+    raise ValueError(name)
+
+
+_Typed: TypeAlias = Callable[[Any], Any]
+
+
+def _typed(kind: DataType) -> _Typed:
+    """What makes a value of this type of what JSON says."""
+    if isinstance(kind, StructType):
+        return _typed_struct(kind)
+    if isinstance(kind, ArrayType):
+        return _typed_array(kind)
+    if isinstance(kind, StringType):
+        return _text
+    if isinstance(kind, LongType):
+        return _whole(2**63)
+    if isinstance(kind, IntegerType):
+        return _whole(2**31)
+    assert isinstance(kind, BooleanType), kind
+    return _flag
+
+
+def _typed_struct(kind: StructType) -> _Typed:
+    fields = [(field.name, _typed(field.dataType)) for field in kind.fields]
+
+    def struct(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - JSON.
+        if value is None:
+            return None
+        if type(value) is not dict:
+            raise _TypeError
+        get = value.get
+        return {name: None if (one := get(name)) is None else of(one) for name, of in fields}
+
+    return struct
+
+
+def _typed_array(kind: ArrayType) -> _Typed:
+    of = _typed(kind.elementType)
+
+    def array(value: Any) -> list[Any] | None:  # noqa: ANN401 - JSON.
+        if value is None:
+            return None
+        if type(value) is not list:
+            raise _TypeError
+        return [None if one is None else of(one) for one in value]
+
+    return array
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON.
+    """What is no text is one as JSON writes it: younger brokers may say more than a name."""
+    if type(value) is not str:
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+    # Halves of characters, which JSON can spell, and no file can hold.
+    return value if value.isascii() else value.encode(errors="replace").decode()
+
+
+def _whole(end: int) -> _Typed:
+    def whole(value: Any) -> int | None:  # noqa: ANN401 - JSON.
+        if value is None:
+            return None
+        if type(value) is not int or not -end <= value < end:
+            raise _TypeError
+        return value
+
+    return whole
+
+
+def _flag(value: Any) -> bool | None:  # noqa: ANN401 - JSON.
+    if value is not None and type(value) is not bool:
+        raise _TypeError
+    return value
+
+
+_TYPED: Final = _typed(EVENT)

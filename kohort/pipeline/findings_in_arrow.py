@@ -1,0 +1,94 @@
+"""Findings of many groups, from tables of Arrow into tables of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from kohort.insight.analysis.finder import Rows, Thresholds, findings_of
+from kohort.insight.analysis.rows import (
+    Avoided,
+    Group,
+    GroupHistory,
+    Member,
+    Rebalance,
+    Running,
+)
+from kohort.pipeline.arrow import from_columns, schema_of, values_of
+from kohort.pipeline.schemas import AVOIDED, FINDINGS, MEMBERS, REBALANCES, RUNNING, Table
+
+READ: Final = {
+    REBALANCES.name: schema_of(REBALANCES, ["cluster_id", "group", *Rebalance._fields]),
+    MEMBERS.name: schema_of(MEMBERS, ["cluster_id", "group", *Member._fields]),
+    AVOIDED.name: schema_of(AVOIDED, ["cluster_id", "group", *Avoided._fields]),
+    RUNNING.name: schema_of(RUNNING, ["cluster_id", "group", *Running._fields]),
+}
+"""What is read of the tables of the history, by name."""
+
+SCHEMAS: Final = {table.name: schema_of(table) for table in FINDINGS}
+
+
+def histories(tables: Mapping[str, pa.Table]) -> Iterator[GroupHistory]:
+    """The groups in the order of their names, of tables with the columns of READ."""
+    groups: dict[Group, GroupHistory] = {}
+
+    def of(group: Group) -> GroupHistory:
+        if group not in groups:
+            groups[group] = GroupHistory(*group)
+        return groups[group]
+
+    for group, rebalance in _rows(tables[REBALANCES.name], Rebalance):
+        of(group).rebalances.append(rebalance)
+    for group, member in _rows(tables[MEMBERS.name], Member):
+        of(group).members.append(member)
+    for group, avoided in _rows(tables[AVOIDED.name], Avoided):
+        of(group).avoided.append(avoided)
+    for group, running in _rows(tables[RUNNING.name], Running):
+        of(group).running.append(running)
+    for group in sorted(groups):
+        groups[group].sort()
+        yield groups[group]
+
+
+def members_in(rows: pa.Table, first: int, last: int) -> list[Member]:
+    """The members of one group's rebalances with these numbers, in their order."""
+    members = (member for _, member in _rows(rows, Member) if first <= member.sequence <= last)
+    return sorted(members, key=lambda row: (row.sequence, row.ordinal))
+
+
+def tables_of(histories: Iterable[GroupHistory], limits: Thresholds) -> dict[str, pa.Table]:
+    """The rows of each table of FINDINGS, by its name, in the order of the groups."""
+    found: dict[str, list[tuple[GroupHistory, Rows]]] = {table.name: [] for table in FINDINGS}
+    for history in histories:
+        for name, rows in findings_of(history, limits).items():
+            found[name].append((history, rows))
+    return {table.name: _as_arrow(table, found[table.name]) for table in FINDINGS}
+
+
+def as_arrow(table: Table, history: GroupHistory, rows: Rows) -> pa.Table:
+    """The rows of a group with its name, in the columns of the table."""
+    return _as_arrow(table, [(history, rows)])
+
+
+def _as_arrow(table: Table, found: Sequence[tuple[GroupHistory, Rows]]) -> pa.Table:
+    """The same of several groups: to make columns for each would take longer than its rows."""
+    columns = list(zip(*(row for _, rows in found for row in rows), strict=True))
+    if not columns:
+        return SCHEMAS[table.name].empty_table()
+    clusters = [history.cluster_id for history, rows in found for _ in rows]
+    groups = [history.group for history, rows in found for _ in rows]
+    return from_columns(table, [clusters, groups, *columns])
+
+
+_Row = TypeVar("_Row", Rebalance, Member, Avoided, Running)
+
+
+def _rows(table: pa.Table, row: type[_Row]) -> Iterator[tuple[Group, _Row]]:
+    if not table.num_rows:
+        return
+    groups = zip(values_of(table["cluster_id"]), values_of(table["group"]), strict=True)
+    values = zip(*(values_of(table[name]) for name in row._fields), strict=True)
+    for group, of in zip(groups, values, strict=True):
+        yield group, row._make(of)

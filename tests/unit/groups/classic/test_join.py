@@ -1,0 +1,387 @@
+"""JoinGroup: checks in their order, identity, size, compatibility."""
+
+import pytest
+
+from kohort.groups.classic.join import check_request
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import (
+    CauseAdded,
+    MemberRefused,
+    MemberRemoved,
+    RemovalReason,
+    TriggerKind,
+)
+from kohort.groups.records import GroupRecord
+from kohort.groups.requests import JoinRequest, JoinResult
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from tests.support.groups.scenario import MINUTE, RANGE, SECOND, Scenario, subscription
+
+FULL = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+ROUND_ROBIN = (("roundrobin", subscription("t")),)
+BOTH = (*RANGE, *ROUND_ROBIN)
+
+
+def a_request(session_timeout_ms: int) -> JoinRequest:
+    return JoinRequest("", None, "c", "/h", session_timeout_ms, 1, "consumer", RANGE)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "session_timeout_ms", "error"),
+    [
+        ("", 1, ErrorCode.INVALID_GROUP_ID),
+        ("g", 5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ("g", 6_000, ErrorCode.NONE),
+        ("g", 1_800_000, ErrorCode.NONE),
+        ("g", 1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ("g", -1, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ],
+)
+def test_group_id_and_session_timeout_are_checked_without_a_group(
+    group_id: str, session_timeout_ms: int, error: ErrorCode
+) -> None:
+    assert check_request(group_id, a_request(session_timeout_ms), GroupConfig()) is error
+
+
+class TestOrder:
+    def test_an_incompatible_newcomer_gets_no_member_id(self) -> None:
+        s = Scenario()
+        s.stable(1)
+        answer = s.join(protocols=ROUND_ROBIN).answer
+        assert answer == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        assert not s.group.roster.pending
+
+    def test_a_full_group_says_so_before_it_looks_at_protocols(self) -> None:
+        s = Scenario(GroupConfig(max_size=1))
+        s.stable(1)
+        assert s.join(protocols=ROUND_ROBIN).answer == FULL
+
+    def test_protocols_are_looked_at_before_the_identity(self) -> None:
+        s = Scenario()
+        s.stable(1)
+        answer = s.join("stranger", protocols=ROUND_ROBIN).answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_a_stranger_is_told_that_it_is_unknown_under_its_own_id(self) -> None:
+        s = Scenario()
+        s.stable(1)
+        assert s.join("stranger").answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
+
+
+class TestIdentity:
+    def test_a_first_join_gets_an_id_made_of_its_client_id(self) -> None:
+        s = Scenario()
+        answer = s.join(client_id="shop").answer
+        assert answer == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "shop-1")
+
+    def test_ids_are_never_given_twice(self) -> None:
+        s = Scenario()
+        assert s.new_id() != s.new_id()
+
+    def test_an_unused_id_expires_with_the_session_timeout_of_its_request(self) -> None:
+        s = Scenario()
+        member_id = s.new_id(session_timeout_ms=20 * SECOND)
+        s.advance(20 * SECOND - 1)
+        assert member_id in s.group.roster.pending
+        s.advance(1)
+        assert not s.group.roster.pending
+        assert s.join(member_id).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_an_id_that_is_used_has_no_pending_deadline(self) -> None:
+        s = Scenario()
+        s.join_dynamic()
+        assert {key.kind for key in s.timers} == {"join", "session"}
+
+    def test_old_clients_are_added_at_once(self) -> None:
+        s = Scenario()
+        ticket = s.join(requires_known_id=False)
+        assert ticket.is_parked
+        assert [member.member_id for member in s.group.roster] == ["c-1"]
+
+    def test_static_members_never_see_member_id_required(self) -> None:
+        s = Scenario()
+        ticket = s.join(instance="i")
+        assert ticket.is_parked
+        assert [member.member_id for member in s.group.roster] == ["i-1"]
+
+    def test_a_pending_id_with_an_instance_id_is_unknown(self) -> None:
+        s = Scenario()
+        member_id = s.new_id()
+        answer = s.join(member_id, instance="i").answer
+        assert answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        assert member_id in s.group.roster.pending
+
+    def test_the_oldest_unused_id_makes_room_for_a_new_one(self) -> None:
+        s = Scenario(GroupConfig(pending_ids_max=2))
+        first, second, third = s.new_id(), s.new_id(), s.new_id()
+        assert list(s.group.roster.pending) == [second, third]
+        assert s.join(first).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_stated_reason_is_kept_with_the_unused_id(self) -> None:
+        s = Scenario()
+        member_id = s.new_id(reason=JoinReason.RESTART)
+        s.join(member_id, text="need to re-join with the given member-id")
+        assert s.trigger().reason.decisive is JoinReason.RESTART
+        assert s.trigger().reason.text == "need to re-join with the given member-id"
+
+    def test_negative_rebalance_timeouts_act_as_zero(self) -> None:
+        s = Scenario()
+        _, ticket = s.join_dynamic(rebalance_timeout_ms=-1)
+        assert s.group.roster.rebalance_timeout_ms() == 0
+        s.advance(3 * SECOND)
+        assert ticket.answer.generation == 1
+
+
+class TestNewMembers:
+    def test_the_first_member_leads_and_fixes_the_protocol_type(self) -> None:
+        s = Scenario()
+        s.join_dynamic(protocol_type="connect")
+        s.join_dynamic(protocol_type="connect")
+        assert s.group.protocol_type == "connect"
+        assert s.group.roster.leader_id == "c-1"
+
+    def test_a_new_member_may_stay_parked_for_five_minutes_not_for_its_session(self) -> None:
+        s = Scenario()
+        member_id, ticket = s.join_dynamic(rebalance_timeout_ms=60 * MINUTE)
+        member = s.group.roster.get(member_id)
+        assert member is not None
+        assert member.session_deadline_ms == s.ms + 5 * MINUTE
+        assert ticket.is_parked
+
+    def test_a_new_member_expires_even_while_it_is_parked(self) -> None:
+        s = Scenario()
+        old = s.stable(1, session_timeout_ms=30 * MINUTE, rebalance_timeout_ms=60 * MINUTE)
+        _, ticket = s.join_dynamic(rebalance_timeout_ms=60 * MINUTE)
+        s.advance(5 * MINUTE)
+        assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        assert [member.member_id for member in s.group.roster] == old
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.NEW_MEMBER_EXPIRED
+
+    def test_a_group_made_by_a_join_is_stored_empty(self) -> None:
+        s = Scenario()
+        s.new_id()
+        (record,) = s.log
+        assert isinstance(record, GroupRecord)
+        assert (record.generation, record.members, record.protocol_type) == (0, (), None)
+
+    def test_a_refused_join_makes_and_stores_the_group_as_well(self) -> None:
+        s = Scenario()
+        answer = s.join(protocol_type="").answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert len(s.log) == 1
+
+    def test_it_is_stored_once(self) -> None:
+        s = Scenario()
+        s.new_id()
+        s.new_id()
+        s.join_dynamic()
+        assert len(s.log) == 1
+
+    def test_a_restored_group_is_not_stored_again(self) -> None:
+        s = Scenario()
+        s.new_id()
+        s.restart()
+        s.new_id()
+        assert len(s.log) == 1
+
+
+class TestSize:
+    def test_an_empty_group_admits_always(self) -> None:
+        s = Scenario(GroupConfig(max_size=1))
+        s.new_id()
+        assert s.join().answer.error is ErrorCode.MEMBER_ID_REQUIRED
+
+    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
+    def test_a_full_group_refuses_newcomers_with_an_empty_member_id(self, state: str) -> None:
+        s = Scenario(GroupConfig(max_size=2))
+        members = s.completing(2)
+        if state == "Stable":
+            s.settle(members)
+        assert s.join().answer == FULL
+        assert s.join(instance="new").answer == FULL
+        assert s.state == state
+        assert s.told(MemberRefused)
+
+    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
+    def test_a_full_group_admits_its_members(self, state: str) -> None:
+        s = Scenario(GroupConfig(max_size=2))
+        members = s.completing(2)
+        if state == "Stable":
+            s.settle(members)
+        assert s.join(members[1]).answer.error is ErrorCode.NONE
+
+    def test_a_full_group_admits_a_restarting_static_member(self) -> None:
+        s = Scenario(GroupConfig(max_size=2))
+        s.stable_static("a", "b")
+        assert s.join(instance="b").answer.error is ErrorCode.NONE
+
+    def test_while_joins_are_collected_only_those_that_came_count(self) -> None:
+        s = Scenario(GroupConfig(max_size=2))
+        first, second = s.stable(2)
+        s.join(first)
+        assert s.state == "PreparingRebalance"
+        s.leave(s.new_id())
+        assert s.join(second).answer.error is ErrorCode.NONE
+
+    def test_a_parked_member_may_join_again(self) -> None:
+        s = Scenario(GroupConfig(max_size=2))
+        first, second = s.stable(2)
+        parked = s.join(first)
+        s.join(instance="new")
+        again = s.join(first)
+        assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert again.is_parked
+        assert s.join(second).answer == FULL
+
+    def test_the_last_members_to_rejoin_are_thrown_out_of_a_group_that_is_too_large(self) -> None:
+        s = Scenario()
+        first, second, third = s.stable(3)
+        s.config = GroupConfig(max_size=2)
+        s.restart()
+        assert s.state == "PreparingRebalance"
+        assert s.trigger().kind is TriggerKind.OVER_CAPACITY
+        tickets = [s.join(first), s.join(second)]
+        assert s.join(third).answer == FULL
+        # No member is missing any more, so the refusal completes the phase.
+        assert [ticket.answer.generation for ticket in tickets] == [2, 2]
+        assert third not in s.group.roster
+        assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.SIZE_REFUSED
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.SIZE_REFUSED
+
+    def test_a_static_member_that_comes_too_late_is_thrown_out_as_well(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        s.config = GroupConfig(max_size=1)
+        s.restart()
+        ticket = s.join(members["a"], instance="a")
+        assert s.join(instance="b").answer == FULL
+        assert ticket.answer.error is ErrorCode.NONE
+        assert s.group.roster.holder_of("b") is None
+
+    def test_a_refused_id_is_not_waited_for(self) -> None:
+        s = Scenario(GroupConfig(max_size=1))
+        member_id = s.stable(1)[0]
+        s.group.data.config = GroupConfig(max_size=2)
+        unused = s.new_id()
+        s.group.data.config = GroupConfig(max_size=1)
+        assert s.join(unused).answer == FULL
+        assert not s.group.roster.pending
+        assert s.join(member_id).answer.error is ErrorCode.NONE
+
+
+class TestMetadataBytes:
+    LARGE = (("range", bytes(600)),)
+
+    def test_a_group_that_holds_too_much_is_full(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        s.stable(1, protocols=self.LARGE)
+        assert s.join(protocols=self.LARGE).answer == FULL
+        assert s.join(protocols=RANGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert s.state == "Stable"
+
+    def test_so_is_an_empty_one_for_who_would_hold_too_much(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=599))
+        assert s.join(protocols=self.LARGE).answer == FULL
+
+    def test_a_members_own_earlier_metadata_does_not_count(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        s.stable_static("a", protocols=self.LARGE)
+        assert s.join(instance="a", protocols=self.LARGE).answer.error is ErrorCode.NONE
+
+    def test_a_member_that_wants_too_much_is_out_and_the_others_rebalance(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        first, second = s.stable(2)
+        assert s.join(second, protocols=(("range", bytes(1_000)),)).answer == FULL
+        assert [member.member_id for member in s.group.roster] == [first]
+        assert s.trigger().kind is TriggerKind.SIZE_REFUSED
+
+    def test_long_names_count_too(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        assert s.join(protocols=(("r" * 1_001, b""),)).answer == FULL
+        assert s.join(instance="i" * 1_001).answer == FULL
+
+    def test_so_does_what_many_protocols_take_by_themselves(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=10_000))
+        s.stable(1, protocols=tuple((name, b"") for name in "abcdefgh"))
+        assert s.join(protocols=tuple((f"p{number}", b"") for number in range(100))).answer == FULL
+        assert s.join(instance="\u4e00" * 2_501).answer == FULL
+
+    def test_what_a_member_held_is_free_when_it_goes(self) -> None:
+        s = Scenario(GroupConfig(metadata_bytes_max=1_000))
+        s.leave(*s.stable(1, protocols=self.LARGE))
+        assert s.group.roster.metadata_bytes == 0
+        assert s.join(protocols=self.LARGE).answer.error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+class TestLongNames:
+    """A text in a record, or on the wire, has at most 32,767 bytes."""
+
+    def test_a_member_id_begins_with_as_much_of_a_name_as_leaves_it_short(self) -> None:
+        for name in ("i" * 255, "i" * 32_767, "ü" * 16_383, "😀" * 8_191):
+            s = Scenario()
+            join = s.join(instance=name)
+            s.advance(3_000)
+            member_id = join.answer.member_id
+            assert name.startswith(member_id.rpartition("-")[0])
+            assert 252 <= len(member_id.rpartition("-")[0].encode()) <= 255
+
+    def test_one_that_is_handed_out_is_short_as_well(self) -> None:
+        s = Scenario()
+        request = a_request(6_000)._replace(client_id="c" * 32_767)
+        ticket = s.ticket()
+        s.step(lambda: s.group.join(request, ticket, s.now))
+        assert ticket.answer.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert len(ticket.answer.member_id) < 300
+        (pending,) = s.group.roster.pending.values()
+        assert not any(len(str(value)) > 400 for value in pending)
+
+
+class TestCompatibility:
+    @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
+    def test_an_empty_group_wants_a_type_and_a_list(
+        self, kind: str, protocols: tuple[tuple[str, bytes], ...]
+    ) -> None:
+        s = Scenario()
+        answer = s.join(protocol_type=kind, protocols=protocols).answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_an_empty_group_takes_another_type_than_before(self) -> None:
+        s = Scenario()
+        s.leave(*s.stable(1))
+        assert s.state == "Empty"
+        s.join_dynamic(protocol_type="connect")
+        assert s.group.protocol_type == "connect"
+
+    def test_another_type_is_refused_while_there_are_members(self) -> None:
+        s = Scenario()
+        s.stable(1)
+        answer = s.join(protocol_type="connect").answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_one_name_in_common_with_all_members_is_enough(self) -> None:
+        s = Scenario()
+        s.stable(1, protocols=BOTH)
+        assert s.join(protocols=ROUND_ROBIN).answer.error is ErrorCode.MEMBER_ID_REQUIRED
+
+    def test_a_name_that_only_some_members_offer_is_not(self) -> None:
+        s = Scenario()
+        first, _ = s.join_dynamic(protocols=BOTH)
+        second, _ = s.join_dynamic(protocols=RANGE)
+        s.advance(6 * SECOND)
+        s.settle([first, second])
+        answer = s.join(protocols=ROUND_ROBIN).answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_a_lone_member_cannot_switch_to_a_disjoint_list(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1)
+        answer = s.join(member_id, protocols=ROUND_ROBIN).answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert s.state == "Stable"
+
+    def test_a_repeated_name_counts_once(self) -> None:
+        s = Scenario()
+        s.stable(1, protocols=(*RANGE, *RANGE))
+        assert s.join().answer.error is ErrorCode.MEMBER_ID_REQUIRED
+        _, ticket = s.join_dynamic()
+        assert ticket.is_parked

@@ -1,0 +1,173 @@
+"""LeaveGroup: single and in batches, by id and by instance."""
+
+import pytest
+
+from kohort.groups.events import (
+    CauseAdded,
+    MemberRemoved,
+    RebalanceStarted,
+    RemovalReason,
+    TriggerKind,
+)
+from kohort.groups.requests import JoinResult, LeaveEntry, LeaveResult, SyncResult
+from kohort.protocol.errors import ErrorCode
+from tests.support.groups.scenario import Scenario
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+FENCED = ErrorCode.FENCED_INSTANCE_ID
+
+
+class TestEntries:
+    def test_an_administrator_removes_by_instance(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b")
+        assert s.leave(LeaveEntry("", "a")).entries == (NONE,)
+        assert s.group.roster.holder_of("a") is None
+        assert s.trigger().kind is TriggerKind.REMOVED_BY_ADMIN
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.REMOVED_BY_ADMIN
+
+    @pytest.mark.parametrize("instance", [None, "nobody's"])
+    def test_without_id_and_without_a_known_instance_it_is_unknown(
+        self, instance: str | None
+    ) -> None:
+        s = Scenario()
+        s.stable(1)
+        assert s.leave(LeaveEntry("", instance)).entries == (UNKNOWN,)
+        assert s.state == "Stable"
+
+    def test_an_unused_id_is_given_back(self) -> None:
+        s = Scenario()
+        unused = s.new_id()
+        assert s.leave(unused).entries == (NONE,)
+        assert not s.timers
+
+    def test_id_and_instance_must_belong_together(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        assert s.leave(LeaveEntry(members["a"], "b")).entries == (FENCED,)
+        assert s.leave(LeaveEntry(members["a"], "c")).entries == (UNKNOWN,)
+        assert s.leave(LeaveEntry(members["a"], "a")).entries == (NONE,)
+
+    def test_a_static_member_may_be_removed_by_its_id_alone(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        assert s.leave(members["a"]).entries == (NONE,)
+        assert s.group.roster.holder_of("a") is None
+
+    def test_a_stranger_is_unknown(self) -> None:
+        s = Scenario()
+        s.stable(1)
+        assert s.leave("stranger").entries == (UNKNOWN,)
+
+    def test_an_empty_list_is_allowed(self) -> None:
+        s = Scenario()
+        s.stable(1)
+        assert s.leave() == LeaveResult()
+        assert s.state == "Stable"
+
+    def test_each_entry_has_its_own_result_in_order(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", "c")
+        result = s.leave(
+            LeaveEntry("", "a"),
+            "stranger",
+            LeaveEntry(members["b"], "c"),
+            members["c"],
+            members["c"],
+        )
+        assert result.entries == (NONE, UNKNOWN, FENCED, NONE, UNKNOWN)
+
+    def test_the_reason_text_is_recorded(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.leave(LeaveEntry(follower, None, "the consumer is being closed"))
+        assert s.trigger().kind is TriggerKind.MEMBER_LEFT
+        assert s.trigger().detail == "the consumer is being closed"
+        assert s.told(MemberRemoved)[-1].text == "the consumer is being closed"
+
+    def test_an_admin_client_says_so_in_its_reason(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.leave(LeaveEntry(follower, None, "member was removed by an admin: too slow"))
+        assert s.trigger().kind is TriggerKind.REMOVED_BY_ADMIN
+
+
+class TestRemoval:
+    def test_a_parked_join_is_answered(self) -> None:
+        s = Scenario()
+        first, _ = s.preparing(2)
+        ticket = s.join(first)
+        s.leave(first)
+        assert ticket.answer == JoinResult(UNKNOWN)
+
+    def test_a_parked_sync_is_answered(self) -> None:
+        s = Scenario()
+        _, follower, other = s.completing(3)
+        ticket, others = s.sync(follower), s.sync(other)
+        s.leave(follower)
+        assert ticket.answer == SyncResult(UNKNOWN)
+        assert others.answer == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def test_its_timers_end(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.leave(follower)
+        assert not any(key.member_id == follower for key in s.timers)
+
+    def test_if_it_led_the_first_remaining_member_leads(self) -> None:
+        s = Scenario()
+        leader, second, _ = s.stable(3)
+        s.leave(leader)
+        assert s.group.roster.leader_id == second
+        assert s.trigger().was_leader
+
+
+class TestTheStepAfter:
+    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
+    def test_a_batch_starts_one_rebalance(self, state: str) -> None:
+        s = Scenario()
+        members = s.completing(4)
+        if state == "Stable":
+            s.settle(members)
+        s.leave(members[1], members[2])
+        starts = [start for start in s.told(RebalanceStarted) if start.generation == 1]
+        assert len(starts) == 1
+        assert starts[0].trigger.removed == (members[1],)
+        assert [ref.member_id for ref in starts[0].members] == [members[0], members[3]]
+        assert s.told(CauseAdded)[-1].trigger.removed == (members[2],)
+
+    def test_while_preparing_a_batch_may_complete_the_phase(self) -> None:
+        s = Scenario()
+        first, second, third = s.preparing(3)
+        ticket = s.join(first)
+        s.leave(second, third)
+        assert ticket.answer.generation == 2
+        assert [m.member_id for m in ticket.answer.members] == [first]
+
+    def test_an_unused_id_that_leaves_completes_the_join_phase_that_waits_for_it(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        unused = s.new_id()
+        tickets = [s.join(first), s.join(second)]
+        assert all(ticket.is_parked for ticket in tickets)
+        assert s.leave(unused).entries == (NONE,)
+        assert [ticket.answer.generation for ticket in tickets] == [2, 2]
+        assert s.state == "CompletingRebalance"
+
+    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
+    def test_an_unused_id_that_goes_is_no_reason_to_rebalance(self, state: str) -> None:
+        s = Scenario()
+        members = s.completing(2)
+        if state == "Stable":
+            s.settle(members)
+        s.leave(s.new_id())
+        assert s.state == state
+
+    def test_when_all_leave_the_group_is_empty_and_stored_without_members(self) -> None:
+        s = Scenario()
+        s.leave(*s.stable(3))
+        record = s.last_group_record()
+        assert (record.generation, record.members, record.protocol_name) == (2, (), None)
+        assert record.protocol_type == "consumer"
+        assert s.state == "Empty"

@@ -1,0 +1,318 @@
+"""From PreparingRebalance to answered joins: begin, collect, complete, and who is told what."""
+
+import pytest
+
+from kohort.groups.events import (
+    JoinPhaseEnd,
+    JoinPhaseEnded,
+    JoinPhaseStalled,
+    MemberRemoved,
+    RebalanceStarted,
+    RemovalReason,
+)
+from kohort.groups.requests import JoinedMember, JoinResult, SyncResult
+from kohort.groups.states import GroupState
+from kohort.protocol.errors import ErrorCode
+from tests.support.groups.scenario import SECOND, Scenario, Ticket, subscription
+
+REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def rejoin(s: Scenario, members: list[str]) -> list[Ticket]:
+    return [s.join(member_id) for member_id in members]
+
+
+class TestBegin:
+    def test_from_completing_parked_syncs_are_told_and_assignments_dropped(self) -> None:
+        s = Scenario()
+        leader, follower = s.completing(2)
+        parked = s.sync(follower)
+        s.ms += SECOND
+        s.leave(leader)
+        assert parked.answer == SyncResult(REBALANCING)
+        member = s.group.roster.get(follower)
+        assert member is not None
+        assert member.assignment == b""
+        assert member.session_deadline_ms == s.ms + 10 * SECOND
+
+    def test_from_completing_the_sync_timer_ends(self) -> None:
+        s = Scenario()
+        _, follower = s.completing(2)
+        assert s.group.data.pending_sync
+        s.leave(follower)
+        assert not s.group.data.pending_sync
+        assert not any(key.kind == "sync" for key in s.timers)
+
+    def test_from_stable_assignments_stay_to_be_seen(self) -> None:
+        s = Scenario()
+        members = s.preparing(2)
+        described = {m.member_id: m.assignment for m in s.group.describe().members}
+        assert described == {member_id: f"of {member_id}".encode() for member_id in members}
+
+    def test_the_join_timer_is_the_longest_rebalance_timeout_at_that_moment(self) -> None:
+        s = Scenario()
+        first, _ = s.join_dynamic(rebalance_timeout_ms=20 * SECOND)
+        second, _ = s.join_dynamic(rebalance_timeout_ms=90 * SECOND)
+        s.advance(6 * SECOND)
+        s.settle([first, second])
+        s.join(first, rebalance_timeout_ms=20 * SECOND)
+        assert s.group.waiting_for() == ((second,), s.ms + 90 * SECOND)
+
+    def test_a_later_larger_timeout_does_not_re_arm_it(self) -> None:
+        s = Scenario()
+        members = s.preparing(2)
+        _, deadline_ms = s.group.waiting_for()
+        s.join(members[0], rebalance_timeout_ms=1_000 * SECOND)
+        s.join(requires_known_id=False, rebalance_timeout_ms=2_000 * SECOND)
+        assert s.group.waiting_for()[1] == deadline_ms
+
+    def test_a_lone_member_completes_at_once(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1)
+        assert s.join(member_id).answer.generation == 2
+
+
+class TestAllJoined:
+    def test_the_last_join_completes_the_phase(self) -> None:
+        s = Scenario()
+        members = s.preparing(3)
+        tickets = rejoin(s, members[:2])
+        assert all(ticket.is_parked for ticket in tickets)
+        tickets += rejoin(s, members[2:])
+        assert [ticket.answer.generation for ticket in tickets] == [2, 2, 2]
+        assert s.told(JoinPhaseEnded)[-1].end is JoinPhaseEnd.ALL_JOINED
+
+    def test_a_member_that_leaves_may_complete_it(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        ticket = s.join(first)
+        s.leave(second)
+        assert ticket.answer.generation == 2
+
+    def test_a_member_that_expires_may_complete_it(self) -> None:
+        s = Scenario()
+        first, _ = s.preparing(2)
+        ticket = s.join(first)
+        s.advance(10 * SECOND)
+        assert ticket.answer.generation == 2
+
+    def test_an_unused_id_delays_it(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1)
+        unused = s.new_id(session_timeout_ms=20 * SECOND)
+        ticket = s.join(member_id)
+        assert s.group.waiting_for()[0] == (unused,)
+        s.advance(20 * SECOND - 1)
+        assert ticket.is_parked
+        s.advance(1)
+        assert ticket.answer.generation == 2
+
+    def test_an_unused_id_delays_it_no_longer_than_the_rebalance_timeout(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1, rebalance_timeout_ms=5 * SECOND)
+        unused = s.new_id(session_timeout_ms=1_000 * SECOND)
+        ticket = s.join(member_id, rebalance_timeout_ms=5 * SECOND)
+        s.advance(5 * SECOND)
+        assert ticket.answer.generation == 2
+        assert unused in s.group.roster.pending
+
+    def test_an_unused_id_survives_completion_and_starts_another_rebalance(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1, rebalance_timeout_ms=5 * SECOND)
+        unused = s.new_id(session_timeout_ms=1_000 * SECOND)
+        s.join(member_id, rebalance_timeout_ms=5 * SECOND)
+        s.advance(5 * SECOND)
+        s.settle([member_id])
+        assert s.join(unused).is_parked
+        assert s.state == "PreparingRebalance"
+
+    def test_an_unused_id_that_is_given_back_completes_it(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1)
+        unused = s.new_id()
+        ticket = s.join(member_id)
+        s.leave(unused)
+        assert ticket.answer.generation == 2
+
+
+class TestCompletion:
+    def test_dynamic_members_that_did_not_join_are_out(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2, session_timeout_ms=1_000 * SECOND)
+        ticket = s.join(first)
+        s.advance(60 * SECOND)
+        assert ticket.answer.generation == 2
+        assert second not in s.group.roster
+        removed = s.told(MemberRemoved)[-1]
+        assert (removed.member.member_id, removed.fate) == (second, RemovalReason.REBALANCE_TIMEOUT)
+        assert not any(key.member_id == second for key in s.timers)
+
+    def test_static_members_stay_and_are_part_of_the_generation(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=1_000 * SECOND)
+        ticket = s.join(members["a"], instance="a", session_timeout_ms=1_000 * SECOND)
+        s.advance(60 * SECOND)
+        answer = ticket.answer
+        assert {member.member_id for member in answer.members} == set(members.values())
+        assert s.told(JoinPhaseEnded)[-1].absent == (members["b"],)
+
+    def test_a_leader_that_did_not_join_is_followed_by_the_first_that_did(self) -> None:
+        s = Scenario()
+        leader, second, third = s.preparing(3, session_timeout_ms=1_000 * SECOND)
+        tickets = rejoin(s, [third, second])
+        s.advance(60 * SECOND)
+        assert {ticket.answer.leader for ticket in tickets} == {second}
+        assert leader not in s.group.roster
+
+    def test_if_only_absent_static_members_remain_it_waits_once_more(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=1_000 * SECOND)
+        dynamic, _ = s.join_dynamic(session_timeout_ms=1_000 * SECOND)
+        s.leave(dynamic)
+        s.advance(60 * SECOND)
+        assert s.state == "PreparingRebalance"
+        assert s.group.generation == 1
+        assert s.told(JoinPhaseStalled)[-1].waiting_for == tuple(members.values())
+        assert s.group.waiting_for()[1] == s.ms + 60 * SECOND
+        ticket = s.join(members["b"], instance="b")
+        s.advance(60 * SECOND)
+        assert ticket.answer.leader == members["b"]
+
+    def test_absent_static_members_end_by_their_sessions(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b", session_timeout_ms=100 * SECOND)
+        dynamic, _ = s.join_dynamic()
+        s.leave(dynamic)
+        s.advance(100 * SECOND)
+        assert (s.state, s.group.generation) == ("Empty", 2)
+
+    def test_without_members_the_group_is_empty_and_has_no_protocol(self) -> None:
+        s = Scenario()
+        s.leave(*s.stable(2))
+        assert (s.state, s.group.generation) == ("Empty", 2)
+        assert s.group.protocol_name is None
+        assert s.group.protocol_type == "consumer"
+
+    def test_everybody_has_a_session_from_here_on_also_those_that_were_absent(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=70 * SECOND)
+        s.join(members["a"], instance="a", session_timeout_ms=70 * SECOND)
+        s.advance(60 * SECOND)
+        deadlines = {member.session_deadline_ms for member in s.group.roster}
+        assert deadlines == {s.ms + 70 * SECOND}
+        assert not any(member.is_new for member in s.group.roster)
+
+    def test_everybody_has_yet_to_sync(self) -> None:
+        s = Scenario()
+        members = s.completing(3)
+        assert s.group.waiting_for() == (tuple(members), s.ms + 60 * SECOND)
+
+
+class TestAnswers:
+    def test_the_leader_gets_all_members_with_their_metadata(self) -> None:
+        s = Scenario()
+        mine = (("range", b"leader's"), ("sticky", b"other"))
+        first, leader_ticket = s.join_dynamic(protocols=mine)
+        theirs = (("range", b"static's"),)
+        static_ticket = s.join(instance="i", protocols=theirs)
+        s.advance(6 * SECOND)
+        static = static_ticket.answer.member_id
+        assert leader_ticket.answer == JoinResult(
+            member_id=first,
+            generation=1,
+            protocol_type="consumer",
+            protocol_name="range",
+            leader=first,
+            members=[
+                JoinedMember(member_id=first, group_instance_id=None, metadata=b"leader's"),
+                JoinedMember(member_id=static, group_instance_id="i", metadata=b"static's"),
+            ],
+        )
+        assert static_ticket.answer == JoinResult(
+            member_id=static,
+            generation=1,
+            protocol_type="consumer",
+            protocol_name="range",
+            leader=first,
+        )
+
+    def test_a_leader_that_joins_again_while_completing_gets_all_members_again(self) -> None:
+        s = Scenario()
+        leader, _ = s.completing(2)
+        answer = s.join(leader).answer
+        assert (answer.generation, len(answer.members)) == (1, 2)
+        assert not answer.skip_assignment
+
+    def test_an_immediately_answered_join_does_not_prolong_the_session(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        member = s.group.roster.get(follower)
+        assert member is not None
+        deadline_ms = member.session_deadline_ms
+        s.ms += SECOND
+        assert s.join(follower).answer.generation == 1
+        assert member.session_deadline_ms == deadline_ms
+
+
+class TestSameProtocols:
+    def test_reordering_alone_starts_a_rebalance(self) -> None:
+        s = Scenario()
+        both = (("range", b"r"), ("sticky", b"s"))
+        (member_id, other) = s.stable(2, protocols=both)
+        assert s.join(other, protocols=both).answer.generation == 1
+        assert s.join(other, protocols=both[::-1]).is_parked
+        assert s.state == "PreparingRebalance"
+        culprit = s.trigger().member
+        assert culprit is not None
+        assert culprit.member_id == other != member_id
+
+    def test_other_metadata_alone_starts_a_rebalance(self) -> None:
+        s = Scenario()
+        _, other = s.stable(2)
+        assert s.join(other, protocols=(("range", subscription("t", "u")),)).is_parked
+
+    def test_what_a_member_says_in_a_rebalance_counts_for_the_next_generation(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        ticket = s.join(first)
+        s.join(second, protocols=(("range", b"new"),), session_timeout_ms=77_000)
+        member = s.group.roster.get(second)
+        assert member is not None
+        assert member.session_timeout_ms == 77_000
+        assert ticket.answer.members[1].metadata == b"new"
+
+
+class TestProtocolSelection:
+    @pytest.mark.parametrize(
+        ("lists", "chosen"),
+        [
+            (["a b", "a b"], "a"),
+            (["a b", "b a", "b a"], "b"),
+            (["a b", "b"], "b"),
+            # A tie goes to what stands first in the leader's list.
+            (["a b", "b a"], "a"),
+            (["b a", "a b"], "b"),
+            # c has most first places, but not all members offer it.
+            (["a b", "c a b", "c b a"], "a"),
+            (["a b c", "b a", "a b"], "a"),
+        ],
+    )
+    def test_each_member_votes_for_the_first_name_that_all_offer(
+        self, lists: list[str], chosen: str
+    ) -> None:
+        s = Scenario()
+        tickets = [
+            s.join_dynamic(protocols=tuple((name, b"") for name in names.split()))[1]
+            for names in lists
+        ]
+        s.advance(6 * SECOND)
+        assert {ticket.answer.protocol_name for ticket in tickets} == {chosen}
+
+
+def test_only_begin_makes_a_group_prepare() -> None:
+    s = Scenario()
+    s.stable(2)
+    s.leave(*(member.member_id for member in s.group.roster))
+    starts = s.told(RebalanceStarted)
+    assert [start.previous_state for start in starts] == [GroupState.EMPTY, GroupState.STABLE]
+    assert [start.generation for start in starts] == [0, 1]

@@ -1,0 +1,240 @@
+"""SyncGroup and the sync phase."""
+
+import pytest
+
+from kohort.groups.events import (
+    MemberRemoved,
+    RebalanceEnd,
+    RebalanceEnded,
+    RemovalReason,
+    SyncAnswered,
+    SyncReceived,
+    TriggerKind,
+)
+from kohort.groups.requests import LeaveEntry, SyncRequest, SyncResult
+from kohort.protocol.errors import ErrorCode
+from tests.support.groups.scenario import SECOND, Scenario
+
+INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def assigned(share: bytes) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, "consumer", "range", share)
+
+
+class TestProtocol:
+    @pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
+    @pytest.mark.parametrize(
+        ("kind", "name"), [("connect", "range"), ("consumer", "sticky"), ("connect", "sticky")]
+    )
+    def test_one_that_differs_from_the_groups_is_refused(
+        self, state: str, kind: str, name: str
+    ) -> None:
+        s = Scenario()
+        members = s.completing(2)
+        if state == "Stable":
+            s.settle(members)
+        answer = s.sync(members[1], protocol_type=kind, protocol_name=name).answer
+        assert answer == SyncResult(INCONSISTENT)
+
+    def test_the_groups_own_is_accepted(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        answer = s.sync(follower, protocol_type="consumer", protocol_name="range").answer
+        assert answer.error is ErrorCode.NONE
+
+    def test_membership_and_generation_are_checked_before_it(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        stranger = s.sync("stranger", protocol_type="connect", protocol_name="range")
+        assert stranger.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+        late = s.sync(follower, 99, protocol_type="connect", protocol_name="range")
+        assert late.answer.error is ErrorCode.ILLEGAL_GENERATION
+
+
+class TestCompleting:
+    def test_everybody_who_waits_is_answered_when_the_leader_syncs(self) -> None:
+        s = Scenario()
+        leader, second, third = s.completing(3)
+        parked = [s.sync(second), s.sync(third)]
+        assert all(ticket.is_parked for ticket in parked)
+        shares = {leader: b"1", second: b"2", third: b"3"}
+        answer = s.sync(leader, assignments=shares).answer
+        assert answer == assigned(b"1")
+        assert [ticket.answer for ticket in parked] == [assigned(b"2"), assigned(b"3")]
+        assert s.state == "Stable"
+
+    def test_ids_that_are_no_members_are_ignored_and_missing_ones_get_nothing(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        s.sync(leader, assignments={leader: b"1", "stranger": b"x"})
+        assert s.sync(second).answer == assigned(b"")
+        assert [m.member_id for m in s.last_group_record().members] == [leader, second]
+
+    def test_a_followers_own_assignments_are_ignored(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        s.sync(second, assignments={second: b"mine"})
+        assert s.state == "CompletingRebalance"
+        s.sync(leader, assignments={second: b"leader's"})
+        assert s.group.roster.get(second).assignment == b"leader's"  # type: ignore[union-attr]
+
+    def test_one_completed_rebalance_is_counted(self) -> None:
+        s = Scenario()
+        members = s.stable(2)
+        (ended,) = s.told(RebalanceEnded)
+        assert (ended.outcome, ended.generation) == (RebalanceEnd.STABLE, 1)
+        assert ended.assignments == {m: f"of {m}".encode() for m in members}
+
+    def test_syncs_are_told_to_the_history_once_each(self) -> None:
+        s = Scenario()
+        leader, second, third = s.completing(3)
+        s.sync(second)
+        s.sync(leader)
+        s.sync(third)
+        s.sync(third)
+        received = [(event.member_id, event.is_leader) for event in s.told(SyncReceived)]
+        assert received == [(second, False), (leader, True), (third, False)]
+        # Two had theirs with the end of the rebalance.
+        assert [event.member_id for event in s.told(SyncAnswered)] == [third, third]
+
+    def test_when_all_have_synced_the_sync_timer_ends(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        s.sync(leader)
+        assert any(key.kind == "sync" for key in s.timers)
+        s.sync(second)
+        assert not any(key.kind == "sync" for key in s.timers)
+        assert s.group.waiting_for() == ((), None)
+
+
+class TestStable:
+    def test_a_leaders_new_assignments_are_ignored(self) -> None:
+        s = Scenario()
+        leader, second = s.stable(2)
+        answer = s.sync(leader, assignments={leader: b"new", second: b"new"}).answer
+        assert answer == assigned(f"of {leader}".encode())
+        assert len(s.log) == 2
+
+
+class TestDurability:
+    def test_no_member_is_answered_before_the_assignment_is_durable(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        parked = s.sync(second)
+        s.hold_appends = True
+        ticket = s.sync(leader, assignments={leader: b"1", second: b"2"})
+        assert s.state == "CompletingRebalance"
+        assert ticket.is_parked
+        assert parked.is_parked
+        assert s.group.describe().members[0].assignment == b""
+        s.finish_append()
+        assert s.state == "Stable"
+        assert parked.answer == assigned(b"2")
+
+    def test_if_it_cannot_be_stored_all_are_told_and_a_rebalance_begins(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        parked = s.sync(second)
+        s.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+        answer = s.sync(leader, assignments={leader: b"1"}).answer
+        assert answer == parked.answer == SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert s.state == "PreparingRebalance"
+        assert s.trigger().kind is TriggerKind.STORE_FAILED
+        assert s.trigger().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert s.told(RebalanceEnded)[-1].outcome is RebalanceEnd.STORE_FAILED
+
+    def test_the_generation_after_a_failure_is_a_new_one(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
+        s.sync(leader)
+        s.fail_appends = None
+        tickets = [s.join(leader), s.join(second)]
+        assert [ticket.answer.generation for ticket in tickets] == [2, 2]
+        s.settle([leader, second])
+
+    @pytest.mark.parametrize("outcome", ["durable", "failed"])
+    def test_an_assignment_no_one_waits_for_any_more_changes_nothing(self, outcome: str) -> None:
+        s = Scenario()
+        leader, second = s.completing(2)
+        ticket, left = s.ticket(), s.ticket()
+        # Both in one turn, before the append is even begun.
+        request = SyncRequest(leader, None, 1, assignments={leader: b"1"})
+        s.group.sync(request, ticket, s.now)
+        s.group.leave([LeaveEntry(second)], left, s.now)
+        if outcome == "failed":
+            s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
+        s.take_effects()
+        assert ticket.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert s.state == "PreparingRebalance"
+        member = s.group.roster.get(leader)
+        assert member is not None
+        assert member.assignment == b""
+        assert s.trigger().kind is TriggerKind.MEMBER_LEFT
+
+    def test_a_leader_that_syncs_twice_in_one_turn_writes_once(self) -> None:
+        s = Scenario()
+        leader, _ = s.completing(2)
+        first, second = s.ticket(), s.ticket()
+        s.group.sync(SyncRequest(leader, None, 1, assignments={leader: b"1"}), first, s.now)
+        s.group.sync(SyncRequest(leader, None, 1, assignments={leader: b"2"}), second, s.now)
+        s.take_effects()
+        assert len(s.appends[-1]) == 1
+        assert first.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert second.answer == assigned(b"1")
+
+
+class TestDeadline:
+    def test_members_that_have_not_synced_are_removed_together_and_the_rest_rebalances(
+        self,
+    ) -> None:
+        s = Scenario()
+        leader, second, third = s.completing(3, session_timeout_ms=1_000 * SECOND)
+        s.sync(leader)
+        s.advance(60 * SECOND - 1)
+        assert s.state == "Stable"
+        s.advance(1)
+        assert s.state == "PreparingRebalance"
+        assert [member.member_id for member in s.group.roster] == [leader]
+        assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
+        assert s.trigger().removed == (second, third)
+        assert {event.fate for event in s.told(MemberRemoved)} == {RemovalReason.SYNC_EXPIRED}
+
+    def test_a_leader_that_does_not_sync_is_removed_and_who_waits_is_told(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2, session_timeout_ms=1_000 * SECOND)
+        parked = s.sync(second)
+        s.advance(60 * SECOND)
+        assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert leader not in s.group.roster
+        assert s.group.roster.leader_id == second
+        assert s.trigger().was_leader
+
+    def test_static_members_go_too_even_those_that_never_joined_again(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=1_000 * SECOND)
+        ticket = s.join(members["a"], instance="a", session_timeout_ms=1_000 * SECOND)
+        s.advance(60 * SECOND)
+        assert ticket.answer.generation == 2
+        s.sync(members["a"])
+        s.advance(60 * SECOND)
+        assert s.group.roster.holder_of("b") is None
+        assert s.trigger().kind is TriggerKind.SYNC_EXPIRED
+
+    def test_if_no_member_is_left_the_group_is_empty(self) -> None:
+        s = Scenario()
+        s.completing(2, session_timeout_ms=1_000 * SECOND)
+        s.advance(60 * SECOND)
+        assert (s.state, s.group.generation) == ("Empty", 2)
+
+    def test_it_does_nothing_to_a_later_generation(self) -> None:
+        s = Scenario()
+        leader, second = s.completing(2, session_timeout_ms=1_000 * SECOND)
+        s.advance(59 * SECOND)
+        s.join(leader, protocols=(("range", b"other"),), session_timeout_ms=1_000 * SECOND)
+        s.join(second, session_timeout_ms=1_000 * SECOND)
+        assert s.group.generation == 2
+        s.advance(2 * SECOND)
+        assert s.state == "CompletingRebalance"
+        assert len(s.group.roster) == 2

@@ -1,0 +1,151 @@
+"""What records tell beside cause and times: silences, timeouts, new partitions, a second death."""
+
+import pytest
+
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.sentence import sentence
+from kohort.groups.requests import LeaveEntry
+from kohort.protocol.join_reason import JoinReason
+from tests.support.groups.chronicle import Chronicle, owning
+from tests.support.groups.scenario import SECOND
+
+SUBSCRIBED = owning()
+"""With topics that the broker can read: t."""
+
+
+def test_a_static_return_tells_how_long_the_old_process_was_silent() -> None:
+    s = Chronicle()
+    members = s.stable_static("one", "two")
+    s.advance(2 * SECOND)
+    s.heartbeat(members["two"], instance="two")
+    s.advance(7 * SECOND)
+    s.join(instance="two")
+
+    (avoided,) = s.avoided_records
+    assert avoided.trigger.silent_ms == 7 * SECOND
+    assert "came back under a new member id, 7 s after it was last heard of" in sentence(avoided)
+
+
+def test_a_static_return_amid_a_rebalance_tells_it_as_well() -> None:
+    s = Chronicle()
+    s.stable_static("one", "two")
+    s.advance(4 * SECOND)
+    s.join(instance="three")
+    s.join(instance="two")
+
+    (cause,) = s.running().further_causes
+    assert (cause.kind, cause.silent_ms) == (TriggerKind.STATIC_REPLACED, 4 * SECOND)
+
+
+def test_the_silence_of_a_process_that_waits_for_us_says_nothing() -> None:
+    s = Chronicle()
+    members = s.stable_static("one", "two")
+    s.join(instance="three")
+    s.join(members["two"], instance="two")
+    s.advance(4 * SECOND)
+    s.join(instance="two")
+
+    (cause,) = s.running().further_causes
+    assert (cause.kind, cause.silent_ms) == (TriggerKind.STATIC_REPLACED, None)
+
+
+def test_each_member_that_joined_is_listed_with_its_timeouts() -> None:
+    s = Chronicle()
+    first, second = s.eager((0, 1), (2,))
+    s.join(first, session_timeout_ms=20 * SECOND, rebalance_timeout_ms=90 * SECOND)
+
+    joined, missing = (s.member(one, s.running()) for one in (first, second))
+    assert (joined.session_timeout_ms, joined.rebalance_timeout_ms) == (20_000, 90_000)
+    assert (missing.session_timeout_ms, missing.rebalance_timeout_ms) == (None, None)
+
+
+def test_a_leader_that_saw_new_partitions_is_said_to_have_cause() -> None:
+    s = Chronicle()
+    leader, _ = s.cooperative((0, 1), (2,))
+    s.advance(SECOND)
+    s.grown = {"t": s.now.wall_ms, "other": s.now.wall_ms}
+    s.advance(4 * SECOND)
+    s.join(leader, protocols=SUBSCRIBED)
+
+    trigger = s.running().trigger
+    assert (trigger.grown_topics, trigger.grown_ms) == (("t",), 4 * SECOND)
+    assert "joined again, 4 s after t was given more partitions" in sentence(s.running())
+
+
+def test_partitions_that_came_before_the_last_assignment_are_no_cause() -> None:
+    s = Chronicle()
+    s.grown = {"t": s.now.wall_ms}
+    leader, _ = s.cooperative((0, 1), (2,))
+    s.join(leader, protocols=SUBSCRIBED)
+
+    assert s.running().trigger.grown_topics == ()
+
+
+def test_a_second_death_that_ended_the_wait_is_in_the_sentence() -> None:
+    s = Chronicle()
+    first, second, third = s.eager((0,), (1,), (2,))
+    s.advance(6 * SECOND)
+    s.heartbeat(first)
+    s.leave(third)
+    s.advance(SECOND)
+    s.heartbeat(first)
+    s.join(first)
+    s.advance(3 * SECOND)
+    s.assign({first: (0, 1, 2)})
+
+    assert f"it waited 3 s for member {second}, which missed its session timeout of 10 s" in (
+        sentence(s.last)
+    )
+
+
+def test_of_several_that_were_waited_for_the_one_that_died_is_named() -> None:
+    s = Chronicle()
+    first, second, third, fourth = s.eager((0,), (1,), (2,), ())
+    s.advance(6 * SECOND)
+    s.leave(fourth)
+    for member in (first, third):
+        s.heartbeat(member)
+    s.join(first)
+    s.advance(4 * SECOND - 1)
+    s.heartbeat(first)
+    s.ms += 1
+    s.join(third)
+    s.advance(0)
+    s.assign({first: (0, 1), third: (2,)})
+
+    assert f"for members {third}, {second}, of which {second} missed its session timeout" in (
+        sentence(s.last)
+    )
+
+
+def test_an_enforced_rebalance_is_named_as_such_whatever_the_broker_saw() -> None:
+    s = Chronicle()
+    leader, follower = s.eager((0, 1), (2,))
+    s.join(leader, text="rebalance enforced by user")
+
+    assert f"because member {leader} (host 127.0.0.1) enforced a rebalance, saying" in (
+        sentence(s.running())
+    )
+    s.join(follower, reason=JoinReason.ENFORCED)
+    s.assign({leader: (0, 1), follower: (2,)})
+    s.join(follower, reason=JoinReason.ENFORCED)
+    assert f"because member {follower} (host 127.0.0.1) enforced a rebalance, stating" in (
+        sentence(s.running())
+    )
+
+
+@pytest.mark.parametrize(("unfetched_s", "told_ms"), [(12, 12_000), (9, None), (60, None)])
+def test_it_is_told_if_it_was_long_and_if_the_member_had_fetched_before(
+    unfetched_s: int, told_ms: int | None
+) -> None:
+    s = Chronicle()
+    leader, follower = s.eager((0, 1), (2,))
+    for _ in range(4):
+        s.advance(5 * SECOND)
+        s.heartbeat(leader)
+        s.heartbeat(follower)
+    s.leave(LeaveEntry(follower, unfetched_ms=unfetched_s * SECOND))
+
+    assert s.running().trigger.unfetched_ms == told_ms
+    says = "left, having sent heartbeats for 12 s without a Fetch" in sentence(s.running())
+    assert says == (told_ms is not None)

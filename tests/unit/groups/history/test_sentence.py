@@ -1,0 +1,244 @@
+"""What people are told of a rebalance."""
+
+from dataclasses import replace
+
+import pytest
+
+from kohort.groups.events import TriggerKind
+from kohort.groups.history.model import (
+    AvoidedRecord,
+    LeaderChange,
+    MemberTimeline,
+    PartitionCounts,
+    RebalanceOutcome,
+    RebalanceRecord,
+    Stopped,
+    Timeline,
+    TriggerRecord,
+    WaitedFor,
+)
+from kohort.groups.history.sentence import evidence, sentence
+from kohort.groups.history.wording import duration, shown, utc_time
+
+AT_MS = 1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + (14 * 3600 + 3 * 60 + 7) * 1000
+EXPIRED = TriggerRecord(
+    kind=TriggerKind.SESSION_EXPIRED,
+    at_ms=AT_MS,
+    member_id="X",
+    instance_id="y",
+    host="/z",
+    removed=("X",),
+    removed_count=1,
+    session_timeout_ms=45_000,
+)
+RECORD = RebalanceRecord(
+    group="g",
+    sequence=7,
+    previous_generation=41,
+    generation=42,
+    previous_state="Stable",
+    started_at_ms=AT_MS,
+    trigger=EXPIRED,
+    outcome=RebalanceOutcome.STABLE,
+    stopped=Stopped(member_count=11, longest_ms=3_200, total_ms=30_000),
+    waited_for=WaitedFor(phase="join", member_ids=("W",), ms=2_900),
+    timeline=Timeline(
+        join_phase_ms=2_900,
+        join_phase_end="all_joined",
+        leader_synced_ms=3_100,
+        durable_ms=3_105,
+        finished_ms=3_105,
+    ),
+    leader="W",
+    leader_change=LeaderChange.LEFT,
+    members_before=12,
+    members_after=11,
+)
+
+
+def caused_by(kind: TriggerKind, **changes: object) -> str:
+    trigger = TriggerRecord(kind=kind, at_ms=AT_MS, member_id="X", **changes)  # type: ignore[arg-type]
+    text = sentence(replace(RECORD, trigger=trigger, stopped=Stopped(), waited_for=WaitedFor()))
+    return text.removeprefix("rebalanced 14:03:07, generation 41 -> 42, because ")
+
+
+def test_one_sentence_says_when_why_who_how_long_and_for_whom() -> None:
+    assert sentence(RECORD) == (
+        "rebalanced 14:03:07, generation 41 -> 42, because member X (static id y, host z) missed "
+        "its session timeout of 45 s; 11 members stopped for up to 3.2 s; it waited 2.9 s for "
+        "member W"
+    )
+
+
+def joined(member_id: str, session_ms: int | None, rebalance_ms: int | None) -> MemberTimeline:
+    return MemberTimeline(
+        member_id=member_id, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms
+    )
+
+
+def test_it_says_which_timeout_ended_the_wait_or_will() -> None:
+    members = (joined("V", 10_000, 60_000), joined("U", 45_000, 300_000), joined("W", None, None))
+    timeline = replace(RECORD.timeline, join_phase_end="timeout")
+    record = replace(RECORD, members=members, timeline=timeline)
+
+    assert sentence(record).endswith("for member W, until the rebalance timeout of 5 min")
+    assert sentence(replace(record, members=())).endswith(
+        "for member W, until the rebalance timeout"
+    )
+    running = replace(record, outcome=RebalanceOutcome.RUNNING, timeline=Timeline())
+    assert sentence(running).endswith("for member W, and may wait for 5 min, the rebalance timeout")
+
+
+def test_the_evidence_has_the_timeouts_that_joins_asked_for() -> None:
+    alike = (joined("V", 10_000, 60_000), joined("U", 10_000, 60_000), joined("W", None, None))
+    text = "session timeout 10 s, rebalance timeout 60 s"
+
+    assert told(alike) == [text]
+    other = (*alike, joined("T", 45_000, None))
+    assert told(other) == [f"{text}: V, U", "session timeout 45 s: T"]
+    many = tuple(joined(f"m{one}", 10_000 + 1_000 * one, None) for one in range(8))
+    assert len(told(many)) == 6
+    assert told(many)[-1] == "and 3 other pairs of timeouts"
+
+
+def told(members: tuple[MemberTimeline, ...]) -> list[str]:
+    """What the evidence has of their timeouts."""
+    lines = evidence(replace(RECORD, members=members))
+    return [line for line in lines if "timeout" in line and "broker saw" not in line]
+
+
+def test_it_says_what_producers_of_transactions_had_to_do_with_it() -> None:
+    record = replace(RECORD, stopped=Stopped(), waited_for=WaitedFor())
+    assert sentence(replace(record, pending_transactions=1)).endswith(
+        "; 1 open transaction held positions of it when it began"
+    )
+    assert sentence(replace(record, fenced_commits=2)).endswith(
+        "; 2 commits in transactions were refused, as their members were none any more"
+    )
+
+
+@pytest.mark.parametrize("kind", TriggerKind)
+def test_every_cause_has_words(kind: TriggerKind) -> None:
+    text = caused_by(kind)
+    assert text
+    assert "{" not in text
+
+
+@pytest.mark.parametrize("outcome", RebalanceOutcome)
+def test_every_outcome_has_words(outcome: RebalanceOutcome) -> None:
+    sentences = {sentence(replace(RECORD, outcome=one)) for one in RebalanceOutcome}
+    assert len(sentences) == len(RebalanceOutcome)
+    assert "14:03:07" in sentence(replace(RECORD, outcome=outcome))
+
+
+def test_causes_are_told_in_plain_words() -> None:
+    assert caused_by(TriggerKind.MEMBER_ADDED) == "member X joined"
+    assert (
+        caused_by(
+            TriggerKind.SYNC_EXPIRED,
+            removed=("X", "Y"),
+            removed_count=2,
+            rebalance_timeout_ms=300_000,
+        )
+        == "2 members (X, Y) did not fetch the assignment within the rebalance timeout of 5 min"
+    )
+    assert (
+        caused_by(
+            TriggerKind.PROTOCOLS_CHANGED, old_protocols=("range",), new_protocols=("sticky",)
+        )
+        == "member X changed its assignors from range to sticky"
+    )
+    assert (
+        caused_by(TriggerKind.FORCED_BY_REASON, reason="UPGRADE", reason_source="tag")
+        == "member X asked for it, stating UPGRADE"
+    )
+    assert (
+        caused_by(TriggerKind.LEADER_REJOINED, reason_source="text", reason_text="metadata moved")
+        == 'the leader, member X, joined again, saying "metadata moved"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "words"),
+    [("consumer", "another subscription or other owned partitions"), ("connect", "other metadata")],
+)
+def test_what_has_changed_is_told_in_the_words_of_the_protocol_type(
+    protocol_type: str, words: str
+) -> None:
+    trigger = replace(RECORD.trigger, kind=TriggerKind.PROTOCOLS_CHANGED)
+    text = sentence(replace(RECORD, trigger=trigger, protocol_type=protocol_type))
+    assert f"joined again with {words}" in text
+
+
+def test_an_avoided_rebalance_says_what_did_not_happen() -> None:
+    trigger = TriggerRecord(
+        kind=TriggerKind.LEADER_REJOINED,
+        at_ms=AT_MS,
+        member_id="X",
+        reason="RESTART",
+        reason_source="tag",
+        row=13,
+    )
+    record = AvoidedRecord(group="g", sequence=8, generation=42, at_ms=AT_MS, trigger=trigger)
+    assert sentence(record) == (
+        "did not rebalance 14:03:07, generation 42 stays, although the leader, member X, joined "
+        "again, stating RESTART"
+    )
+    assert "the client stated: RESTART" in evidence(record)
+
+
+def test_a_rebalance_in_which_nothing_moved_says_so() -> None:
+    counts = PartitionCounts(known=True, kept=12)
+    assert sentence(replace(RECORD, partitions=counts)).endswith("; no partition moved")
+    assert "moved" not in sentence(replace(RECORD, partitions=PartitionCounts(kept=12)))
+
+
+def test_one_that_runs_says_for_whom_it_waits() -> None:
+    text = sentence(replace(RECORD, outcome=RebalanceOutcome.RUNNING, stopped=Stopped()))
+    assert text.startswith("is rebalancing since 14:03:07, after generation 41, because ")
+    assert text.endswith("it has been waiting 2.9 s for member W")
+
+
+def test_the_evidence_names_the_phases_the_leader_and_the_members() -> None:
+    lines = evidence(RECORD)
+    assert "the broker saw: session_expired" in lines
+    assert "joins took 2.9 s (ended by: all joined)" in lines
+    assert "the leader W took 200 ms for the assignment" in lines
+    assert "W leads now, because the leader before it is gone" in lines
+    assert "12 members before, 11 after" in lines
+
+
+def test_times_of_day_can_be_told_in_another_zone() -> None:
+    assert "at noon" in sentence(RECORD, lambda _: "at noon")
+
+
+def test_what_members_call_themselves_cannot_break_the_line_or_the_terminal() -> None:
+    hostile = replace(EXPIRED, member_id="a\nb\x1b[2J", instance_id="\u202e", host="\r")
+    text = sentence(replace(RECORD, trigger=hostile))
+    assert text.isprintable()
+    assert "a\\nb\\x1b[2J" in text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1_000, "1 s"),
+        (3_249, "3.2 s"),
+        (45_000, "45 s"),
+        (120_000, "2 min"),
+        (330_500, "5 min 30 s"),
+        (3_599_999, "59 min 59 s"),
+        (3_600_000, "1 h"),
+        (33_069_000, "9 h 11 min"),
+    ],
+)
+def test_durations_have_the_unit_that_fits(ms: int, text: str) -> None:
+    assert duration(ms) == text
+
+
+def test_small_words() -> None:
+    assert utc_time(0) == "00:00:00"
+    assert shown("plain ünïcode") == "plain ünïcode"
+    assert shown("\ud800") == "\\ud800"

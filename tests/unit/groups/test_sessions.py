@@ -1,0 +1,286 @@
+"""Session timers: what prolongs a session, what does not, and what its end does."""
+
+import pytest
+
+from kohort.groups.classic.member import Member
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import (
+    CauseAdded,
+    MemberRemoved,
+    RebalanceStarted,
+    RemovalReason,
+    TriggerKind,
+)
+from kohort.groups.requests import JoinResult
+from kohort.protocol.errors import ErrorCode
+from tests.support.groups.scenario import SECOND, Scenario
+
+SESSION = 10 * SECOND
+
+
+def member(s: Scenario, member_id: str) -> Member:
+    found = s.group.roster.get(member_id)
+    assert found is not None
+    return found
+
+
+def session_left_ms(s: Scenario, member_id: str) -> int:
+    return member(s, member_id).session_deadline_ms - s.ms
+
+
+class TestWhatProlongs:
+    def test_a_heartbeat_does(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.ms += SECOND
+        s.heartbeat(follower)
+        assert session_left_ms(s, follower) == SESSION
+
+    @pytest.mark.parametrize("error", ["generation", "instance"])
+    def test_a_refused_heartbeat_does_not(self, error: str) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.ms += SECOND
+        if error == "generation":
+            s.heartbeat(follower, 99)
+        else:
+            s.heartbeat(follower, instance="nobody's")
+        assert session_left_ms(s, follower) == SESSION - SECOND
+
+    def test_an_accepted_commit_does(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.ms += SECOND
+        s.commit(member_id=follower, generation=1)
+        assert session_left_ms(s, follower) == SESSION
+
+    def test_a_commit_in_a_transaction_does_not(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.ms += SECOND
+        s.commit(member_id=follower, generation=1, producer_id=7)
+        assert session_left_ms(s, follower) == SESSION - SECOND
+
+    def test_the_answer_of_a_parked_sync_does(self) -> None:
+        s = Scenario()
+        leader, follower = s.completing(2)
+        s.sync(follower)
+        s.ms += 5 * SECOND
+        s.sync(leader)
+        assert session_left_ms(s, follower) == SESSION
+        assert session_left_ms(s, leader) == SESSION
+
+    def test_a_sync_that_is_answered_at_once_does_not(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.ms += SECOND
+        s.sync(follower)
+        assert session_left_ms(s, follower) == SESSION - SECOND
+
+    def test_the_end_of_the_join_phase_does(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        s.join(first)
+        s.ms += SECOND
+        s.join(second)
+        assert session_left_ms(s, first) == session_left_ms(s, second) == SESSION
+
+    def test_a_replacement_does_with_its_own_timeout(self) -> None:
+        s = Scenario()
+        s.stable_static("a")
+        s.ms += SECOND
+        answer = s.join(instance="a", session_timeout_ms=99 * SECOND).answer
+        assert session_left_ms(s, answer.member_id) == 99 * SECOND
+
+    def test_restoring_does_in_full(self) -> None:
+        s = Scenario()
+        first, second = s.stable(2)
+        s.ms += 9 * SECOND
+        s.restart()
+        assert session_left_ms(s, first) == session_left_ms(s, second) == SESSION
+
+
+class TestTheEnd:
+    def test_a_silent_member_of_a_stable_group_starts_a_rebalance(self) -> None:
+        s = Scenario()
+        leader, follower = s.stable(2)
+        s.ms += SECOND
+        s.heartbeat(leader)
+        s.advance(SESSION - SECOND - 1)
+        assert s.state == "Stable"
+        s.advance(1)
+        assert s.state == "PreparingRebalance"
+        assert follower not in s.group.roster
+        trigger = s.trigger()
+        assert trigger.kind is TriggerKind.SESSION_EXPIRED
+        assert trigger.removed == (follower,)
+        assert not trigger.was_leader
+        assert s.told(MemberRemoved)[-1].fate is RemovalReason.SESSION_EXPIRED
+
+    def test_a_silent_member_of_a_completing_group_starts_a_rebalance(self) -> None:
+        s = Scenario()
+        leader, follower = s.completing(2)
+        parked = s.sync(follower)
+        s.advance(SESSION)
+        assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert s.trigger().removed == (leader,)
+        assert s.group.roster.leader_id == follower
+
+    def test_the_silent_leader_is_followed_by_the_first_that_remains(self) -> None:
+        s = Scenario()
+        leader, second, third = s.stable(3)
+        s.ms += SECOND
+        s.heartbeat(second)
+        s.heartbeat(third)
+        s.advance(9 * SECOND)
+        assert s.trigger().was_leader
+        assert s.group.roster.leader_id == second
+        assert leader not in s.group.roster
+
+    def test_members_that_die_together_make_one_rebalance(self) -> None:
+        s = Scenario()
+        leader, *others = s.stable(50)
+        s.ms += SECOND
+        s.heartbeat(leader)
+        fired = s.timers_fired
+        s.events.clear()
+        s.advance(9 * SECOND)
+        (start,) = s.told(RebalanceStarted)
+        causes = [start.trigger, *(event.trigger for event in s.told(CauseAdded))]
+        assert [cause.removed for cause in causes] == [(member_id,) for member_id in others]
+        assert s.timers_fired - fired == 50
+        assert [one.member_id for one in s.group.roster] == [leader]
+
+    def test_while_preparing_it_may_complete_the_phase(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        ticket = s.join(first)
+        s.advance(SESSION)
+        assert ticket.answer.generation == 2
+        assert s.told(CauseAdded)[-1].trigger.removed == (second,)
+
+    def test_the_last_one_leaves_an_empty_group(self) -> None:
+        s = Scenario()
+        s.stable(2)
+        s.advance(SESSION)
+        assert (s.state, s.group.generation) == ("Empty", 2)
+        assert not s.timers
+
+
+class TestParkedMembers:
+    def test_a_member_whose_join_is_parked_does_not_expire(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2, session_timeout_ms=SESSION)
+        ticket = s.join(first)
+        for _ in range(5):
+            s.heartbeat(second)
+            s.advance(9 * SECOND)
+        assert ticket.is_parked
+        assert first in s.group.roster
+
+    def test_a_member_whose_sync_is_parked_does_not_expire(self) -> None:
+        s = Scenario()
+        leader, follower = s.completing(2)
+        parked = s.sync(follower)
+        for _ in range(5):
+            s.heartbeat(leader)
+            s.advance(9 * SECOND)
+        assert parked.is_parked
+        assert follower in s.group.roster
+
+    def test_its_session_starts_again_when_it_is_answered(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        s.join(first)
+        for _ in range(3):
+            s.heartbeat(second)
+            s.advance(9 * SECOND)
+        s.join(second)
+        s.advance(SESSION - 1)
+        assert first in s.group.roster
+        s.advance(1)
+        assert first not in s.group.roster
+
+    def test_a_new_member_whose_join_is_parked_is_answered_when_it_expires(self) -> None:
+        s = Scenario(GroupConfig(new_member_join_timeout_ms=8 * SECOND))
+        s.preparing(2)
+        ticket = s.join(instance="new")
+        s.advance(8 * SECOND)
+        assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        assert s.group.roster.holder_of("new") is None
+
+
+class TestLaziness:
+    def test_a_heartbeat_of_a_stable_group_asks_the_shell_for_nothing(self) -> None:
+        s = Scenario()
+        _, follower = s.stable(2)
+        s.ms += SECOND
+        assert s.group.heartbeat(follower, None, 1, s.ms) is ErrorCode.NONE
+        assert not s.group.has_effects
+
+    def test_a_timer_that_comes_too_early_looks_again_at_the_end_of_the_session(self) -> None:
+        s = Scenario()
+        leader, follower = s.stable(2)
+        s.advance(8 * SECOND)
+        s.heartbeat(leader)
+        s.heartbeat(follower)
+        fired = s.timers_fired
+        s.advance(8 * SECOND)
+        assert s.timers_fired - fired == 2
+        assert s.state == "Stable"
+        s.advance(2 * SECOND)
+        assert s.state == "Empty"
+
+    def test_many_heartbeats_cost_one_timer_per_session_length(self) -> None:
+        s = Scenario()
+        (member_id,) = s.stable(1)
+        fired = s.timers_fired
+        for _ in range(100):
+            s.advance(SECOND)
+            s.heartbeat(member_id)
+        assert s.timers_fired - fired <= 11
+
+    def test_a_session_that_becomes_shorter_moves_its_timer(self) -> None:
+        s = Scenario()
+        member_id, _ = s.join_dynamic()
+        assert s.timers[next(key for key in s.timers if key.kind == "session")] == s.ms + 300_000
+        s.advance(3 * SECOND)
+        assert s.state == "CompletingRebalance"
+        key = next(key for key in s.timers if key.kind == "session")
+        assert s.timers[key] == s.ms + SESSION
+        assert key.member_id == member_id
+
+    def test_an_expiry_that_was_overtaken_does_nothing(self) -> None:
+        s = Scenario()
+        leader, follower = s.stable(2)
+        keys = [key for key in s.timers if key.kind == "session"]
+        s.advance(SESSION - 1)
+        s.heartbeat(leader)
+        s.heartbeat(follower)
+        s.ms += 1
+        for key in keys:
+            del s.timers[key]
+        s.step(lambda: s.group.on_deadlines(keys, s.now))
+        assert s.state == "Stable"
+        assert set(s.timers) >= set(keys)
+
+    def test_an_expiry_of_a_member_that_left_does_nothing(self) -> None:
+        s = Scenario()
+        leader, follower = s.stable(2)
+        keys = [key for key in s.timers if key.member_id == follower]
+        s.leave(follower)
+        s.ms += 1_000 * SECOND
+        events = len(s.events)
+        s.step(lambda: s.group.on_deadlines(keys, s.now))
+        assert len(s.events) == events
+        assert leader in s.group.roster
+
+    def test_an_expired_join_timer_that_was_cancelled_does_nothing(self) -> None:
+        s = Scenario()
+        first, second = s.preparing(2)
+        keys = [key for key in s.timers if key.kind == "join"]
+        s.join(first)
+        s.join(second)
+        assert s.state == "CompletingRebalance"
+        s.step(lambda: s.group.on_deadlines(keys, s.now))
+        assert (s.state, s.group.generation) == ("CompletingRebalance", 2)

@@ -1,0 +1,372 @@
+"""Static membership (KIP-345, KIP-814): replacement, fencing, and who is not bothered by it."""
+
+import pytest
+
+from kohort.groups.config import GroupConfig
+from kohort.groups.events import (
+    CauseAdded,
+    MemberFenced,
+    MemberReplaced,
+    RebalanceStarted,
+    TriggerKind,
+)
+from kohort.groups.requests import JoinRequest, JoinResult, LeaveEntry, SyncResult
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.join_reason import JoinReason
+from tests.support.groups.scenario import RANGE, SECOND, Scenario, subscription
+
+FENCED = ErrorCode.FENCED_INSTANCE_ID
+LONG = 1_000 * SECOND
+BOTH = (*RANGE, ("roundrobin", subscription("t")))
+
+
+def join_request(instance: str) -> JoinRequest:
+    return JoinRequest("", instance, "c", "/127.0.0.1", LONG, 60 * SECOND, "consumer", RANGE)
+
+
+class TestReplacementInAStableGroup:
+    def test_the_new_process_takes_the_place_without_a_rebalance(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        answer = s.join(instance="b").answer
+        assert answer == JoinResult(
+            member_id=answer.member_id,
+            generation=1,
+            protocol_type="consumer",
+            protocol_name="range",
+            leader=members["a"],
+        )
+        assert answer.member_id not in members.values()
+        assert s.state == "Stable"
+        assert s.sync(answer.member_id).answer.assignment == f"of {members['b']}".encode()
+        assert s.told(MemberReplaced)[-1].old_member_id == members["b"]
+
+    def test_a_returning_leader_is_told_to_skip_the_assignment(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        answer = s.join(instance="a").answer
+        assert answer.leader == answer.member_id
+        assert answer.skip_assignment
+        assert [member.member_id for member in answer.members] == [
+            members["b"],
+            answer.member_id,
+        ]
+        stored = s.sync(answer.member_id).answer
+        assert stored.assignment == f"of {members['a']}".encode()
+
+    def test_an_old_client_that_returns_as_leader_must_not_think_that_it_leads(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        answer = s.join(instance="a", can_skip_assignment=False).answer
+        assert answer.leader == members["a"]
+        assert not answer.members
+        assert not answer.skip_assignment
+        assert s.group.roster.leader_id == answer.member_id
+
+    def test_the_new_client_is_shown_not_the_old_one(self) -> None:
+        s = Scenario()
+        s.stable_static("a")
+        s.join(instance="a", client_id="other", client_host="/10.0.0.9")
+        (shown,) = s.group.describe().members
+        assert (shown.client_id, shown.client_host) == ("other", "/10.0.0.9")
+
+    def test_protocols_and_timeouts_become_those_of_the_request(self) -> None:
+        s = Scenario()
+        s.stable_static("a")
+        new = (("range", subscription("u")),)
+        s.join(instance="a", protocols=new, session_timeout_ms=20_000, rebalance_timeout_ms=30_000)
+        (member,) = s.group.roster
+        assert member.protocols == new
+        assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 30_000)
+
+    def test_other_topics_do_not_matter_unless_asked_for(self) -> None:
+        other = (("range", subscription("u")),)
+        s = Scenario()
+        s.stable_static("a", "b")
+        assert s.join(instance="b", protocols=other).answer.error is ErrorCode.NONE
+        s = Scenario(GroupConfig(check_replaced_topics=True))
+        s.stable_static("a", "b")
+        assert s.join(instance="b", protocols=other).is_parked
+        assert s.trigger().detail == "other topics than before"
+
+    def test_the_same_topics_do_not_matter_even_if_asked_for(self) -> None:
+        s = Scenario(GroupConfig(check_replaced_topics=True))
+        s.stable_static("a", "b")
+        same = (("range", subscription("t", version=1)),)
+        assert s.join(instance="b", protocols=same).answer.error is ErrorCode.NONE
+
+    def test_if_the_group_would_choose_another_protocol_it_rebalances(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b", protocols=BOTH)
+        ticket = s.join(instance="b", protocols=BOTH[1:])
+        assert ticket.is_parked
+        assert s.state == "PreparingRebalance"
+        assert s.trigger().kind is TriggerKind.STATIC_REPLACED
+        assert s.trigger().row == 9
+
+    def test_another_list_that_leads_to_the_same_choice_does_not_matter(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b", protocols=BOTH)
+        assert s.join(instance="b", protocols=RANGE).answer.error is ErrorCode.NONE
+
+    def test_an_incompatible_list_is_refused_and_the_old_member_unaffected(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        answer = s.join(instance="b", protocols=(("sticky", b""),)).answer
+        assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert s.heartbeat(members["b"], instance="b") is ErrorCode.NONE
+
+    def test_its_place_among_those_that_have_not_synced_goes_to_the_new_id(self) -> None:
+        s = Scenario()
+        tickets = {name: s.join(instance=name, session_timeout_ms=LONG) for name in "ab"}
+        s.advance(6 * SECOND)
+        s.sync(tickets["a"].answer.member_id)
+        answer = s.join(instance="b", session_timeout_ms=LONG).answer
+        assert s.group.waiting_for()[0] == (answer.member_id,)
+        s.advance(60 * SECOND)
+        assert s.group.roster.holder_of("b") is None
+
+
+class TestDurability:
+    def test_the_answer_waits_until_the_new_id_is_durable(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b")
+        s.hold_appends = True
+        ticket = s.join(instance="b")
+        assert ticket.is_parked
+        s.finish_append()
+        stored = {member.instance_id: member.member_id for member in s.last_group_record().members}
+        assert stored["b"] == ticket.answer.member_id
+
+    def test_if_it_cannot_be_stored_the_old_member_is_back(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        s.fail_appends = ErrorCode.KAFKA_STORAGE_ERROR
+        other = (("range", subscription("u")),)
+        answer = s.join(instance="a", protocols=other, session_timeout_ms=77_000).answer
+        assert answer == JoinResult(ErrorCode.NOT_COORDINATOR)
+        assert s.heartbeat(members["a"], instance="a") is ErrorCode.NONE
+        member = s.group.roster.get(members["a"])
+        assert member is not None
+        assert (member.protocols, member.session_timeout_ms) == (RANGE, 10 * SECOND)
+        assert s.group.roster.leader_id == members["a"]
+        assert s.sync(members["a"]).answer.assignment == f"of {members['a']}".encode()
+
+    def test_many_that_return_in_one_turn_are_stored_by_one_record(self) -> None:
+        s = Scenario()
+        names = [f"i{index}" for index in range(20)]
+        s.stable_static(*names)
+        tickets = [s.ticket() for _ in names]
+        written = len(s.appends)
+        for name, ticket in zip(names, tickets, strict=True):
+            s.group.join(join_request(name), ticket, s.now)
+        s.take_effects()
+        assert len(s.appends) == written + 1
+        assert len(s.appends[-1]) == 1
+        stored = {member.instance_id: member.member_id for member in s.last_group_record().members}
+        assert stored == {n: t.answer.member_id for n, t in zip(names, tickets, strict=True)}
+        assert s.state == "Stable"
+
+    def test_of_two_processes_in_one_turn_the_second_wins(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b")
+        first, second = s.ticket(), s.ticket()
+        s.group.join(join_request("b"), first, s.now)
+        s.group.join(join_request("b"), second, s.now)
+        s.take_effects()
+        assert first.answer.error is FENCED
+        holder = s.group.roster.holder_of("b")
+        assert holder is not None
+        assert holder.member_id == second.answer.member_id
+
+    def test_if_that_fails_the_member_before_both_is_back(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        s.fail_appends = ErrorCode.REQUEST_TIMED_OUT
+        first, second = s.ticket(), s.ticket()
+        s.group.join(join_request("b"), first, s.now)
+        s.group.join(join_request("b"), second, s.now)
+        s.take_effects()
+        assert second.answer == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        holder = s.group.roster.holder_of("b")
+        assert holder is not None
+        assert holder.member_id == members["b"]
+
+    def test_a_rebalance_in_the_same_turn_takes_it_along(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", "c")
+        ticket, left = s.ticket(), s.ticket()
+        s.group.join(join_request("b"), ticket, s.now)
+        s.group.leave([LeaveEntry(members["c"])], left, s.now)
+        written = len(s.appends)
+        s.take_effects()
+        assert ticket.is_parked
+        assert len(s.appends) == written
+        s.join(members["a"], instance="a")
+        assert ticket.answer.generation == 2
+
+    def test_if_the_second_of_one_turn_rebalances_the_first_is_fenced_all_the_same(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b", "c", protocols=BOTH)
+        first, second, other = s.ticket(), s.ticket(), s.ticket()
+        offers_both = join_request("b")._replace(protocols=BOTH)
+        s.group.join(offers_both, first, s.now)
+        s.group.join(offers_both._replace(instance_id="c"), other, s.now)
+        s.group.join(offers_both._replace(protocols=BOTH[1:]), second, s.now)
+        s.take_effects()
+        assert first.answer.error is FENCED
+        assert s.state == "PreparingRebalance"
+        assert second.is_parked
+        assert other.is_parked
+        s.join(instance="a", protocols=BOTH)
+        holder = s.group.roster.holder_of("b")
+        assert holder is not None
+        assert holder.member_id == second.answer.member_id
+        assert second.answer.generation == other.answer.generation == 2
+
+    def test_removed_in_the_same_turn_it_is_told_so(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b")
+        ticket, left = s.ticket(), s.ticket()
+        s.group.join(join_request("b"), ticket, s.now)
+        s.group.leave([LeaveEntry("", "b")], left, s.now)
+        s.take_effects()
+        assert ticket.answer == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        assert left.answer.entries == (ErrorCode.NONE,)
+        assert s.group.roster.holder_of("b") is None
+
+
+class TestReplacementDuringARebalance:
+    def test_while_preparing_it_joins_the_running_one(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=LONG)
+        s.join(members["a"], instance="a", protocols=(("range", b"x"),))
+        starts = len(s.told(RebalanceStarted))
+        ticket = s.join(instance="b")
+        assert ticket.answer.generation == 2
+        assert len(s.told(RebalanceStarted)) == starts
+        assert s.told(CauseAdded)[-1].trigger.kind is TriggerKind.STATIC_REPLACED
+
+    def test_while_completing_it_always_starts_another(self) -> None:
+        s = Scenario()
+        tickets = {name: s.join(instance=name) for name in "ab"}
+        s.advance(6 * SECOND)
+        assert s.join(instance="b", reason=JoinReason.RESTART).is_parked
+        assert s.state == "PreparingRebalance"
+        assert s.trigger().row == 6
+        assert tickets["a"].answer.generation == 1
+
+    def test_a_parked_join_of_the_old_process_is_fenced(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=LONG)
+        parked = s.join(members["a"], instance="a", protocols=(("range", b"x"),))
+        again = s.join(instance="a")
+        assert parked.answer == JoinResult(FENCED, members["a"])
+        assert again.is_parked
+
+    def test_a_parked_sync_of_the_old_process_is_fenced(self) -> None:
+        s = Scenario()
+        tickets = {name: s.join(instance=name) for name in "ab"}
+        s.advance(6 * SECOND)
+        parked = s.sync(tickets["b"].answer.member_id, instance="b")
+        s.join(instance="b")
+        assert parked.answer == SyncResult(FENCED)
+
+
+class TestAfterwards:
+    def test_the_old_process_is_fenced_with_its_instance_id_everywhere(self) -> None:
+        s = Scenario()
+        old = s.stable_static("a", "b")["b"]
+        s.join(instance="b")
+        assert s.heartbeat(old, instance="b") is FENCED
+        assert s.sync(old, instance="b").answer.error is FENCED
+        assert s.join(old, instance="b").answer.error is FENCED
+        assert s.commit_error(member_id=old, instance="b", generation=1) is FENCED
+        assert s.leave(LeaveEntry(old, "b")).entries == (FENCED,)
+        assert {event.member_id for event in s.told(MemberFenced)} == {old}
+
+    def test_and_unknown_without(self) -> None:
+        s = Scenario()
+        old = s.stable_static("a", "b")["b"]
+        s.join(instance="b")
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        assert s.heartbeat(old) is unknown
+        assert s.sync(old).answer.error is unknown
+        assert s.join(old).answer.error is unknown
+        assert s.commit_error(member_id=old, generation=1) is unknown
+        assert s.leave(old).entries == (unknown,)
+
+
+class TestRestarts:
+    def test_back_within_the_session_there_is_no_rebalance(self) -> None:
+        s = Scenario()
+        s.stable_static("a", "b", session_timeout_ms=LONG)
+        for name in "abab":
+            s.advance(100 * SECOND)
+            answer = s.join(instance=name, session_timeout_ms=LONG).answer
+            assert (answer.error, answer.generation) == (ErrorCode.NONE, 1)
+            s.sync(answer.member_id)
+
+    def test_back_after_the_session_there_are_two(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b", session_timeout_ms=20 * SECOND)
+        s.ms += 10 * SECOND
+        s.heartbeat(members["a"])
+        s.advance(10 * SECOND)
+        assert s.trigger().kind is TriggerKind.SESSION_EXPIRED
+        assert s.join(members["a"], instance="a").answer.generation == 2
+        s.settle([members["a"]])
+        ticket = s.join(instance="b")
+        assert s.trigger().kind is TriggerKind.STATIC_ADDED
+        s.join(members["a"], instance="a")
+        assert ticket.answer.generation == 3
+
+    def test_a_known_static_follower_may_join_again_without_a_rebalance(self) -> None:
+        s = Scenario()
+        members = s.stable_static("a", "b")
+        answer = s.join(members["b"], instance="b").answer
+        assert (answer.error, answer.generation) == (ErrorCode.NONE, 1)
+        assert s.state == "Stable"
+
+
+class TestPartitionCounts:
+    """A leader that was away may have missed that its topics changed."""
+
+    @pytest.mark.parametrize("who", ["a", "b"])
+    def test_a_returning_leader_starts_a_rebalance_if_they_changed(self, who: str) -> None:
+        s = Scenario(partition_counts={"t": 3})
+        s.stable_static("a", "b")
+        s.partition_counts["t"] = 4
+        ticket = s.join(instance=who)
+        assert ticket.is_parked == (who == "a")
+        if who == "a":
+            assert s.trigger().detail == "partition counts changed while the leader was away"
+
+    def test_the_fingerprint_survives_a_restart_of_the_broker(self) -> None:
+        s = Scenario(partition_counts={"t": 3})
+        s.stable_static("a", "b")
+        s.restart()
+        assert s.join(instance="a").answer.error is ErrorCode.NONE
+        s.restart()
+        s.partition_counts["t"] = 4
+        assert s.join(instance="a").is_parked
+
+    def test_a_record_without_a_fingerprint_means_no_check(self) -> None:
+        s = Scenario(partition_counts={"t": 3})
+        s.stable_static("a", "b")
+        s.log[-1] = s.last_group_record()._replace(topics_hash=None)
+        s.restart()
+        s.partition_counts["t"] = 4
+        assert s.join(instance="a").answer.error is ErrorCode.NONE
+
+    def test_the_check_can_be_switched_off(self) -> None:
+        s = Scenario(GroupConfig(check_partition_counts=False), partition_counts={"t": 3})
+        s.stable_static("a", "b")
+        s.partition_counts["t"] = 4
+        assert s.join(instance="a").answer.error is ErrorCode.NONE
+
+    def test_topics_that_cannot_be_read_are_not_checked(self) -> None:
+        s = Scenario(partition_counts={"t": 3})
+        s.stable_static("a", "b", protocol_type="connect")
+        s.partition_counts["t"] = 4
+        assert s.join(instance="a", protocol_type="connect").answer.error is ErrorCode.NONE

@@ -1,0 +1,67 @@
+"""What is to be set, as lines for each client library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kohort.client.config import config_from
+from kohort.client.core.group.assignors.assignor import RebalanceProtocol
+from kohort.client.core.group.rebalance_mode import common_mode
+from kohort.insight.advisor.config_lines import FIRST, PRESENT, SECOND, config_lines
+from kohort.insight.advisor.setting import Setting
+
+PACKAGE = "org.apache.kafka.clients.consumer"
+COOPERATIVE = f"{PACKAGE}.CooperativeStickyAssignor"
+EAGER = Setting(static=False)
+
+
+@pytest.mark.parametrize(
+    ("assignor", "called"),
+    [
+        ("range", f"{PACKAGE}.RangeAssignor"),
+        ("roundrobin", f"{PACKAGE}.RoundRobinAssignor"),
+        ("sticky", f"{PACKAGE}.StickyAssignor"),
+        (None, PRESENT),
+        # The name of a member's own assignor is not that of its class, and may be any text.
+        ("mine\nsession.timeout.ms=1", PRESENT),
+    ],
+)
+def test_java_becomes_cooperative_in_two_rolling_restarts(
+    assignor: str | None, called: str
+) -> None:
+    one = replace(EAGER, cooperative=True, session_timeout_ms=30_000)
+    assert config_lines(EAGER, one, assignor)["java"] == (
+        FIRST,
+        "session.timeout.ms=30000",
+        f"partition.assignment.strategy={called},{COOPERATIVE}",
+        SECOND,
+        f"# partition.assignment.strategy={COOPERATIVE}",
+    )
+
+
+def test_each_of_the_two_steps_is_one_that_our_consumer_takes() -> None:
+    lines = config_lines(EAGER, replace(EAGER, cooperative=True), "range")["kohort"]
+    place = lines.index(SECOND)
+    modes = []
+    # The second step is a comment until it is its turn: all may be pasted at once.
+    for step in (lines, [line.removeprefix("# ") for line in lines[place + 1 :]]):
+        settings = eval("dict(" + "\n".join(step) + "\n)")
+        modes.append(common_mode(config_from(settings).assignors()))
+    assert modes == [RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE]
+
+
+def test_no_steps_where_the_assignor_stays_or_the_client_has_no_two() -> None:
+    one = replace(EAGER, session_timeout_ms=30_000)
+    assert config_lines(EAGER, one)["java"] == ("session.timeout.ms=30000",)
+    found = config_lines(EAGER, replace(EAGER, cooperative=True), "range")
+    assert found["librdkafka"] == (
+        "# all members are stopped first: eager and cooperative ones do not mix",
+        "partition.assignment.strategy=cooperative-sticky",
+    )
+    assert found["aiokafka"] == (
+        "# aiokafka has no cooperative assignor: this choice is not for it",
+    )
+    back = config_lines(replace(EAGER, cooperative=True), EAGER, "cooperative-sticky")
+    assert back["java"] == (f"partition.assignment.strategy={PACKAGE}.RangeAssignor",)

@@ -1,0 +1,539 @@
+"""Histories, whole ones and such as stock brokers leave, and what is read from them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from kohort.insight.advisor.prediction import predict
+from kohort.insight.advisor.reading import read_trace
+from kohort.insight.advisor.trace import End, Pause, Rejoin, Trace, Uncertainty
+from kohort.protocol.join_reason import JoinReason
+
+WEEK = Path(__file__).parents[4] / "examples" / "rebalance-week" / "week.jsonl.gz"
+Json = dict[str, Any]
+Change: TypeAlias = Any
+"""A field by its name."""
+S = 1_000
+SETTINGS = {
+    "session_timeout_ms": 20 * S,
+    "heartbeat_interval_ms": 2 * S,
+    "rebalance_timeout_ms": 60 * S,
+    "initial_rebalance_delay_ms": S,
+}
+
+
+def cause(kind: str, member: str | None = None, at_ms: int | None = None, **more: Change) -> Json:
+    client = None if member is None else member.rsplit("-", 1)[0]
+    host = None if member is None else f"/{client}"
+    return {
+        "kind": kind,
+        "at_ms": at_ms,
+        "member_id": member,
+        "client_id": client,
+        "host": host,
+        **more,
+    }
+
+
+def rebalance(sequence: int, at_ms: int, trigger: Json, **more: Change) -> Json:
+    trigger = trigger | {"at_ms": at_ms}
+    return {
+        "schema": 1,
+        "kind": "rebalance",
+        "group": "g",
+        "sequence": sequence,
+        "started_at_ms": at_ms,
+        "trigger": trigger,
+        "outcome": "stable",
+        **more,
+    }
+
+
+def read(records: Iterable[Json], **known: Change) -> Trace:
+    found = read_trace("g", records, known)
+    assert found is not None
+    return found
+
+
+def runs_of(found: Trace, name: str) -> list[tuple[int, int | None, End | None]]:
+    (slot,) = (one for one in found.slots if one.name == name)
+    return [(run.start_ms, run.end_ms, run.end) for run in slot.runs]
+
+
+def test_who_comes_leaves_and_comes_back_under_its_client_id_is_one_process() -> None:
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 10 * S, cause("member_added", "b-2")),
+            rebalance(3, 60 * S, cause("member_left", "a-1")),
+            rebalance(4, 70 * S, cause("member_added", "a-3")),
+        ]
+    )
+    assert [slot.name for slot in found.slots] == ["a", "b"]
+    assert runs_of(found, "a") == [(0, 60 * S, End.LEFT), (70 * S, None, None)]
+
+
+def test_a_crash_was_when_the_session_began_that_expired() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, expired, outcome="empty"),
+        ],
+        heartbeat_interval_ms=2 * S,
+    )
+    assert found.recorded.session_timeout_ms == 10 * S
+    # In the middle between its last heartbeat and the one that did not come.
+    assert runs_of(found, "a") == [(0, 51 * S, End.SILENT)]
+
+
+def test_a_process_that_came_back_before_its_old_self_expired_is_the_same() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 55 * S, cause("member_added", "a-2")),
+            rebalance(3, 60 * S, expired),
+        ]
+    )
+    assert runs_of(found, "a") == [(0, 51_500, End.SILENT), (55 * S, None, None)]
+
+
+def test_two_processes_that_share_a_client_id_are_told_apart_by_their_hosts() -> None:
+    here, there = cause("member_added", "a-1"), cause("member_added", "a-2") | {"host": "/other"}
+    found = read(
+        [
+            rebalance(1, 0, here, further_causes=[there | {"at_ms": S}]),
+            rebalance(2, 60 * S, cause("member_left", "a-1")),
+            rebalance(3, 70 * S, cause("member_added", "a-3") | {"host": "/other"}),
+        ]
+    )
+    assert [(slot.name, len(slot.runs)) for slot in found.slots] == [
+        ("a", 1),
+        ("a~2", 1),
+        ("a~3", 1),
+    ]
+    assert any("other client ids or hosts" in text for text in found.unknown)
+
+
+def test_members_of_a_log_that_share_a_client_id_are_not_taken_for_one_another() -> None:
+    def nameless(kind: str, member: str) -> Json:
+        return cause(kind, member) | {"host": None}
+
+    found = read(
+        [
+            rebalance(1, 0, nameless("member_added", "a-1")),
+            rebalance(2, 10 * S, nameless("member_added", "a-2")),
+            rebalance(3, 60 * S, nameless("member_left", "a-1")),
+            rebalance(4, 70 * S, nameless("member_added", "a-3")),
+        ]
+    )
+    assert [len(slot.runs) for slot in found.slots] == [1, 1, 1]
+    assert any(
+        "share their client id with others and have no host: 3;" in text for text in found.unknown
+    )
+
+
+def test_a_session_that_is_a_guess_does_not_end_a_process_before_its_beginning() -> None:
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "b-1")),
+            rebalance(2, 5 * S, cause("member_added", "a-2")),
+            rebalance(3, 15 * S, cause("session_expired", "a-2")),
+        ]
+    )
+    ((start_ms, end_ms, end),) = runs_of(found, "a")
+    assert (start_ms, end) == (5 * S, End.SILENT)
+    assert end_ms is not None
+    assert start_ms < end_ms < 15 * S
+
+
+def test_a_member_that_says_it_lost_its_membership_had_paused() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    back = cause("member_added", "a-2", reason="MEMBERSHIP_LOST", reason_source="tag")
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, expired),
+            rebalance(3, 90 * S, back),
+        ]
+    )
+    assert runs_of(found, "a") == [(0, None, None)]
+    assert found.slots[0].pauses == (Pause(51_500, 90 * S, 1_500),)
+
+
+def test_without_such_a_word_it_is_taken_for_a_restart_and_that_is_said() -> None:
+    expired = cause("session_expired", "a-1", session_timeout_ms=10 * S)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, expired),
+            rebalance(3, 90 * S, cause("member_added", "a-2")),
+        ]
+    )
+    assert runs_of(found, "a") == [(0, 51_500, End.SILENT), (90 * S, None, None)]
+    assert any("paused or were started again" in text for text in found.unknown)
+
+
+def test_static_members_are_known_by_their_instance_and_how_long_they_were_away_is_not() -> None:
+    def static(kind: str, member: str, at_ms: int) -> Json:
+        return cause(kind, member, at_ms, instance_id="i")
+
+    avoided = {"schema": 1, "kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S}
+    found = read(
+        [
+            rebalance(1, 0, static("static_added", "i-1", 0)),
+            avoided | {"trigger": static("static_replaced", "i-2", 60 * S)},
+        ]
+    )
+    assert runs_of(found, "i") == [(0, 60 * S, End.LEFT), (60 * S, None, None)]
+    assert found.recorded.static is True
+    assert any("how quick is not recorded" in text for text in found.unknown)
+
+
+def test_a_change_of_topics_is_the_leaders_and_answers_to_a_rebalance_are_no_causes() -> None:
+    topics = cause("leader_rejoined", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
+    revoked = cause("protocols_changed", "a-1", reason="PARTITIONS_REVOKED")
+    subscribes = cause("protocols_changed", "a-1", reason="SUBSCRIPTION_CHANGE")
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, topics),
+            rebalance(3, 61 * S, revoked),
+            rebalance(4, 90 * S, subscribes),
+        ]
+    )
+    assert found.rejoins == (
+        Rejoin(60 * S, None, JoinReason.TOPIC_METADATA_CHANGE),
+        Rejoin(90 * S, 0, JoinReason.SUBSCRIPTION_CHANGE, changes_protocols=True),
+    )
+
+
+def test_a_cooperative_leader_that_sees_topics_change_may_be_any_member_as_well() -> None:
+    topics = cause("protocols_changed", "a-1", reason="TOPIC_METADATA_CHANGE", was_leader=True)
+    asked = cause("protocols_changed", "a-1", reason="ENFORCED")
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, topics),
+            rebalance(3, 90 * S, asked),
+        ]
+    )
+    assert found.rejoins == (
+        Rejoin(60 * S, None, JoinReason.TOPIC_METADATA_CHANGE),
+        Rejoin(90 * S, 0, JoinReason.ENFORCED),
+    )
+
+
+def test_records_come_in_any_order_and_twice_and_those_that_run_are_left_out() -> None:
+    records = [
+        rebalance(1, 0, cause("member_added", "a-1")),
+        rebalance(2, 60 * S, cause("member_added", "b-2")),
+        rebalance(3, 90 * S, cause("member_left", "b-2")),
+    ]
+    running = records[2] | {"outcome": "running"}
+    straight = read(records)
+
+    assert straight.rebalances == 3
+    assert read([running, records[1], records[2], records[0], records[1]]) == straight
+
+
+def test_what_is_missing_is_said() -> None:
+    found = read(
+        [
+            rebalance(4, 0, cause("member_added", "a-1")),
+            rebalance(7, 60 * S, cause("member_left", "a-1"), members_dropped=3),
+        ]
+    )
+    said = "; ".join(found.unknown)
+    for text in (
+        "records missing between the first and the last: 2",
+        "the group was there already",
+        "rows of members left out of the records: 3",
+        "session.timeout.ms is not in the history; taken to be 45 s",
+        "max.poll.interval.ms is not in the history",
+        "eager or cooperative",
+        "which partitions members had",
+        "how long members take to join",
+    ):
+        assert text in said
+
+
+def test_members_that_were_never_seen_to_join_again_are_named() -> None:
+    seen = {"member_id": "a-1", "client_id": "a", "fate": "kept", "told_ms": 10}
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(
+                2,
+                60 * S,
+                cause("member_added", "b-2"),
+                members=[seen | {"join_received_ms": 410}],
+            ),
+        ]
+    )
+    assert any(
+        text == "how long it takes to join for 1 of 2 members (b) is not in the history; "
+        "taken to be 0.4 s, as with the others"
+        for text in found.unknown
+    )
+
+
+def test_what_somebody_knows_is_not_said_to_be_unknown() -> None:
+    found = read(
+        [rebalance(1, 0, cause("member_added", "a-1"))],
+        session_timeout_ms=20 * S,
+        rebalance_timeout_ms=60 * S,
+    )
+    assert found.recorded.session_timeout_ms == 20 * S
+    assert not any("session.timeout.ms" in text for text in found.unknown)
+    assert not any("max.poll.interval.ms" in text for text in found.unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "doubt"),
+    [
+        ("session_timeout_ms", Uncertainty.SESSION),
+        ("heartbeat_interval_ms", Uncertainty.HEARTBEAT),
+        ("rebalance_timeout_ms", Uncertainty.TIMEOUT),
+        ("initial_rebalance_delay_ms", Uncertainty.DELAY),
+    ],
+)
+def test_a_setting_that_the_history_does_not_show_is_a_doubt_unless_somebody_knows_it(
+    name: str, doubt: Uncertainty
+) -> None:
+    records = [rebalance(1, 0, cause("member_added", "a-1"))]
+    others = {one: value for one, value in SETTINGS.items() if one != name}
+
+    assert doubt in read(records, **others).doubts
+    assert doubt not in read(records, **SETTINGS).doubts
+
+
+def test_members_that_were_never_told_of_a_rebalance_are_a_doubt_beside_those_that_were() -> None:
+    def records(*who: str) -> list[Json]:
+        times = {"fate": "kept", "told_ms": 10, "join_received_ms": 410}
+        members = [{"member_id": f"{one}-1", "client_id": one, **times} for one in who]
+        return [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, cause("member_added", "b-1"), members=members),
+        ]
+
+    assert Uncertainty.UNTOLD in read(records("a")).doubts
+    assert Uncertainty.UNTOLD not in read(records("a", "b")).doubts
+    assert Uncertainty.UNTOLD not in read(records()).doubts
+    assert Uncertainty.JOINS in read(records()).doubts
+
+
+def test_members_that_never_gave_anything_up_are_a_doubt_beside_those_that_did() -> None:
+    """An assignor that moves little may never take a partition from one that is slow."""
+
+    def records(*who: str) -> list[Json]:
+        times = {"join_received_ms": 10, "join_answered_ms": 20}
+        times |= {"sync_received_ms": 30, "sync_answered_ms": 40}
+        names = ("a", "b")
+        first = [cooperative(f"{one}-1", given_up=one in who, **times) for one in names]
+        second = [cooperative(f"{one}-1", given_up=0, **times) for one in names]
+        return [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 10 * S, cause("member_added", "b-1"), members=first),
+            rebalance(3, 20 * S, cause("member_added", "c-1"), members=second),
+        ]
+
+    doubts = {Uncertainty.UNGIVEN, Uncertainty.REVOCATIONS}
+    assert doubts & set(read(records("a")).doubts) == {Uncertainty.UNGIVEN}
+    assert not doubts & set(read(records("a", "b"), cooperative=False).doubts)
+    assert doubts & set(read(records()).doubts) == {Uncertainty.REVOCATIONS}
+
+
+def test_there_is_no_trace_of_a_group_without_rebalances() -> None:
+    assert read_trace("g", []) is None
+
+
+def test_the_recorded_week_replayed_under_its_own_settings_comes_to_itself() -> None:
+    by_group: dict[str, list[Json]] = {}
+    with gzip.open(WEEK, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            by_group.setdefault(record["group"], []).append(record)
+    assert set(by_group) == {"billing", "search", "payments"}
+
+    replayed_ms = lived_ms = 0
+    for group, records in by_group.items():
+        found = read_trace(group, records)
+        assert found is not None
+        again = predict(found, found.recorded)
+        assert abs(again.rebalances - found.rebalances) <= 1
+        assert found.stopped_ms is not None
+        # The history is one life, and has few stops in one of the groups.
+        assert abs(again.stopped_ms - found.stopped_ms) <= 0.2 * found.stopped_ms
+        replayed_ms += again.stopped_ms
+        lived_ms += found.stopped_ms
+    assert abs(replayed_ms - lived_ms) <= 0.05 * lived_ms
+
+
+def test_a_static_member_that_came_back_went_when_it_fell_silent_where_that_is_told() -> None:
+    def records(**told: Change) -> list[Json]:
+        back = cause("static_replaced", "a-2", 60 * S, instance_id="a", **told)
+        return [
+            rebalance(1, 0, cause("static_added", "a-1", instance_id="a")),
+            {"kind": "avoided", "group": "g", "sequence": 2, "at_ms": 60 * S, "trigger": back},
+        ]
+
+    known = read(records(silent_ms=8 * S), **SETTINGS)
+    unknown = read(records(), **SETTINGS)
+
+    # Somewhere between its last heartbeat and the next one.
+    assert runs_of(known, "a") == [(0, 53 * S, End.LEFT), (60 * S, None, None)]
+    assert known.doubts == (Uncertainty.MODE, Uncertainty.JOINS)
+    assert runs_of(unknown, "a") == [(0, 60 * S, End.LEFT), (60 * S, None, None)]
+    assert Uncertainty.ABSENCES in unknown.doubts
+
+
+def test_a_static_member_that_an_administrator_removed_has_not_gone_silently() -> None:
+    records = [
+        rebalance(1, 0, cause("static_added", "a-1", instance_id="a")),
+        rebalance(2, 60 * S, cause("removed_by_admin", "a-1", instance_id="a")),
+    ]
+    assert runs_of(read(records), "a") == [(0, 60 * S, End.REMOVED)]
+
+
+def cooperative(member: str, **times: Change) -> Json:
+    parts = {"known": True, "given_up_count": times.pop("given_up", 0)}
+    return {"member_id": member, "fate": "kept", "mode": "cooperative", "partitions": parts} | times
+
+
+def test_how_long_a_cooperative_member_takes_to_give_up_is_until_it_joins_again() -> None:
+    gives_up = cooperative("a-1", told_ms=100, join_received_ms=103, given_up=2)
+    gives_up |= {"join_answered_ms": 110, "sync_received_ms": 111, "sync_answered_ms": 120}
+    again = cooperative("a-1", told_ms=300, join_received_ms=2_500)
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 10 * S, cause("member_added", "b-2"), members=[gives_up]),
+            rebalance(3, 11 * S, cause("protocols_changed", "c-3"), members=[again]),
+        ]
+    )
+    slot = found.slots[0]
+
+    assert slot.revoke.took_ms == (3_380,)
+    assert slot.join.took_ms == (3,), "when it was told amid giving up is no time to join"
+
+
+def test_a_member_that_says_later_that_it_has_given_up_does_not_join_of_its_own_accord() -> None:
+    def rejoins(until_ms: int) -> tuple[Rejoin, ...]:
+        asked = {"given_up_count": 1}
+        times = {"told_ms": 5, "join_received_ms": 6}
+        joined = cause("protocols_changed", "a-1", until_ms)
+        return read(
+            [
+                rebalance(1, 0, cause("member_added", "a-1")),
+                rebalance(
+                    2,
+                    60 * S,
+                    cause("member_added", "b-1"),
+                    members=[cooperative("a-1", **times) | {"partitions": asked}],
+                ),
+                rebalance(
+                    3,
+                    61 * S,
+                    cause("protocols_changed", "b-1"),
+                    members=[cooperative("a-1", **times)],
+                ),
+                rebalance(4, until_ms, joined),
+                rebalance(5, until_ms + S, joined),
+            ]
+        ).rejoins
+
+    # b has nothing to give up, and joins again of its own accord; so does a the second time.
+    assert [one.at_ms for one in rejoins(64 * S)] == [61 * S, 65 * S]
+    assert len(rejoins(600 * S)) == 3, "too late to be that"
+
+
+def test_a_join_that_follows_another_at_once_is_one_of_its_own_kind() -> None:
+    def member(told_ms: int, joined_ms: int) -> Json:
+        return cooperative(
+            "a-1", told_ms=told_ms, join_received_ms=joined_ms, join_answered_ms=joined_ms + 100
+        )
+
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1")),
+            rebalance(2, 60 * S, cause("member_added", "b-1"), members=[member(400, 410)]),
+            rebalance(3, 61 * S, cause("member_added", "c-1"), members=[member(10, 1_000)]),
+            rebalance(4, 90 * S, cause("member_added", "d-1"), members=[member(300, 304)]),
+        ]
+    )
+    (slot,) = (one for one in found.slots if one.name == "a")
+    assert slot.join.took_ms == (10, 4)
+    assert slot.again.took_ms == (990,)
+    assert (found.default_join_ms, found.default_again_ms) == (7, 990)
+
+
+def test_the_first_heartbeats_after_a_join_tell_how_often_clients_look() -> None:
+    def records(late_ms: int) -> list[Json]:
+        first = cooperative("a-1", join_received_ms=0, join_answered_ms=100)
+        second = cooperative("a-1", told_ms=2_000 + late_ms, join_received_ms=2_001 + late_ms)
+        pairs = [
+            [
+                rebalance(2 * n, n * 600 * S, cause("member_added", f"b-{n}"), members=[first]),
+                rebalance(
+                    2 * n + 1, n * 600 * S + 100, cause("follower_rejoined"), members=[second]
+                ),
+            ]
+            for n in range(1, 3)
+        ]
+        return [record for pair in pairs for record in pair]
+
+    assert read(records(20), **SETTINGS).look_ms == 40
+    assert read(records(0), **SETTINGS).look_ms == 2
+    assert read(records(700), **SETTINGS).look_ms == 100, "it was not the first"
+
+
+def test_timeouts_that_joins_asked_for_are_those_of_the_time() -> None:
+    asked = {"session_timeout_ms": 12 * S, "rebalance_timeout_ms": 70 * S}
+    found = read(
+        [rebalance(1, 0, cause("member_added", "a-1"), members=[cooperative("a-1", **asked)])]
+    )
+    assert found.recorded.session_timeout_ms == 12 * S
+    assert found.recorded.rebalance_timeout_ms == 70 * S
+    assert not [note for note in found.unknown if "session.timeout" in note or "poll" in note]
+
+
+@pytest.mark.parametrize(
+    ("measured_ms", "extensions_ms", "delay_ms"),
+    [(3_017, [], 3_000), (3_040, [], 3_040), (9_060, [6_000, 9_000], 3_000)],
+)
+def test_the_initial_delay_is_that_of_the_timer_unless_it_was_much_later(
+    measured_ms: int, extensions_ms: list[int], delay_ms: int
+) -> None:
+    timeline = {"join_phase_ms": measured_ms, "extensions_ms": extensions_ms}
+    first = rebalance(1, 0, cause("member_added", "a-1"), initial=True, timeline=timeline)
+    assert read([first]).recorded.initial_rebalance_delay_ms == delay_ms
+
+
+def test_the_present_assignor_is_that_of_the_last_generation_that_has_one() -> None:
+    came = cause("member_added", "a-1")
+    first, second, third = (rebalance(number, number * S, came) for number in (1, 2, 3))
+    first["protocol"], second["protocol"], third["protocol"] = "range", "sticky", None
+    assert read([second, third, first]).assignor == "sticky"
+    assert read([third]).assignor is None
+
+
+def test_whom_rebalances_waited_for_is_added_up_by_process() -> None:
+    waits = {"phase": "join", "member_ids": ["b-2"], "ms": 3 * S}
+    both = {"phase": "join", "member_ids": ["a-1", "b-2"], "ms": 1 * S}
+    found = read(
+        [
+            rebalance(1, 0, cause("member_added", "a-1"), initial=True),
+            rebalance(2, 10 * S, cause("member_added", "b-2"), waited_for=waits),
+            rebalance(3, 20 * S, cause("leader_rejoined", "a-1"), waited_for=both),
+        ]
+    )
+    assert found.waited_by_slot == (500, 3_500)
+    assert found.initial_rebalances == 1

@@ -1,0 +1,69 @@
+"""Records of one group: which are events, and who caused what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kohort.insight.report.events import History, by_time, culprits, is_event
+from kohort.insight.report.from_history import group_page
+from tests.unit.insight.report.pages import BEGIN_MS, event
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        [],
+        {"schema": 2, "kind": "rebalance"},
+        {"schema": 1, "kind": "rebalance", "group": "g"},
+        event(1, 0, outcome="running"),
+        {**event(1, 0), "sequence": "1"},
+        event(1, 0, trigger={"kind": 7}),
+        event(1, 0, kind="moon"),
+    ],
+)
+def test_what_is_no_complete_event_is_none(record: object) -> None:
+    assert not is_event(record)
+    assert is_event(event(1, 0))
+
+
+@pytest.mark.parametrize(
+    "broken", [{"members": [7]}, {"timeline": 3}, {"stopped": {"total_ms": "long"}}]
+)
+def test_a_value_of_another_type_is_an_error(broken: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not a history"):
+        group_page(History("g", [event(1, 0), event(2, 9, **broken)]))
+
+
+def test_records_of_another_group_are_an_error() -> None:
+    with pytest.raises(ValueError, match="2 groups"):
+        History("g", [event(1, 0), event(2, 0, group="h")])
+
+
+def test_events_are_told_in_the_order_of_their_numbers_and_once() -> None:
+    again = event(2, 7, outcome="empty")
+    made = History("g", [event(3, 9), event(2, 5), event(1, 0), again])
+    assert [one["sequence"] for one in made.events] == [1, 2, 3]
+    assert made.events[1]["outcome"] == "empty"
+
+
+def test_processes_are_known_by_the_name_that_survives_a_restart() -> None:
+    static = event(3, 9)
+    static["trigger"] |= {"instance_id": "i-1"}
+    nobody = event(4, 12)
+    nobody["trigger"] |= {"member_id": None}
+    made = culprits(History("g", [event(1, 0), event(2, 5, "app-2"), static, nobody]).rebalances())
+    assert [(row["process"], row["rebalance_count"], row["processes"]) for row in made] == [
+        ("app", 2, 2),
+        ("i-1", 1, 2),
+    ]
+
+
+def test_bars_stand_where_there_were_rebalances() -> None:
+    rows = History("g", [event(1, 0), event(2, 5), event(3, 65)]).rebalances()
+    assert by_time(rows, 60_000) == [
+        {"at_ms": BEGIN_MS, "rebalance_count": 2, "stopped_total_ms": 3_980},
+        {"at_ms": BEGIN_MS + 60_000, "rebalance_count": 1, "stopped_total_ms": 1_990},
+    ]

@@ -1,0 +1,465 @@
+"""The page by itself: what is in it, whatever the rows are."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+from html.parser import HTMLParser
+
+import pytest
+
+from kohort.insight.advisor.words import TOO_FAR
+from kohort.insight.report.answer import answer, numbered
+from kohort.insight.report.contents import Contents, GroupPage, Listed
+from kohort.insight.report.events import History
+from kohort.insight.report.from_history import group_page
+from kohort.insight.report.markup import NBSP
+from kohort.insight.report.page import render
+from kohort.insight.report.words import days, duration, period
+from tests.unit.insight.report.pages import BEGIN_MS, advice, event, page, worked_out
+
+PACKAGE = "org.apache.kafka.clients.consumer."
+
+
+def html(*pages: GroupPage, others: Listed | None = None) -> str:
+    contents = Contents(pages, others or Listed())
+    return render(contents, "the lake x", datetime(2026, 1, 12, tzinfo=UTC))
+
+
+@cache
+def billing() -> str:
+    """The page of the week's costliest group."""
+    return html(page())
+
+
+def in_short() -> str:
+    """The beginning of the page on small screens."""
+    begin, end = billing().index('<div class="short"'), billing().index('<div class="answers"')
+    return billing()[begin:end]
+
+
+class _Text(HTMLParser):
+    """The words of a page in their order, and how its elements nest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        if tag not in {"meta", "br", "wbr"}:
+            self.open.append(tag)
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+
+def words(text: str) -> str:
+    parser = _Text()
+    parser.feed(text)
+    assert not parser.open, "elements that are not closed"
+    return "".join(parser.words).replace(NBSP, " ")
+
+
+def test_the_first_screen_says_why_who_and_what_to_change() -> None:
+    said = words(billing())
+    first = said[: said.index("How good the advice is, and other choices")]
+    assert "Why billing rebalanced, and what to change" in first
+    # The costliest causes, by their stopped time.
+    assert "10 deploys, in which members left and came back: 115 of the 141 rebalances" in first
+    places = [first.index(cause) for cause in ("A member joined", "A member left", "A session exp")]
+    assert places == sorted(places)
+    assert "68 rebalances, 51 min stopped (47 %)" in first
+    # By name.
+    assert "billing-4: waited for in 114 of 141 rebalances (81 %)" in first
+    assert (
+        "24 min in all, each wait counted once; it joins 14 s after it hears of a rebalance, the "
+        "others 207 ms."
+    ) in first
+    assert "14 sessions expired, 4 of them of billing-5, which was silent for 10 s." in first
+    assert "16 partitions kept changing hands: billing-events-4 108 times" in first
+    # What to set, and what it would come to.
+    assert (
+        "Static membership and a cooperative assignor with a 30 s session would have gained most, "
+        "replayed: 1 h 48 min → 9 min stopped, 141 → 28 rebalances; a crash is noticed after "
+        "8.5 s → 48 s"
+    ) in first
+    for title in ("Setting", "Rebalances, replayed", "Stopped", "No reader", "Crash noticed"):
+        assert f">{title}</th>" in billing()
+    assert "As it is: eager assignor, 10 s session1411 h 48 min" in first
+    assert "1. ★ Static membership and a cooperative assignor with a 30 s session289 min" in first
+    assert "session.timeout.ms=30000" in first
+    without = words(re.sub("<code>.*?</code>", "", billing(), flags=re.DOTALL))
+    assert without.index("How good the advice is, and other choices") < 2_500
+
+
+def test_advice_is_a_table_with_lines_to_paste_for_each_client() -> None:
+    text = billing()
+    said = words(text)
+    for title in (
+        "Setting",
+        "Rebalances",
+        "Stopped, s",
+        "No reader, s",
+        "A crash is noticed after",
+    ):
+        assert f">{title}</th>" in text
+    # Those of the one that gains most are on the first screen, those of the others below.
+    first, below = said.split("How good the advice is, and other choices")
+    assert "Java (properties)" in first
+    assert "Lines to paste for 2: " in below
+    assert "Lines to paste for 1: " not in said
+    assert text.count('class="to-set"') == 1
+    for line in (
+        "group.instance.id=",
+        "# 1. First rolling restart:",
+        "# 2. Second rolling restart, instead:",
+        f"# partition.assignment.strategy={PACKAGE}CooperativeStickyAssignor",
+        "partition.assignment.strategy=cooperative-sticky",
+        "session_timeout_ms=30000,",
+        "aiokafka has no cooperative assignor",
+    ):
+        assert line in said
+    assert "what was not recorded" in said
+
+
+def test_each_rebalance_is_told_in_the_words_of_why() -> None:
+    said = words(billing())
+    assert (
+        "Rebalanced Fri 9 Jan 15:30:00, generation 124 → 125, because member billing-0-00000065 "
+        "(host 10.0.7.10) left; 5 members stopped for up to 17.7 s; it waited 16.9 s for member "
+        "billing-4-00000069." in said
+    )
+    assert said.count("ebalanced ") >= 141
+
+
+def test_what_is_found_of_members_and_partitions_is_in_tables() -> None:
+    said = words(billing())
+    for title in (
+        "Members that were waited for (6)",
+        "How long until members are heard of (6)",
+        "Partitions without a reader (72)",
+        "Partitions that kept changing hands (16)",
+    ):
+        assert title in said
+    assert "The first 20 of 72 are shown." in said
+    assert "Rebalances that moved nothing (2)" in words(html(page("search")))
+
+
+def test_the_page_needs_nothing_beside_it() -> None:
+    text = billing()
+    assert "<script" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+    assert not re.findall(r"""(?:src|href)=["'](?!#)[^"']+["']""", text)
+
+
+def test_each_link_within_the_page_leads_somewhere() -> None:
+    text = html(page(), page("payments"))
+    for target in re.findall(r'href="#([^"]+)"', text):
+        assert text.count(f'id="{target}"') == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "</style></svg></title><b>",
+        "a\x00b\x1b[31m",
+        "txt.\u202eexe\u2066",
+        "\ud800 alone",
+        "x" * 5_000,
+        "{{ 7 * 7 }} & &lt;",
+        "\n\r\t",
+        "not\u00a0one word",
+    ],
+)
+def test_names_are_shown_and_not_obeyed(name: str) -> None:
+    events = [event(number, 5 * number, name) for number in (1, 2, 3)]
+    for one in events:
+        one["trigger"] |= {
+            "client_id": name,
+            "host": name,
+            "reason_text": name,
+            "instance_id": name,
+        }
+        one["members"][0] |= {"client_id": name, "host": name}
+        one["protocol"] = one["leader"] = name
+    text = html(group_page(History("g", events), advice()))
+    parser = _Text()
+    parser.feed(text)
+    assert not {"script", "img"} & set(parser.names)
+    assert not parser.open
+    assert text.encode()
+    assert name not in text or name.isprintable()
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", text)
+    assert len(text) < 400_000
+
+
+def test_a_group_of_which_next_to_nothing_is_known_has_a_page_too() -> None:
+    bare = event(1, 0, stopped={}, waited_for={}, members=[], timeline={})
+    said = words(html(group_page(History("g", [bare]))))
+    assert "No advice was worked out for this group." in said
+    assert "No member made the others wait" in said
+    assert "1 rebalance, Mon 5 Jan 2026, 10:00:00 UTC; for how long" in said
+
+
+def test_a_cause_of_a_later_version_is_told_by_its_name() -> None:
+    later = event(1, 0)
+    later["trigger"]["kind"] = "moon_in_taurus"
+    said = words(html(group_page(History("g", [later]))))
+    assert "moon in taurus" in said
+    assert "because of moon_in_taurus" in said
+
+
+def test_several_groups_have_an_overview_that_answers_for_each() -> None:
+    listed = Listed([{"group": "small", "rebalance_count": 2, "stopped_total_ms": 900}], 188)
+    said = words(html(page(), page("search"), page("payments"), others=listed))
+    first = said[: said.index("141 rebalances in")]
+    assert "Why 191 groups rebalanced, and what to change" in first
+    assert "10 deploys: 115 of 141 rebalances" in first
+    assert "A member left: 29 of 90 rebalances, 74 % of the stopped time" in first
+    assert "billing-4, in 114 of 141" in first
+    assert "1 h 48 min → 9 min stopped, 141 → 28 rebalances" in first
+    assert "Groups that stood still for less (188)" in first
+    assert "The first 1 of 188 are shown." in first
+
+
+def test_the_same_contents_make_the_same_page() -> None:
+    assert html(page()) == billing()
+
+
+def test_a_long_history_makes_a_bounded_page_that_says_what_is_cut() -> None:
+    events = [event(number, 30 * number, f"app-{number % 400}") for number in range(1, 1_201)]
+    made = group_page(History("g", events), advice())
+    text = html(made)
+    assert "The 200 costliest of 1,200 rebalances are told; 1,000 are left out here." in words(text)
+    assert "Marks are of the 1,000 costliest of 1,200." in words(text)
+    assert "24 of 400 partitions are drawn." in words(text)
+    assert len(text) < 1_500_000
+
+
+def test_settings_are_numbered_in_the_plot_as_in_the_table() -> None:
+    assert [row["ordinal"] for row in numbered(advice())] == [2, 3]
+    text = billing()
+    assert text.index("1. ") < text.index("2. ")
+    assert ">1 ★</text>" in text
+
+
+def test_what_one_slow_member_costs_is_told_where_it_is_named() -> None:
+    quicker = {
+        **advice()[0],
+        "ordinal": 4,
+        "is_recorded": False,
+        "is_on_front": True,
+        "stopped_ms": 292_000,
+        "quicker_member": "billing-4",
+    }
+    text = html(page(advice=[*advice(), quicker]))
+    said = words(text)
+    both = "neither needs the other; together they were not replayed."
+    assert (
+        "If billing-4 were as quick as the others, replayed: 1 h 48 min → 5 min stopped. "
+        f"Do both, this and ★: {both}"
+    ) in said
+    assert f"Do both: {both}" in said
+    assert both not in words(billing())
+    assert both not in words(
+        html(page(advice=[*({**row, "is_best": False} for row in advice()), quicker]))
+    )
+    assert ">If billing-4 were as quick as the others</th>" in text
+    assert "Lines to paste for 3" not in said
+    assert re.search(r'class="number">billing-4</text>', text)
+    several = words(html(page(advice=[*advice(), quicker]), page("search")))
+    shortly = (
+        "billing-4, in 114 of 141 rebalances; if it were as quick as the others, "
+        "replayed: 1 h 48 min → 5 min stopped"
+    )
+    assert shortly in several
+
+
+def test_a_quicker_member_and_the_best_setting_are_told_together() -> None:
+    quick = {
+        "is_recorded": False,
+        "is_best": False,
+        "is_on_front": True,
+        "ordinal": 4,
+        "quicker_member": "billing-4",
+    }
+    rows = [*advice(), {**advice()[0], **quick, "stopped_ms": 292_000}]
+    rows.append({**advice()[2], **quick, "stopped_ms": 118_000, "ordinal": 5})
+    said = words(html(page(advice=rows)))
+    assert "Do both, this and ★: together 1 h 48 min → 118 s stopped." in said
+    assert "Do both: together 1 h 48 min → 118 s stopped." in said
+    assert "they were not replayed" not in said
+    rows[-1] = {**rows[-1], "stopped_ms": 510_000}
+    little = words(html(page(advice=rows)))
+    assert (
+        "A quicker member adds little to what is advised: together 1 h 48 min → 8 min stopped."
+        in little
+    )
+    assert "Do both" not in little
+    assert "If billing-4 were as quick as the others, and ★" in said
+    # What the advisor makes of the week has both.
+    found = answer(page(advice=worked_out("billing")))
+    assert found.both is not None
+    assert found.quicker is not None
+    assert found.best is not None
+    assert found.both["session_timeout_ms"] == found.best["session_timeout_ms"]
+    assert found.both["stopped_ms"] < found.best["stopped_ms"] < found.quicker["stopped_ms"]
+    said_of_it = (
+        "a cooperative assignor with a 30 s session, and billing-4 as quick as the others: "
+    )
+    assert said_of_it in found.both["text"]
+
+
+def test_without_a_best_setting_none_is_called_so() -> None:
+    rows = [{**row, "is_best": False} for row in advice()]
+    found = answer(page(advice=rows))
+    assert found.best is None
+    assert "No choice is better in all: 2 settings to weigh" in words(html(page(advice=rows)))
+    assert "Check: setting 0." in words(html(page(advice=rows)))
+    # The table is there to weigh them, and nothing is open to be pasted.
+    assert ">2. " in html(page(advice=rows))
+    assert 'class="to-set"' not in html(page(advice=rows))
+    alone = words(html(page(advice=rows[:1])))
+    assert "Nothing that was tried would have been better" in alone
+    assert "settings that were tried" not in alone
+    why = "not ranked: 22 settings, since session.timeout.ms is not in the history"
+    said = words(html(page(advice=[{**rows[0], "unranked": [why]}])))
+    first = said[: said.index("How good the advice is")]
+    assert "Nothing that could be ranked would have been better" in first
+    assert f"N{why[1:]}." in first
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (0, "0 s"),
+        (900, "900 ms"),
+        (3_200, "3.2 s"),
+        (45_000, "45 s"),
+        (300_000, "5 min"),
+        (6_500_468, "1 h 48 min"),
+        (7_200_000, "2 h"),
+        (90_000_000, "1 d 1 h"),
+        (544_405_057, "6 d 7 h"),
+        (None, "-"),
+    ],
+)
+def test_durations_are_told_as_people_do(ms: int | None, said: str) -> None:
+    # A number and its unit are on one line.
+    assert duration(ms) == said.replace(" ", NBSP)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "said", "shortly"),
+    [
+        (0, "Mon 5 Jan 2026, 10:00:00", "Mon 5 Jan 2026, 10:00:00 UTC"),
+        (270, "Mon 5 Jan 2026, 10:00:00 to 10:04:30", "Mon 5 Jan 2026, 10:00:00 to 10:04:30 UTC"),
+        (
+            86_400,
+            "Mon 5 Jan 2026, 10:00:00 to Tue 6 Jan 2026, 10:00:00",
+            "5 Jan to 6 Jan 2026",
+        ),
+        (
+            365 * 86_400,
+            "Mon 5 Jan 2026, 10:00:00 to Tue 5 Jan 2027, 10:00:00",
+            "5 Jan 2026 to 5 Jan 2027",
+        ),
+    ],
+)
+def test_a_period_names_what_its_ends_do_not_share(until_s: int, said: str, shortly: str) -> None:
+    ends = BEGIN_MS, BEGIN_MS + 1_000 * until_s
+    assert period(*ends) == said
+    assert days(*ends) == shortly
+
+
+def test_a_small_screen_begins_with_the_answers_and_the_lines_to_paste() -> None:
+    said, short = words(in_short()), in_short()
+    assert "Why: 10 deploys: 115 of 141 rebalances" in said
+    assert "Waited for: billing-4, in 114 of 141 rebalances" in said
+    assert (
+        "session, replayed: 1 h 48 min → 9 min stopped, 141 → 28 rebalances; a crash is noticed "
+        "after 8.5 s → 48 s" in said
+    )
+    assert "Java (properties):" in said
+    assert "session.timeout.ms=30000" in said
+    assert 'href="#g1-change"' in short
+    without = html(page(advice=[]))
+    assert "<pre" not in without
+    assert "To change" not in words(without)
+
+
+def test_lines_to_paste_break_only_between_their_parts() -> None:
+    text = billing()
+    assert (
+        f"<span>partition.assignment.strategy=<wbr>{PACKAGE}<wbr>RangeAssignor,"
+        f"<wbr>{PACKAGE}<wbr>CooperativeStickyAssignor\n</span>" in text
+    )
+    for code in re.findall(r"<code>(.*?)</code>", text, re.DOTALL):
+        assert NBSP not in code
+
+
+def test_the_table_says_what_its_columns_are() -> None:
+    said = words(billing())
+    assert (
+        "Stopped: all members added up. No reader: of all partitions, added up. Crash noticed: "
+        "how long after it. All lines are replays; what was recorded is 141 rebalances, "
+        "1 h 48 min stopped." in said
+    )
+    assert "All 141 by cause; a restart is two: a member left, and one joined." in said
+    # No deploy, no restarts.
+    assert "a restart is two" not in words(html(page("payments")))
+
+
+def test_settings_that_are_not_known_are_not_told_as_what_there_is() -> None:
+    rows = advice()
+    rows[0]["unknown"] = [
+        "session.timeout.ms is not in the history; taken to be 45 s",
+        "whether members were eager or cooperative is not in the history",
+    ]
+    assert "As it is: as far as it is known141" in words(html(page(advice=rows)))
+    rows[0] |= {"unknown": [], "static": True, "cooperative": True}
+    said = words(html(page(advice=rows)))
+    assert "As it is: static members, cooperative assignor, 10 s session141" in said
+
+
+def test_a_replay_that_does_not_fit_is_why_nothing_is_advised() -> None:
+    rows = [{**row, "is_best": False} for row in advice()]
+    rows[0]["text"] = f"check: 300 rebalances, the history 141; {TOO_FAR}"
+    why = "Nothing is advised, as the replay does not fit the history; how good this is."
+    said = words(html(page(advice=rows)))
+    assert why in said
+    assert "No choice is better" not in said
+    assert "To change: nothing is advised, as the replay does not fit the history" in said
+    alone = words(html(page(advice=rows[:1])))
+    first = alone[: alone.index("How good")]
+    assert "Nothing is advised, as the replay does not fit the history." in first
+    assert f"Check: 300 rebalances, the history 141; {TOO_FAR}." in first
+    # Nor is it told what a member would come to that is as quick as the others.
+    quick = {
+        **rows[0],
+        "is_recorded": False,
+        "is_on_front": True,
+        "quicker_member": "billing-4",
+        "ordinal": 4,
+    }
+    for text in (html(page(advice=[*rows, quick])), html(page(advice=[*rows, quick]), page())):
+        assert "as quick as the others: " not in words(text)
+
+
+def test_causes_name_how_many_each_process_brought_about() -> None:
+    said = words(billing())
+    assert "13 by billing-4, 12 by billing-0, 12 by billing-5, 31 by 3 others" in said
+    assert "31 rebalances, 97 s stopped (26 %) by search-0" in words(html(page("search")))
+    assert "2 rebalances moved no partition, and stopped no member." in words(html(page("search")))
