@@ -231,9 +231,9 @@ class Dispatcher:
         lists = route.lists
         if lists is None:
             return route.handler(ctx, request)
-        route.api.prepare(request)
+        route.api.prepare(ctx, request)
         whole: Any = None
-        for part in parts_of(request, lists.request, route.api.part_max):
+        for part, continues in parts_of(request, lists.request, route.api.part_max):
             try:
                 response: Any = route.handler(ctx, part)
                 if isinstance(response, GeneratorType):
@@ -251,7 +251,7 @@ class Dispatcher:
             if whole is None:
                 whole = response
             else:
-                join(whole, response, lists.response)
+                join(whole, response, lists.response, continues=continues)
             await piece.pause()
         return whole
 

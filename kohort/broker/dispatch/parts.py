@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
-from kohort.protocol.message import Struct, schema_of
-
 M = TypeVar("M")
 
 
 class Lists(NamedTuple):
-    """Corresponding lists of request and response: field names from the outermost list to the one
-    whose elements are counted, such as `("topics", "partitions")`.
+    """Corresponding lists of request and response: one field name, or two if the elements of an
+    inner list are counted, such as `("topics", "partitions")`.
     """
 
     request: tuple[str, ...]
@@ -30,64 +28,70 @@ def lists(request: str, response: str | None = None) -> Lists:
     return Lists(tuple(request.split(".")), tuple((response or request).split(".")))
 
 
-def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[M]:
+def parts_of(request: M, path: tuple[str, ...], elements_max: int) -> Iterator[tuple[M, bool]]:
     """Yield requests with at most `elements_max` elements each of the innermost list at `path`, in
-    the order of the request. An outer element may be split between several parts.
+    the order of the request; and whether the first outer element is the rest of the last one of the
+    previous part.
     """
-    for part, _ in _parts(request, path, elements_max):
-        yield part
+    for part, _, continues in _parts(request, path, elements_max):
+        yield part, continues
 
 
-def join(response: Any, part: Any, path: tuple[str, ...]) -> None:  # noqa: ANN401
-    """Append the lists at `path` of the next part's response to those of `response`."""
-    _join_lists(response, part, path)
+def join(
+    response: Any,  # noqa: ANN401
+    part: Any,  # noqa: ANN401
+    path: tuple[str, ...],
+    *,
+    continues: bool,
+) -> None:
+    """Append the lists at `path` of the next part's response to those of `response`.
+
+    Args:
+        continues: as returned by `parts_of`.
+    """
+    elements, more = getattr(response, path[0]), getattr(part, path[0])
+    if not elements:
+        setattr(response, path[0], more)
+    elif more:
+        if continues:
+            join(elements[-1], more[0], path[1:], continues=False)
+            more = more[1:]
+        elements += more
     if not getattr(response, "error_code", 1):
         response.error_code = part.error_code
         if hasattr(part, "error_message"):
             response.error_message = part.error_message
 
 
-def _parts(element: Any, path: tuple[str, ...], elements_max: int) -> Iterator[tuple[Any, int]]:  # noqa: ANN401
-    """Yield parts of an element with their counts of innermost elements."""
+def _parts(
+    element: Any,  # noqa: ANN401
+    path: tuple[str, ...],
+    elements_max: int,
+) -> Iterator[tuple[Any, int, bool]]:
+    """Yield parts of an element, with their counts of innermost elements and whether the first
+    child is the rest of one.
+    """
     inner = getattr(element, path[0]) if path else None
     if not inner:
-        yield element, 1
+        yield element, 1, False
         return
     taken: list[Any] = []
     taken_count = 0
+    continues = False
     for child in inner:
-        # Two pieces of one child are never in the same part, because the first one fills its part.
-        for part, count in _parts(child, path[1:], elements_max):
+        is_rest = False
+        # Two parts of one child are never in the same part, because the first one fills its part.
+        for part, count, _ in _parts(child, path[1:], elements_max):
             if taken and taken_count + count > elements_max:
-                yield _with(element, path[0], taken), taken_count
-                taken, taken_count = [], 0
+                yield _with(element, path[0], taken), taken_count, continues
+                taken, taken_count, continues = [], 0, is_rest
             taken.append(part)
             taken_count += count
-    yield _with(element, path[0], taken), taken_count
+            is_rest = True
+    yield _with(element, path[0], taken), taken_count, continues
 
 
 def _with(element: Any, name: str, value: list[Any]) -> Any:  # noqa: ANN401
     made = copy(element)
     setattr(made, name, value)
     return made
-
-
-def _join_lists(element: Any, part: Any, path: tuple[str, ...]) -> None:  # noqa: ANN401
-    name, *rest = path
-    elements, more = getattr(element, name), getattr(part, name)
-    if not elements:
-        setattr(element, name, more)
-    elif more:
-        if rest and _is_same(elements[-1], more[0], rest[0]):
-            _join_lists(elements[-1], more[0], tuple(rest))
-            more = more[1:]
-        elements += more
-
-
-def _is_same(element: Struct, other: Struct, inner: str) -> bool:
-    """Whether two elements differ only in their inner list, because one element was split."""
-    return all(
-        getattr(element, field.name) == getattr(other, field.name)
-        for field in schema_of(type(element)).fields
-        if field.name != inner
-    )

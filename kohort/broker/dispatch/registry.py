@@ -45,8 +45,8 @@ def _always(request: object) -> bool:
     return True
 
 
-def _nothing(request: object) -> None:
-    del request
+def _nothing(ctx: RequestContext, request: object) -> None:
+    del ctx, request
 
 
 def _as_it_is(response: Any) -> Any:  # noqa: ANN401
@@ -95,7 +95,7 @@ class Api:
         is_answered: Callable[[Any], bool] = _always,
         throttled: Callable[[Any], Any] = _as_it_is,
         parts: Sequence[Lists] = (),
-        prepare: Callable[[Any], None] = _nothing,
+        prepare: Callable[[RequestContext, Any], None] = _nothing,
         part_max: int = PART_MAX,
         long_bytes: int = LONG_BYTES,
     ) -> None:
@@ -188,7 +188,7 @@ def handles(
     is_answered: Callable[[Any], bool] = _always,
     throttled: Callable[[Any], Any] = _as_it_is,
     parts: Sequence[Lists] = (),
-    prepare: Callable[[Any], None] = _nothing,
+    prepare: Callable[[RequestContext, Any], None] = _nothing,
     part_max: int = PART_MAX,
     long_bytes: int = LONG_BYTES,
 ) -> Callable[[_Registered], _Registered]:
@@ -200,8 +200,9 @@ def handles(
 
     A request of more than ``long_bytes`` is passed to the handler in parts of at most ``part_max``
     elements. ``parts`` names the lists that are split; the first entry that the version has is
-    used. The elements must not depend on each other, because each part fails by itself. If
-    repetitions matter, ``prepare`` removes or rejects them in the whole request.
+    used. The elements must not depend on each other, because each part fails by itself, and each
+    must be answered by one element, in the same order. ``prepare`` is called with the whole request
+    first: it merges, removes or rejects repetitions if they matter.
 
     A handler that never waits is a plain ``def`` and is answered without a task. A coroutine runs
     as a task, and is answered with what it returns. A handler with much work may return a

@@ -5,12 +5,9 @@ v1-3 as in Kafka 4.4. A rule that matches several filters is listed for each.
 
 from __future__ import annotations
 
-from typing import Final
-
 from kohort.broker.core.security.acls import Operation, Rule, RuleFilter, UnknownFilterError
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import Mirror, OnError
-from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.access_rules import rules_in_force
 from kohort.broker.runtime.slices import Slice
@@ -24,16 +21,11 @@ from kohort.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 
-PART_MAX: Final = 2_000
-"""Filters that are applied together: all or none of them."""
-
 
 @handles(
     DeleteAclsRequest,
     versions="1-3",
     on_error=OnError(Mirror(response="filter_results", request="filters", copied={})),
-    parts=(lists("filters", "filter_results"),),
-    part_max=PART_MAX,
 )
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Remove rules; requires ALTER on the cluster. Answered when that is durable."""

@@ -18,7 +18,8 @@ from kohort.protocol.messages.delete_groups import (
 )
 
 
-def _drop_repeats(request: DeleteGroupsRequest) -> None:
+def _drop_repeats(ctx: RequestContext, request: DeleteGroupsRequest) -> None:
+    del ctx
     request.groups_names = list(dict.fromkeys(request.groups_names))
 
 

@@ -29,7 +29,8 @@ from kohort.protocol.messages.describe_groups import (
 NOT_FOUND_SINCE: Final = 6
 
 
-def _check(request: DescribeGroupsRequest) -> None:
+def _check(ctx: RequestContext, request: DescribeGroupsRequest) -> None:
+    del ctx
     check_repeats(request.groups)
 
 
@@ -44,7 +45,7 @@ def describe_groups(
     ctx: RequestContext, request: DescribeGroupsRequest
 ) -> Steps[DescribeGroupsResponse]:
     """Describe each group, in the order of the request."""
-    _check(request)
+    _check(ctx, request)
     with_operations = request.include_authorized_operations
     response = DescribeGroupsResponse(groups=[])
     for group_id in request.groups:

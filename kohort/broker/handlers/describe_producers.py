@@ -23,7 +23,8 @@ from kohort.protocol.messages.describe_producers import (
 )
 
 
-def _check(request: DescribeProducersRequest) -> None:
+def _check(ctx: RequestContext, request: DescribeProducersRequest) -> None:
+    del ctx
     check_repeats(
         (topic.name, index) for topic in request.topics for index in topic.partition_indexes
     )
@@ -42,7 +43,7 @@ def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Describe each partition, in order."""
-    _check(request)
+    _check(ctx, request)
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

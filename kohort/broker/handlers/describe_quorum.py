@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
-from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import handles
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_quorum import (
@@ -18,6 +18,7 @@ from kohort.protocol.messages.describe_quorum import (
     DescribeQuorumResponse,
     Listener,
     Node,
+    PartitionAsked,
     PartitionData,
     ReplicaState,
     TopicAsked,
@@ -31,8 +32,10 @@ EPOCH: Final = 1
 END: Final = 0
 
 
-@handles(DescribeQuorumRequest, versions="0-2", parts=(lists("topics.partitions"),))
-def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+@handles(DescribeQuorumRequest, versions="0-2")
+def describe_quorum(
+    ctx: RequestContext, request: DescribeQuorumRequest
+) -> Steps[DescribeQuorumResponse]:
     """Describe the metadata partition if only that is requested; otherwise an error for each
     partition.
     """
@@ -45,25 +48,23 @@ def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> Desc
             topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[_metadata(ctx)])],
             nodes=[_node(ctx)] if ctx.api_version >= NODES_SINCE else [],
         )
-    return DescribeQuorumResponse(
-        error_code=ErrorCode.NONE,
-        error_message="",
-        topics=[
-            TopicData(
-                topic_name=topic.topic_name,
-                partitions=[_unknown(one.partition_index) for one in topic.partitions],
-            )
-            for topic in request.topics
-        ],
-        nodes=[],
+    response = DescribeQuorumResponse(
+        error_code=ErrorCode.NONE, error_message="", topics=[], nodes=[]
     )
+    for topic in request.topics:
+        described = TopicData(topic_name=topic.topic_name, partitions=[])
+        response.topics.append(described)
+        yield
+        for partition in topic.partitions:
+            described.partitions.append(_unknown(partition.partition_index))
+            yield
+    return response
 
 
 def _is_the_metadata(topics: list[TopicAsked]) -> bool:
-    asked = [
-        (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in topics
+    return topics == [
+        TopicAsked(topic_name=METADATA_TOPIC, partitions=[PartitionAsked(partition_index=0)])
     ]
-    return asked == [(METADATA_TOPIC, [0])]
 
 
 def _metadata(ctx: RequestContext) -> PartitionData:

@@ -23,7 +23,8 @@ from kohort.protocol.messages.describe_transactions import (
 )
 
 
-def _check(request: DescribeTransactionsRequest) -> None:
+def _check(ctx: RequestContext, request: DescribeTransactionsRequest) -> None:
+    del ctx
     check_repeats(request.transactional_ids)
 
 
@@ -44,7 +45,7 @@ def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe each id, in order, including duplicates."""
-    _check(request)
+    _check(ctx, request)
     host = ctx.broker.transactions.host
     return DescribeTransactionsResponse(
         transaction_states=[_describe(ctx, host, name) for name in request.transactional_ids]

@@ -29,7 +29,7 @@ from kohort.broker.topics.creation import NewTopic
 from kohort.broker.topics.names import CLUSTER_METADATA, INTERNAL_TOPICS, name_problem
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.codec import codec
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -52,8 +52,10 @@ TOPICS_REMEMBERED_MAX: Final = 50
 """Topics in a request whose response is cached; each name has up to 249 characters."""
 
 
-def _drop_repeats(request: MetadataRequest) -> None:
+def _prepare(ctx: RequestContext, request: MetadataRequest) -> None:
+    """Check the lookups and drop repeated topics."""
     if request.topics:
+        _check_lookups(ctx, request.topics)
         request.topics = _distinct(request.topics)
 
 
@@ -62,7 +64,7 @@ def _drop_repeats(request: MetadataRequest) -> None:
     versions="0-13",
     on_error=OnError(Mirror(response="topics", request="topics", copied=BY_NAME_OR_ID)),
     parts=(lists("topics"),),
-    prepare=_drop_repeats,
+    prepare=_prepare,
 )
 def metadata(
     ctx: RequestContext, request: MetadataRequest
@@ -78,8 +80,7 @@ def metadata(
     known = ctx.broker.topic_answers.find(question, ctx.broker.topics)
     if known is not None:
         return known
-    if ctx.api_version < LOOKUP_BY_ID_SINCE and any(_is_by_id(topic) for topic in asked):
-        return _refused(asked)
+    _check_lookups(ctx, asked)
     denied = {} if ctx.broker.access is None else _denied(ctx, request, asked)
     missing = _to_be_created(ctx, request, asked, denied)
     if missing:
@@ -202,8 +203,14 @@ def _named(topic: MetadataRequestTopic) -> str | bytes | None:
     return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
 
 
-def _is_by_id(topic: MetadataRequestTopic) -> bool:
-    return topic.name is None or topic.topic_id != ZERO_UUID
+def _check_lookups(ctx: RequestContext, asked: list[MetadataRequestTopic]) -> None:
+    """Raise KafkaError(INVALID_REQUEST) if this version does not support a lookup by id."""
+    if ctx.api_version >= LOOKUP_BY_ID_SINCE:
+        return
+    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+        for topic in asked:
+            topic.name = topic.name or ""  # It cannot be null in the response.
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _look_up_all(
@@ -274,13 +281,6 @@ def _missing(
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
     )
-
-
-def _refused(asked: list[MetadataRequestTopic]) -> MetadataResponse:
-    topics = [
-        _missing(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked
-    ]
-    return MetadataResponse(brokers=[], topics=topics)
 
 
 def _respond(

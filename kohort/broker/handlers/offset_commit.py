@@ -24,6 +24,7 @@ from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -46,11 +47,26 @@ _RequestedTopics: TypeAlias = tuple[tuple[str, bytes, tuple[int, ...]], ...]
 """Name, id and partition indexes of each topic, in the order of the request; hashable."""
 
 
+def _merge_repeats(ctx: RequestContext, request: OffsetCommitRequest) -> None:
+    """Merge topics that the request lists several times, and omit those without partitions, as the
+    response does.
+    """
+    del ctx
+    topics: dict[str | bytes, OffsetCommitRequestTopic] = {}
+    for topic in request.topics:
+        if topic.partitions:
+            first = topics.setdefault(topic.name or topic.topic_id, topic)
+            if first is not topic:
+                first.partitions += topic.partitions
+    request.topics = list(topics.values())
+
+
 @handles(
     OffsetCommitRequest,
     versions="2-10",
     on_error=OnError(per_partition(BY_NAME_OR_ID, same("partition_index"))),
     parts=(lists("topics.partitions"),),
+    prepare=_merge_repeats,
     part_max=500,
 )
 def offset_commit(

@@ -9,15 +9,16 @@ here; the transaction is checked next, and the group last. The group's rules are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
+from kohort.broker.core.steps import Steps
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
-from kohort.broker.dispatch.parts import lists
+from kohort.broker.dispatch.parts import parts_of
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.committed_topics import look_up
 from kohort.broker.handlers.shared.transactional_producer import (
@@ -25,12 +26,12 @@ from kohort.broker.handlers.shared.transactional_producer import (
     Flow,
     TransactionalProducer,
 )
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.groups.requests import CommitRequest, EnclosingTransaction, OffsetToCommit
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -40,6 +41,8 @@ ABORTABLE_SINCE: Final = 4
 ADDS_SINCE: Final = 5
 TOPIC_IDS_SINCE: Final = 6
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
+PART_MAX: Final = 500
+"""Offsets that are looked up, or stored by the group, in one step."""
 
 _NOT_IN_TRANSACTION: Final = (
     ClientError(ErrorCode.TRANSACTION_ABORTABLE, since=ABORTABLE_SINCE),
@@ -61,8 +64,6 @@ FLOW: Final = Flow(
     TxnOffsetCommitRequest,
     versions="0-6",
     on_error=OnError(per_partition(BY_NAME_OR_ID, same("partition_index"))),
-    parts=(lists("topics.partitions"),),
-    part_max=500,
 )
 async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest
@@ -76,10 +77,13 @@ async def txn_offset_commit(
     version = ctx.api_version
     offsets: list[OffsetToCommit] = []
     refusals: list[ErrorCode] = []
-    for asked in request.topics:
-        look_up(ctx, asked, offsets, refusals, by_id=version >= TOPIC_IDS_SINCE)
+    piece = Slice(ctx.broker.clock)
+    for part, _ in parts_of(request, ("topics", "partitions"), PART_MAX):
+        for topic in part.topics:
+            look_up(ctx, topic, offsets, refusals, by_id=version >= TOPIC_IDS_SINCE)
+        await piece.pause()
     if not offsets:
-        return _respond(request, refusals)
+        return await run(_respond(request, refusals), piece)
     groups = ctx.broker.groups
     places = [TopicPartition(CONSUMER_OFFSETS, groups.offsets_partition(request.group_id))]
     producer = TransactionalProducer(
@@ -96,21 +100,25 @@ async def txn_offset_commit(
     except KafkaError as error:
         if not any(refusals):
             raise
-        return _respond(request, [refusal or error.code for refusal in refusals])
-    result = await groups.commit_transactional(
-        request.group_id,
-        CommitRequest(
-            tuple(offsets),
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation=request.generation_id_or_member_epoch,
-        ),
-        EnclosingTransaction(
-            request.producer_id, request.producer_epoch, partial(producer.verify, places)
-        ),
-        may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
-    )
-    return _respond(request, refusals, result.errors)
+        errors = [refusal or error.code for refusal in refusals]
+        return await run(_respond(request, errors), piece)
+    decided: list[ErrorCode] = []
+    for first in range(0, len(offsets), PART_MAX):
+        result = await groups.commit_transactional(
+            request.group_id,
+            CommitRequest(
+                tuple(offsets[first : first + PART_MAX]),
+                member_id=request.member_id,
+                instance_id=request.group_instance_id,
+                generation=request.generation_id_or_member_epoch,
+            ),
+            EnclosingTransaction(
+                request.producer_id, request.producer_epoch, partial(producer.verify, places)
+            ),
+            may_answer_group_not_found=version >= GROUP_ID_NOT_FOUND_SINCE,
+        )
+        decided += result.errors
+    return await run(_respond(request, refusals, decided), piece)
 
 
 async def _put_into_transaction(
@@ -137,7 +145,7 @@ def _respond(
     request: TxnOffsetCommitRequest,
     refusals: Sequence[ErrorCode],
     decided: Sequence[ErrorCode] = (),
-) -> TxnOffsetCommitResponse:
+) -> Steps[TxnOffsetCommitResponse]:
     """Create the response as Kafka does: partitions that were refused here come first, and then a
     topic that the request lists several times has one entry. If none was refused, it has as many
     entries as in the request. Topics without partitions are omitted.
@@ -146,49 +154,25 @@ def _respond(
         refusals: one error for each partition; NONE for those that the group decided on.
         decided: the group's results, in order.
     """
-    left = iter(decided)
-    answer = TxnOffsetCommitResponse(topics=[])
-    known: dict[str | bytes, TxnOffsetCommitResponseTopic] = {}
-    by_topic = list(_split(request, refusals))
-    for asked, errors in by_topic:
-        _add(answer, known, asked, [(index, error) for index, error in errors if error])
+    topics: dict[object, TxnOffsetCommitResponseTopic] = {}
     is_merged = any(refusals)
-    for asked, errors in by_topic:
-        if not is_merged:
-            known.clear()
-        of_group = [(index, next(left)) for index, error in errors if not error]
-        _add(answer, known, asked, of_group)
-    return answer
-
-
-_Outcomes: TypeAlias = Sequence[tuple[int, ErrorCode]]
-"""Partitions and their errors."""
-
-
-def _split(
-    request: TxnOffsetCommitRequest, errors: Sequence[ErrorCode]
-) -> Iterator[tuple[TxnOffsetCommitRequestTopic, _Outcomes]]:
-    left = iter(errors)
-    for asked in request.topics:
-        yield asked, [(one.partition_index, next(left)) for one in asked.partitions]
-
-
-def _add(
-    answer: TxnOffsetCommitResponse,
-    known: dict[str | bytes, TxnOffsetCommitResponseTopic],
-    asked: TxnOffsetCommitRequestTopic,
-    outcomes: _Outcomes,
-) -> None:
-    if not outcomes:
-        return
-    name = asked.name or asked.topic_id
-    topic = known.get(name)
-    if topic is None:
-        topic = known[name] = TxnOffsetCommitResponseTopic(
-            name=asked.name, topic_id=asked.topic_id, partitions=[]
-        )
-        answer.topics.append(topic)
-    topic.partitions += [
-        TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
-        for index, error in outcomes
-    ]
+    left = iter(decided)
+    for is_refused in (True, False):
+        errors = iter(refusals)
+        for number, asked in enumerate(request.topics):
+            key = (asked.name or asked.topic_id) if is_merged else number
+            for partition in asked.partitions:
+                error = next(errors)
+                if bool(error) is is_refused:
+                    topic = topics.get(key)
+                    if topic is None:
+                        topic = topics[key] = TxnOffsetCommitResponseTopic(
+                            name=asked.name, topic_id=asked.topic_id, partitions=[]
+                        )
+                    answer = TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error or next(left)
+                    )
+                    topic.partitions.append(answer)
+                yield
+            yield
+    return TxnOffsetCommitResponse(topics=list(topics.values()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from kohort.broker.core.security.acls import Rule, RuleFilter, rule_of
@@ -25,6 +25,10 @@ RULES_BYTES_MAX: Final = 64 << 20
 """Bound on the total size of the texts of all rules; one name may have 32 kB."""
 CHANGES_MAX: Final = 10_000
 """Bound on the rules that one request may create or remove, as in Kafka."""
+
+
+FOUND_MAX: Final = 100_000
+"""Bound on the rules that all filters of one request may find; a rule counts once per filter."""
 
 
 class TooManyRulesError(Exception):
@@ -54,11 +58,15 @@ class AccessRules:
 
     async def find(self, wanted: RuleFilter) -> list[Rule]:
         """The rules that a filter finds, oldest first. Takes several turns of the loop if many."""
+        return await self._find(wanted, Slice(self._clock))
+
+    async def _find(self, wanted: RuleFilter, piece: Slice) -> list[Rule]:
+        await piece.pause()
         only = wanted.only()
         if only is not None:
             # As tools remove one: it is not looked for among a hundred thousand.
             return [only] if self.authorizer.has(only) else []
-        found, piece = [], Slice(self._clock)
+        found = []
         for rule in self.authorizer.rules():
             await piece.pause()
             if wanted.finds(rule):
@@ -70,11 +78,22 @@ class AccessRules:
         await asyncio.shield(self._create(list(dict.fromkeys(rules))))
 
     async def delete(self, filters: Sequence[RuleFilter]) -> list[list[Rule]]:
-        """Remove the rules that the filters find, all or none; return what each filter found.
+        """Remove the rules that the filters find, all or none; return what each filter found. A
+        rule may be found by several filters.
 
         Raises TooManyRulesError or StorageError; nothing is removed then.
         """
-        return await asyncio.shield(self._delete(filters))
+        found: list[list[Rule]] = []
+        found_count = 0
+        piece = Slice(self._clock)
+        for wanted in filters:
+            of_filter = await self._find(wanted, piece)
+            found_count += len(of_filter)
+            if found_count > FOUND_MAX:
+                raise TooManyRulesError(f"At most {FOUND_MAX} rules can be found at once.")
+            found.append(of_filter)
+        await asyncio.shield(self._remove({rule for of_filter in found for rule in of_filter}))
+        return found
 
     async def _create(self, rules: list[Rule]) -> None:
         async with self._under_way:
@@ -92,10 +111,10 @@ class AccessRules:
                 self._bytes += size
                 self.authorizer.change(added=new)
 
-    async def _delete(self, filters: Sequence[RuleFilter]) -> list[list[Rule]]:
+    async def _remove(self, rules: Collection[Rule]) -> None:
         async with self._under_way:
-            found = [await self.find(one) for one in filters]
-            gone = list(dict.fromkeys(rule for of_one in found for rule in of_one))
+            # Another request may have removed some of them in the meantime.
+            gone = [rule for rule in rules if self.authorizer.has(rule)]
             if len(gone) > CHANGES_MAX:
                 raise TooManyRulesError(f"At most {CHANGES_MAX} rules can be removed at once.")
             if gone:
@@ -103,7 +122,6 @@ class AccessRules:
                 await self._disk.run(self._store.set_properties, taken)
                 self._bytes -= sum(_size(rule) for rule in gone)
                 self.authorizer.change(removed=gone)
-            return found
 
 
 def property_of(rule: Rule) -> str:

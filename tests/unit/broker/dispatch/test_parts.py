@@ -28,12 +28,12 @@ NESTED = ("topics", "partitions")
 
 
 def request_of(*counts: int) -> OffsetDeleteRequest:
-    """Topics named by their position, with these numbers of partitions."""
+    """Topics with these numbers of partitions; two of each name."""
     return OffsetDeleteRequest(
         group_id="g",
         topics=[
             OffsetDeleteRequestTopic(
-                name=f"t{number}",
+                name=f"t{number // 2}",
                 partitions=[
                     OffsetDeleteRequestPartition(partition_index=index) for index in range(count)
                 ],
@@ -71,33 +71,33 @@ def test_parts_are_bounded_and_their_joined_responses_are_the_response(seed: int
     counts = [chance.choice((0, 1, 2, 9, 10, 11, 35)) for _ in range(chance.randrange(12))]
     request = request_of(*counts)
     whole = None
-    for part in parts_of(request, NESTED, 10):
+    for part, continues in parts_of(request, NESTED, 10):
         assert part.group_id == "g"
         assert elements_in(part) <= 10
         if whole is None:
             whole = answered(part)
         else:
-            join(whole, answered(part), NESTED)
+            join(whole, answered(part), NESTED, continues=continues)
     assert whole == answered(request_of(*counts))
     assert request == request_of(*counts), "the request itself is unchanged"
 
 
 def test_a_list_of_texts_is_split_as_well() -> None:
     request = DescribeGroupsRequest(groups=[f"g{number}" for number in range(25)])
-    parts = [part.groups for part in parts_of(request, ("groups",), 10)]
+    parts = [part.groups for part, _ in parts_of(request, ("groups",), 10)]
     assert [len(part) for part in parts] == [10, 10, 5]
     assert [name for part in parts for name in part] == request.groups
 
 
 def test_a_null_list_is_one_part() -> None:
     request = DescribeGroupsRequest(groups=[])
-    assert list(parts_of(request, ("groups",), 10)) == [request]
+    assert list(parts_of(request, ("groups",), 10)) == [(request, False)]
 
 
 def test_an_error_of_a_later_part_is_that_of_the_response() -> None:
     whole = answered(request_of(1))
-    join(whole, answered(request_of(), error_code=16), NESTED)
-    join(whole, answered(request_of(), error_code=3), NESTED)
+    join(whole, answered(request_of(), error_code=16), NESTED, continues=False)
+    join(whole, answered(request_of(), error_code=3), NESTED, continues=False)
     assert whole.error_code == 16
 
 
@@ -110,7 +110,7 @@ def test_different_elements_without_inner_lists_are_kept_apart() -> None:
         return DescribeGroupsResponse(groups=[group])
 
     whole = response("Empty")
-    join(whole, response("Empty"), ("groups",))
+    join(whole, response("Empty"), ("groups",), continues=False)
     assert [group.group_state for group in whole.groups] == ["Empty", "Empty"]
 
 
