@@ -187,7 +187,7 @@ class Broker:
         """Start part by part; `stack` stops them in the reverse order."""
         config = self.config
         self._lock_data_directory(stack)
-        shares = descriptor_shares(config)
+        shares = descriptor_shares(config, self._environment)
         # Before the logs are opened: a port that is taken should not cost a recovery.
         addresses = Addresses(config, self._environment)
         stack.callback(addresses.close)

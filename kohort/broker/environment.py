@@ -11,7 +11,7 @@ from pathlib import Path
 from socket import socket
 from typing import Final
 
-from kohort.broker.network.listening import listening_sockets
+from kohort.broker.network.listening import listening_sockets, raise_descriptor_limit
 from kohort.broker.runtime.clock import Clock, SystemClock
 from kohort.broker.storage.filesystem import FileSystem, make_private_directory
 from kohort.broker.storage.lock import DataDirectoryLock
@@ -49,6 +49,12 @@ class Environment:
             send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes,
         )
+
+    def descriptor_limit(self) -> int:
+        """Return how many descriptors this process may open, after raising that limit as far as
+        the operating system allows.
+        """
+        return raise_descriptor_limit()
 
     def new_executor(self) -> Executor:
         """Return an executor for work that blocks."""

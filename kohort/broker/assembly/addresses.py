@@ -14,7 +14,6 @@ from kohort.broker.environment import Environment
 from kohort.broker.network.listening import (
     close_all,
     connections_within,
-    raise_descriptor_limit,
     reserve_descriptors,
     senders_within,
 )
@@ -87,9 +86,9 @@ class DescriptorShares(NamedTuple):
     """Connections that may have a second descriptor, by which they are sent files."""
 
 
-def descriptor_shares(config: BrokerConfig) -> DescriptorShares:
-    """Raise the limit on open files as far as it goes, and share them out."""
-    descriptors = raise_descriptor_limit()
+def descriptor_shares(config: BrokerConfig, environment: Environment) -> DescriptorShares:
+    """Share out the files that this process may open."""
+    descriptors = environment.descriptor_limit()
     reserve_descriptors(descriptors)
     possible = connections_within(descriptors, OPEN_FILES_MAX)
     if possible < min(config.max_connections, FEW_CONNECTIONS):

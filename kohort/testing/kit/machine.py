@@ -5,6 +5,7 @@ A machine outlives the broker: the next one finds the port, the files and the to
 
 from __future__ import annotations
 
+import resource
 import shutil
 import socket
 import uuid
@@ -51,7 +52,17 @@ class UnsupportedError(Exception):
     """The machine does not support the operation; the text says which one does."""
 
 
-class DiskMachine(Environment):
+class _TestMachine(Environment):
+    """What all machines have in common."""
+
+    def descriptor_limit(self) -> int:
+        """Return "no limit": the process is the test's. Its limit stays as it is, and its
+        descriptors are not shared out.
+        """
+        return resource.RLIM_INFINITY
+
+
+class DiskMachine(_TestMachine):
     """A machine with files in a directory, like a broker in production."""
 
     def __init__(self, directory: Path) -> None:
@@ -81,7 +92,7 @@ class DiskMachine(Environment):
         """Do nothing: the directory belongs to the caller."""
 
 
-class MemoryMachine(Environment):
+class MemoryMachine(_TestMachine):
     """A machine with its files in memory."""
 
     files: SimulatedFileSystem
