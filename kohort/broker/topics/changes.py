@@ -186,12 +186,6 @@ class TopicChanges:
             grown[name] = at_ms
         return grown
 
-    async def delete_topic(self, topic: Topic) -> None:
-        """Delete one topic; see `delete_topics`. Raises KafkaError."""
-        (error,) = await self.delete_topics([topic])
-        if error is not None:
-            raise error
-
     @_uninterrupted
     async def delete_topics(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
         """Delete topics; return the error of each, None for success.

@@ -310,6 +310,8 @@ async def _make_again(broker: Broker) -> None:
     topics = broker.topics
     topic = topics.get("d")
     if topic is not None:
-        await topics.changes.delete_topic(topic)
+        (error,) = await topics.changes.delete_topics([topic])
+        if error is not None:
+            raise error
     configs = {"internal.segment.bytes": "1500"}
     await topics.changes.create_topic("d", partition_count=1, configs=configs)

@@ -81,7 +81,7 @@ async def test_a_topic_that_goes_is_not_told_of_any_more(tmp_path: Path) -> None
         for _ in range(2):
             assert asker.ask("orders").topics[0].topic_id == topic.topic_id
             assert asker.ask(ids=(topic.topic_id,)).topics[0].name == "orders"
-        await topics.changes.delete_topic(topic)
+        assert await topics.changes.delete_topics([topic]) == [None]
         assert asker.ask("orders").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         told = asker.ask(ids=(topic.topic_id,)).topics[0]
         assert told.error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -161,7 +161,7 @@ async def test_an_answer_is_always_what_would_be_found_out_again(
             if what == "create" and topic is None:
                 await topics.changes.create_topic(name, partition_count=1)
             elif what == "delete" and topic is not None:
-                await topics.changes.delete_topic(topic)
+                assert await topics.changes.delete_topics([topic]) == [None]
             elif what == "extend" and topic is not None:
                 await topics.changes.create_partitions(topic, len(topic.partitions) + 1)
             elif what == "fail" and topic is not None:

@@ -218,7 +218,7 @@ async def test_a_partition_that_is_deleted_under_a_read_answers_so(tmp_path: Pat
         assert answer is not None
         await asyncio.sleep(0)
         executor.is_held = False
-        await topics.changes.delete_topic(topic)
+        assert await topics.changes.delete_topics([topic]) == [None]
         await executor.let_one_go()
         assert only(await answer).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -339,5 +339,5 @@ async def test_offsets_go_with_their_topic() -> None:
         await commit(g, "simple", "t")
         topic = g.topics.get("t")
         assert topic is not None
-        await g.topics.changes.delete_topic(topic)
+        assert await g.topics.changes.delete_topics([topic]) == [None]
         assert g.groups.committed("simple", "t", 0) is None

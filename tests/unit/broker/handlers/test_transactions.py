@@ -247,7 +247,7 @@ async def test_a_topic_that_was_deleted_holds_nothing_up() -> None:
         await add(b, {"t": [0], "u": [0]})
         topic = b.topics.get("u")
         assert topic is not None
-        await b.topics.changes.delete_topic(topic)
+        assert await b.topics.changes.delete_topics([topic]) == [None]
         assert (await end(b, pid)).error_code == NONE
         assert state(b) == "CompleteCommit"
 

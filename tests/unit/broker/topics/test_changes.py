@@ -96,7 +96,7 @@ async def test_no_client_can_make_partitions_without_bound(tmp_path: Path) -> No
         ]
         with pytest.raises(KafkaError, match=r"kohort\.max\.partitions, 5"):
             await topics.changes.create_partitions(first, 6)
-        await topics.changes.delete_topic(first)
+        assert await topics.changes.delete_topics([first]) == [None]
         await topics.changes.create_topic("third", partition_count=5)
 
 
@@ -136,16 +136,18 @@ async def test_a_deleted_topic_is_gone_with_its_files_and_its_name_is_free(tmp_p
         old = await topics.changes.create_topic("orders", partition_count=2)
         partition = old.partitions[0]
         append(partition)
-        await topics.changes.delete_topic(old)
+        assert await topics.changes.delete_topics([old]) == [None]
         assert deleted == ["orders"]
         assert topics.get("orders") is topics.get_by_id(old.topic_id) is None
         with pytest.raises(KafkaError) as answer:
             partition.check_online()
         assert answer.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for change in (topics.changes.delete_topic(old), topics.changes.create_partitions(old, 5)):
-            with pytest.raises(KafkaError) as gone:
-                await change
-            assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (error,) = await topics.changes.delete_topics([old])
+        assert error is not None
+        assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with pytest.raises(KafkaError) as gone:
+            await topics.changes.create_partitions(old, 5)
+        assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         new = await topics.changes.create_topic("orders", partition_count=1)
         assert new.topic_id != old.topic_id
         assert new.partitions[0].log.log_end_offset == 0
@@ -296,7 +298,7 @@ async def test_a_topic_that_cannot_be_taken_back_is_there_and_offline(
         assert orders is not None
         assert not orders.partitions.is_online(0)
         assert await create(topics, NewTopic(name="orders")) == [ErrorCode.TOPIC_ALREADY_EXISTS]
-        await topics.changes.delete_topic(orders)
+        assert await topics.changes.delete_topics([orders]) == [None]
         await topics.changes.create_topic("orders", partition_count=1)
 
 

@@ -234,7 +234,7 @@ async def test_a_new_topic_of_a_deleted_ones_name_begins_dirty(tmp_path: Path) -
             fill(topic.partitions[0], rounds=3)
             assert await compactor.compact_one()
             assert len(content(topic.partitions[0])) == 10
-            await topics.changes.delete_topic(topic)
+            assert await topics.changes.delete_topics([topic]) == [None]
 
 
 async def test_a_full_disk_delays_compaction_and_does_not_end_it(

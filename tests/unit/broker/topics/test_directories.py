@@ -132,7 +132,7 @@ async def test_a_deleted_topics_directories_cannot_come_back_under_their_names()
         topic = topics.get("orders")
         assert topic is not None
         append(topic.partitions[0])  # The other one is not open.
-        await topics.changes.delete_topic(topic)
+        assert await topics.changes.delete_topics([topic]) == [None]
         renames = [number for number, done in enumerate(disk.done) if done[0] == "rename"]
         assert len(renames) == 2
         # Once for all of them, and before the name is free.

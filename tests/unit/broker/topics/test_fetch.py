@@ -106,7 +106,7 @@ async def test_a_fetch_of_a_partition_that_goes_is_answered_at_once(tmp_path: Pa
         parked = Parked(purgatory, [read_of(first)], min_bytes=1)
         topic = topics.get("t")
         assert topic is not None
-        await topics.changes.delete_topic(topic)
+        assert await topics.changes.delete_topics([topic]) == [None]
         purgatory.drain()
         assert parked.answer is not None
         assert parked.answer[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

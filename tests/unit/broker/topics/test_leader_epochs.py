@@ -212,7 +212,7 @@ async def test_a_new_topic_of_the_name_begins_with_the_first_epoch(tmp_path: Pat
     async with running_topics(tmp_path) as topics:
         topic = topics.get("orders")
         assert topic is not None
-        await topics.changes.delete_topic(topic)
+        assert await topics.changes.delete_topics([topic]) == [None]
         await topics.changes.create_topic("orders", partition_count=2)
         assert await told_epochs(topics) == [0, 0]
     async with running_topics(tmp_path) as topics:

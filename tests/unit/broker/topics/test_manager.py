@@ -127,7 +127,7 @@ async def test_notes_of_a_deleted_topic_do_not_reach_the_next_of_its_name(tmp_pa
             append(old.partitions[0])
         topics.changes.delete_records_before(old.partitions[0], 7)
         await topics.disk.write_checkpoints()
-        await topics.changes.delete_topic(old)
+        assert await topics.changes.delete_topics([old]) == [None]
         new = await topics.changes.create_topic("orders", partition_count=1)
         append(new.partitions[0])
     async with running_topics(tmp_path) as topics:
