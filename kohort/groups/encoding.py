@@ -42,6 +42,10 @@ from kohort.protocol.types import ZERO_UUID
 MEMBERS_AT_ONCE: Final = 500
 """Members of a group that is encoded within a single loop iteration: two milliseconds."""
 
+BYTES_AT_ONCE: Final = 4 << 20
+"""Metadata and assignments of a group that is encoded on the event loop: encoding copies them
+several times, which takes some ten milliseconds."""
+
 _OFFSET_KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
 _OFFSET_VALUE_VERSION: Final = 4
@@ -171,6 +175,16 @@ def is_large(records: Sequence[DurableRecord]) -> bool:
     for record in records:
         if record.__class__ is GroupRecord and len(record.members) > MEMBERS_AT_ONCE:
             return True
+    return False
+
+
+def has_many_bytes(records: Sequence[DurableRecord]) -> bool:
+    """Whether the records contain a group that should not be encoded on the event loop."""
+    for record in records:
+        if record.__class__ is GroupRecord:
+            sizes = [len(member.subscription) + len(member.assignment) for member in record.members]
+            if sum(sizes) > BYTES_AT_ONCE:
+                return True
     return False
 
 

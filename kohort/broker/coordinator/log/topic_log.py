@@ -17,9 +17,15 @@ from kohort.broker.topics.internal_log import InternalLog
 from kohort.broker.topics.manager import TopicManager
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.broker.topics.records import read_batches
-from kohort.groups.encoding import batch_steps, encode_as_batch, is_large
+from kohort.groups.encoding import (
+    batch_steps,
+    encode_as_batch,
+    has_many_bytes,
+    is_large,
+)
 from kohort.groups.records import DurableRecord
 from kohort.protocol.errors import DecodeError, ErrorCode, KafkaError
+from kohort.protocol.records.batch import SealedBatch
 
 
 class TopicOffsetsLog:
@@ -27,6 +33,7 @@ class TopicOffsetsLog:
 
     def __init__(self, topics: TopicManager, config: BrokerConfig) -> None:
         self._clock = topics.clock
+        self._disk = topics.disk
         self._log = InternalLog(
             topics,
             CONSUMER_OFFSETS,
@@ -45,8 +52,12 @@ class TopicOffsetsLog:
         self, partition: int, records: Sequence[DurableRecord], *, wall_ms: int
     ) -> Awaitable[None] | None:
         """Append in order, as one batch; None if that is durable already."""
+        if has_many_bytes(records):
+            encoding = self._disk.run(encode_as_batch, records, wall_ms)
+            return self._append_when(encoding, partition, wall_ms)
         if is_large(records):
-            return self._append_in_steps(partition, records, wall_ms)
+            steps = run(batch_steps(records, wall_ms), Slice(self._clock))
+            return self._append_when(steps, partition, wall_ms)
         return self._log.append(partition, encode_as_batch(records, wall_ms), wall_ms=wall_ms)
 
     def read(self, partition: int) -> Iterator[Stored]:
@@ -68,13 +79,12 @@ class TopicOffsetsLog:
         """Append records copied from a log, with their own timestamps; see `append`."""
         return self._log.append(partition, encode_stored(records), wall_ms=wall_ms)
 
-    async def _append_in_steps(
-        self, partition: int, records: Sequence[DurableRecord], wall_ms: int
+    async def _append_when(
+        self, encoding: Awaitable[SealedBatch], partition: int, wall_ms: int
     ) -> None:
-        """Encode in steps, so that others can use the event loop;
-        the waiting group is not stepped.
+        """Append a batch once it is encoded. Others can use the event loop in the meantime; the
+        waiting group is not stepped.
         """
-        batch = await run(batch_steps(records, wall_ms), Slice(self._clock))
-        waiting = self._log.append(partition, batch, wall_ms=wall_ms)
+        waiting = self._log.append(partition, await encoding, wall_ms=wall_ms)
         if waiting is not None:
             await waiting

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -13,6 +15,7 @@ from kohort.broker.core.coordinator_partitions import partition_of
 from kohort.broker.runtime.slices import SLICE_MS
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.groups.encoding import (
+    BYTES_AT_ONCE,
     encode_as_batch,
     encode_headers,
     encode_key,
@@ -128,6 +131,29 @@ async def test_the_topic_is_made_by_the_first_append_as_kafka_makes_it(tmp_path:
         assert len(topic.partitions) == 50
         assert topic.config.cleanup_policy == ("compact",)
         assert log.append(1, [OFFSET], wall_ms=99) is None
+
+
+async def test_a_group_of_few_large_members_is_not_encoded_on_the_event_loop(
+    tmp_path: Path,
+) -> None:
+    metadata = bytes(BYTES_AT_ONCE // 2 + 1)
+    members = tuple(StoredMember(name, None, "c", "/h", 1, 1, metadata, b"") for name in ("m", "n"))
+    large = GROUP._replace(members=members)
+    executor, is_free = ThreadPoolExecutor(1), Event()
+    async with running_topics(tmp_path, executor=executor) as topics:
+        log = TopicOffsetsLog(topics, topics.settings.config)
+        await done(log.append(7, [GROUP], wall_ms=99))
+        executor.submit(is_free.wait)
+        try:
+            waiting = log.append(7, [large], wall_ms=99)
+            assert waiting is not None
+            appending = asyncio.ensure_future(waiting)
+            await asyncio.sleep(0)
+            assert list(log.read(7)) == [stored(GROUP)]
+        finally:
+            is_free.set()
+        await appending
+        assert list(log.read(7)) == [stored(GROUP), stored(large)]
 
 
 async def test_what_was_appended_is_there_after_a_kill(tmp_path: Path) -> None:
