@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import LessThan
+from pyiceberg.table import TableProperties
+from pyiceberg.types import TimestampType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -40,6 +42,8 @@ TRIES: Final = 10
 
 _OF: Final = "_of_"
 """Begins the names of columns that are in the paths of files and not in the files."""
+
+_METRICS_OF: Final = TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX
 
 _MOMENTS: Final = "spark.sql.parquet.outputTimestampType"
 
@@ -203,15 +207,33 @@ def _has(table: Table, app_id: str, batch_id: int) -> bool:
 
 def _commit(table: Table, files: Sequence[str], key: str, batch_id: int) -> None:
     """Adds the files and notes the batch, both or neither."""
-    with explained("the commit"), table.transaction() as transaction:
+    with explained("the commit"):
+        try:
+            _add(table, files, {key: str(batch_id)}, {})
+        except OverflowError:
+            # PyIceberg reads the bounds of a column as Python's datetimes, which end with the year
+            # 9999. The table's timestamps have no bounds from now on.
+            moments = [
+                field.name
+                for field in table.schema().fields
+                if isinstance(field.field_type, TimestampType | TimestamptzType)
+            ]
+            counts_alone = {f"{_METRICS_OF}.{name}": "counts" for name in moments}
+            _add(table, files, {key: str(batch_id)}, counts_alone)
+
+
+def _add(
+    table: Table, files: Sequence[str], batch: dict[str, str], properties: dict[str, str]
+) -> None:
+    with table.transaction() as transaction:
+        if properties:
+            transaction.set_properties(properties)
         if files:
             # They are in no table yet: a search for them would cost as much as the table is large.
             transaction.add_files(
-                list(files),
-                snapshot_properties={key: str(batch_id)},
-                check_duplicate_files=False,
+                list(files), snapshot_properties=batch, check_duplicate_files=False
             )
-        transaction.set_properties({key: str(batch_id)})
+        transaction.set_properties(batch)
 
 
 def _rows(frame: DataFrame) -> pa.Table:
