@@ -39,6 +39,8 @@ class Progress(StreamingQueryListener):
         """All rows so far, by the name of the query."""
         self.aside: dict[str, int] = {}
         """How many of them are in quarantine, by topic."""
+        self._read_again: dict[tuple[str, int], int] = {}
+        """Rows by topic and batch, of batches whose progress is not reported yet."""
         self._told_s = time.monotonic()
         self._ended: set[str] = set()
         self._has_ended = threading.Condition()
@@ -71,15 +73,17 @@ class Progress(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name.
         progress = event.progress
         name = progress.name or str(progress.id)
-        if not progress.numInputRows:
+        topic = name.rpartition(" ")[2]
+        rows = self._read_again.pop((topic, progress.batchId), progress.numInputRows)
+        if not rows:
             return
-        self.rows[name] = self.rows.get(name, 0) + progress.numInputRows
+        self.rows[name] = self.rows.get(name, 0) + rows
         self._told_s = time.monotonic()
-        announce(line(name, progress))
+        announce(line(name, progress, rows))
         if self._metrics is not None:
             self._metrics.batch(
-                name.rpartition(" ")[2],
-                progress.numInputRows,
+                topic,
+                rows,
                 progress.batchDuration / 1000,
                 behind(progress),
             )
@@ -89,6 +93,10 @@ class Progress(StreamingQueryListener):
         self.aside[topic] = self.aside.get(topic, 0) + count
         if self._metrics is not None:
             self._metrics.quarantined(topic, "undecodable", count)
+
+    def read_again(self, topic: str, batch_id: int, count: int) -> None:
+        """Note the rows of a batch that the job has read by itself, which Spark does not count."""
+        self._read_again[topic, batch_id] = count
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
         pass
@@ -148,15 +156,15 @@ def announce_stages(spark: SparkSession, doing: str = "") -> None:
         announce("working: " + ", ".join(part for part in (doing, told) if part))
 
 
-def line(name: str, progress: StreamingQueryProgress) -> str:
+def line(name: str, progress: StreamingQueryProgress, row_count: int) -> str:
     """One batch in one line."""
     seconds = progress.batchDuration / 1000
     count = behind(progress)
     told = "how far behind is unknown" if count is None else f"{counted(count, 'offset')} behind"
-    rows = counted(progress.numInputRows, "row")
+    rows = counted(row_count, "row")
+    rate = row_count / max(seconds, 0.001)
     return (
-        f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, "
-        f"{progress.processedRowsPerSecond:,.0f} rows/s, {told}"
+        f"{name}: batch {progress.batchId}, {rows} in {seconds:.1f} s, {rate:,.0f} rows/s, {told}"
     )
 
 

@@ -211,7 +211,12 @@ def test_a_backfill_that_was_killed_between_its_tables_is_made_whole(
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_records_with_timestamps_beyond_sparks_range_are_quarantined(
-    pipeline: Pipeline, spark: SparkSession, topics: Topics, tmp_path: Path, kind: str
+    pipeline: Pipeline,
+    spark: SparkSession,
+    topics: Topics,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    kind: str,
 ) -> None:
     topic = topics.create(2, message_timestamp_after_max_ms=str(2**63 - 1))
     lake = lake_of(spark, tmp_path / "lake", kind)
@@ -224,8 +229,11 @@ def test_records_with_timestamps_beyond_sparks_range_are_quarantined(
     assert producer.flush(60) == 0
     job: tuple[object, ...] = ("land", topic, "--available-now", "--format", kind)
     job = (*job, "--bootstrap-server", topics.bootstrap, "--lake", tmp_path / "lake")
-    for _ in range(2):
+    bad_count = sum(at > last for at in times)
+    summary = f"{len(times) + 1} rows in all, of them {bad_count} in quarantine"
+    for expected in (summary, "0 rows in all"):
         assert pipeline(*job) == 0
+        assert f"land: {expected}\n" in capfd.readouterr().err
         landed = lake.read(f"land/{topic}")
         millis = landed.selectExpr("partition", "offset", "unix_millis(timestamp)", "key")
         good = [(n, at) for n, at in enumerate(times) if at <= last]

@@ -119,7 +119,9 @@ def run(options: argparse.Namespace) -> int:
     failures: list[ReportedError] = []
     with stop_on_signals(spark) as stopping, progress.listening(spark):
         job = _Job(
-            lambda topic: TopicLander(spark, kafka, lake, topic, settings, progress.put_aside),
+            lambda topic: TopicLander(
+                spark, kafka, lake, topic, settings, progress.put_aside, progress.read_again
+            ),
             progress,
             lambda doing: (
                 progress.announce_if_quiet(spark, doing) if settings.stream.available_now else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
@@ -30,8 +30,19 @@ QUARANTINE: Final = "quarantined"
 """Tables of records that were put aside are ``quarantined/<topic>``."""
 
 NOT_DECODED: Final = "it could not be decoded when its batch was landed"
+_ROWS: Final = "rows"
 _COUNTED_S_MAX: Final = 10.0
 """Spark drops news when it has too many: then it is looked at, instead."""
+
+
+class Appended(NamedTuple):
+    """What one call has added."""
+
+    quarantined: int
+    """Records that it put into quarantine."""
+    read_again: int | None = None
+    """Records of a batch that was read again around a timestamp: its query has not counted them.
+    None for other batches, and if the number is unknown."""
 
 
 class LandedTables:
@@ -56,9 +67,8 @@ class LandedTables:
 
     def append(
         self, rows: DataFrame, begins: Offsets, ends: Offsets, *, app_id: str, batch_id: int
-    ) -> int:
-        """Adds a batch, in the columns of `Shape.landed`, if it was not there; returns how many of
-        its records are in quarantine by this call.
+    ) -> Appended:
+        """Adds a batch, in the columns of `Shape.landed`, if it was not there.
 
         It was read from `begins` to `ends`, each of which has all of its partitions. If Spark's
         connector fails on a timestamp, the records around it are read by the driver.
@@ -66,27 +76,30 @@ class LandedTables:
         self._reader = replace(self._reader, by_driver=())
         while True:
             try:
-                return self._append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
+                appended = self._append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
             except Exception as error:
                 reader = self._reader.past(error, ends)
                 if reader is None:
                     raise
+            else:
+                return appended if self._reader.by_driver else appended._replace(read_again=None)
             self._reader = reader
             self._make_quarantine()
             rows = self.between(begins, ends)
 
     def _append(
         self, rows: DataFrame, begins: Offsets, ends: Offsets, *, app_id: str, batch_id: int
-    ) -> int:
+    ) -> Appended:
         if not self.has_quarantine:
             self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
-            return 0
+            return Appended(0)
+        count: int | None = None
         bad: int | None = None
         if not self._lake.has_batch(self.name, app_id, batch_id):
-            bad = self._append_good(rows, app_id, batch_id)
+            count, bad = self._append_good(rows, app_id, batch_id)
         if bad == 0 or self._lake.has_batch(self.quarantine, app_id, batch_id):
-            return 0
-        return self._put_aside(begins, ends, app_id, batch_id)
+            return Appended(0, count)
+        return Appended(self._put_aside(begins, ends, app_id, batch_id), count)
 
     def between(self, begins: Offsets, ends: Offsets) -> DataFrame:
         """The records from the one up to the other, in the columns of `Shape.landed`; without those
@@ -110,14 +123,20 @@ class LandedTables:
         names = [self.name, self.quarantine] if self.has_quarantine else [self.name]
         return reduce(DataFrame.union, map(self._places, names))
 
-    def _append_good(self, rows: DataFrame, app_id: str, batch_id: int) -> int | None:
-        """Returns how many could not be decoded, if that is known."""
+    def _append_good(
+        self, rows: DataFrame, app_id: str, batch_id: int
+    ) -> tuple[int | None, int | None]:
+        """Returns the number of rows, and how many of them could not be decoded, if known."""
         if UNDECODABLE not in rows.columns:
             self._lake.append_once(rows, self.name, app_id=app_id, batch_id=batch_id)
-            return 0
+            return None, 0
         counted = Observation()
         good = (
-            rows.observe(counted, f.count(UNDECODABLE).alias(UNDECODABLE))
+            rows.observe(
+                counted,
+                f.count(f.lit(1)).alias(_ROWS),
+                f.count(UNDECODABLE).alias(UNDECODABLE),
+            )
             .where(f.col(UNDECODABLE).isNull())
             .drop(UNDECODABLE)
         )
@@ -125,9 +144,9 @@ class LandedTables:
         deadline_s = time.monotonic() + _COUNTED_S_MAX
         while not jvm.is_observed(counted):
             if time.monotonic() > deadline_s:
-                return None
+                return None, None
             time.sleep(0.01)
-        return int(counted.get[UNDECODABLE])
+        return int(counted.get[_ROWS]), int(counted.get[UNDECODABLE])
 
     def _put_aside(self, begins: Offsets, ends: Offsets, app_id: str, batch_id: int) -> int:
         """Adds what the table does not have of the batch to the quarantine.

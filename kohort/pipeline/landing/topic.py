@@ -27,7 +27,7 @@ from kohort.pipeline.landing import gaps
 from kohort.pipeline.landing.decoding import Decoding
 from kohort.pipeline.landing.gaps import Gap
 from kohort.pipeline.landing.rows import DAY, GAPS, GAPS_KEY, Shape
-from kohort.pipeline.landing.tables import LandedTables
+from kohort.pipeline.landing.tables import Appended, LandedTables
 from kohort.pipeline.landing.timestamps import Reader
 from kohort.pipeline.streaming.query import Option, StreamSettings, TopicQuery
 
@@ -76,11 +76,13 @@ class TopicLander:
         topic: str,
         settings: LandingSettings,
         put_aside: Callable[[str, int], None] = lambda _topic, _count: None,
+        read_again: Callable[[str, int, int], None] = lambda _topic, _batch_id, _count: None,
     ) -> None:
         """Looks at topic, table and checkpoint, and says what is wrong with them.
 
         Args:
             put_aside: is told of how many records of a batch went into quarantine, if any did.
+            read_again: is told the number of records of a batch, if its query has not counted them.
 
         Raises:
             TopicMissingError, UnavailableError, ReportedError
@@ -89,7 +91,7 @@ class TopicLander:
         self.name = topic
         self.table = f"{JOB}/{topic}"
         self._spark, self._lake, self._settings = spark, lake, settings
-        self._put_aside = put_aside
+        self._put_aside, self._read_again = put_aside, read_again
         self.query: Final = TopicQuery(spark, kafka, JOB, topic, settings.stream, self._land)
         try:
             self._shape = Shape(self._is_by_day(), settings.decoding)
@@ -217,20 +219,23 @@ class TopicLander:
     def _land(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = self.query.position(batch_id - 1), self.query.position(batch_id)
         begin = {index: begin.get(index, 0) for index in end}
-        self._append(frame, begin, end, self._app_id, batch_id)
+        appended = self._append(frame, begin, end, self._app_id, batch_id)
+        if appended.read_again is not None:
+            self._read_again(self.name, batch_id, appended.read_again)
         self.query.check_topic()
         if self._settings.record_losses:
             self._note_losses(begin, end)
 
     def _append(
         self, rows: DataFrame, begins: Offsets, ends: Offsets, app_id: str, batch_id: int
-    ) -> None:
-        count = self._tables.append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
-        if count:
+    ) -> Appended:
+        appended = self._tables.append(rows, begins, ends, app_id=app_id, batch_id=batch_id)
+        if count := appended.quarantined:
             self.query.announce(
                 f"{counted(count, 'record')} quarantined in the table {self._tables.quarantine}"
             )
             self._put_aside(self.name, count)
+        return appended
 
     def _read_between(self, begins: Offsets, ends: Offsets) -> DataFrame:
         return self.query.read_between(begins, ends, must_be_whole=not self._settings.record_losses)

@@ -8,19 +8,19 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kohort.pipeline.progress import behind, landing, line
+from kohort.pipeline.progress import Progress, behind, landing, line
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 
 def report(ends: object, latest: object) -> "StreamingQueryProgress":
     sources = [SimpleNamespace(endOffset=json.dumps(ends), latestOffset=json.dumps(latest))]
     made = SimpleNamespace(
+        name="land orders",
         batchId=3,
         numInputRows=1500,
         batchDuration=2500,
-        processedRowsPerSecond=600.0,
         sources=sources,
     )
     return cast("StreamingQueryProgress", made)
@@ -36,7 +36,7 @@ def test_a_batch_that_is_repeated_does_not_say_how_far_behind_it_is(latest: str 
     repeated = report({"t": {"0": 5}}, {})
     repeated.sources[0].latestOffset = latest  # type: ignore[misc, assignment]
     assert behind(repeated) is None
-    assert line("land orders", repeated).endswith(", how far behind is unknown")
+    assert line("land orders", repeated, 1).endswith(", how far behind is unknown")
 
 
 def test_a_log_that_became_shorter_is_not_ahead() -> None:
@@ -49,8 +49,21 @@ def test_sources_that_are_no_topics_have_nothing_behind(latest: object) -> None:
 
 
 def test_a_batch_is_one_line() -> None:
-    told = line("land orders", report({"t": {"0": 5}}, {"t": {"0": 2005}}))
+    told = line("land orders", report({"t": {"0": 5}}, {"t": {"0": 2005}}), 1500)
     assert told == ("land orders: batch 3, 1,500 rows in 2.5 s, 600 rows/s, 2,000 offsets behind")
+
+
+def test_rows_that_the_job_has_read_again_are_counted_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress, told = Progress(), report({"t": {"0": 5}}, {"t": {"0": 5}})
+    event = cast("QueryProgressEvent", SimpleNamespace(progress=told))
+    told.numInputRows = 0  # type: ignore[misc]
+    progress.read_again("orders", 3, 250)
+    for _ in range(2):
+        progress.onQueryProgress(event)
+    assert progress.rows == {"land orders": 250}
+    assert "batch 3, 250 rows in 2.5 s, 100 rows/s" in capsys.readouterr().err
 
 
 def test_who_waits_is_told_which_topics_are_landed_and_how_many_are_to_come() -> None:
