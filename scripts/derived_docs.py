@@ -3,17 +3,21 @@
 Each has a test that fails while the file differs from its source.
 """
 
+from pathlib import Path
+from typing import Final
+
 from kohort.broker.config import docs as configuration
 from kohort.broker.metrics import docs as metrics
-from scripts import changelog, differences, group_states, history_examples, pipeline_tables
+from scripts import differences, group_states, history_examples, pipeline_tables
+
+ROOT: Final = Path(__file__).parents[1]
 
 
 def main() -> None:
     for module in (configuration, metrics):
-        path = changelog.ROOT / module.PATH
+        path = ROOT / module.PATH
         path.write_text(module.document(), encoding="utf-8")
     differences.PATH.write_text(differences.document(), encoding="utf-8")
-    (changelog.ROOT / "CHANGELOG.md").write_text(changelog.renew(), encoding="utf-8")
     for part in (group_states, history_examples, pipeline_tables):
         text = part.PATH.read_text(encoding="utf-8")
         part.PATH.write_text(part.renew(text), encoding="utf-8")

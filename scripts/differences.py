@@ -7,10 +7,10 @@ not on the other. `make docs` writes it.
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
-from scripts.changelog import ROOT
-
+ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "differences.md"
 SOURCE: Final = ROOT / "tests" / "interop" / "same_answers" / "differences.py"
 KINDS: Final = frozenset({"Difference", "Later"})

@@ -4,12 +4,13 @@
 so that the table is not extended without saying when the move is made.
 """
 
+from pathlib import Path
 from typing import Final
 
 from kohort.groups.classic.states import LEGAL_PREVIOUS
 from kohort.groups.states import GroupState
-from scripts.changelog import ROOT
 
+ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "ARCHITECTURE.md"
 BEGIN: Final = "<!-- made from groups/classic/states.py by `make docs` -->\n"
 END: Final = "<!-- end of what is made -->\n"

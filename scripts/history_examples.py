@@ -6,6 +6,7 @@ docs` puts what its history says between the marks.
 
 import itertools
 import json
+from pathlib import Path
 from typing import Final
 
 from kohort.groups.classic.group import ClassicGroup
@@ -27,8 +28,8 @@ from kohort.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from scripts.changelog import ROOT
 
+ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "rebalance-history.md"
 MARKS: Final = {
     name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from scripts.changelog import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from kohort.pipeline.schemas import Table
 
+ROOT: Final = Path(__file__).parents[1]
 PATH: Final = ROOT / "docs" / "pipeline-tables.md"
 MARKS: Final = {
     name: (f"<!-- {name}: made by `make docs` -->\n", f"<!-- end of {name} -->\n")

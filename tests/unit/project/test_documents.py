@@ -15,9 +15,8 @@ ROOT = Path(__file__).parents[3]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 DOCUMENTS = [
-    *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
-    ROOT / "changelog.d" / "README.md",
     *sorted((ROOT / "kohort").rglob("README.md")),
     *sorted((ROOT / "tests").rglob("README.md")),
 ]
