@@ -1,4 +1,20 @@
-"""Transactions hold their promises on every disk that a kill or a loss of power leaves behind."""
+"""Transactions keep their promises on every disk that a kill or a power loss leaves behind.
+
+The checks in `tests/simulation/transactions` refer to the promises by number:
+
+P1 Readers see all records of a transaction, or none.
+P2 No aborted record is read as committed, and no committed record is missing.
+P3 The last stable offset never decreases, and never passes an undecided transaction.
+P4 No batch follows a marker of a higher epoch.
+P5 Only one client ends a transaction.
+P6 A pair of producer id and epoch is given out once.
+P7 A decided transaction is completed.
+P8 Committed offsets are the fold of the log over committed transactions.
+P9 The state after replay is the state before the kill.
+P10 The lists of aborted transactions are those of the whole log.
+P11 Compaction keeps the last committed value of each key.
+P12 After recovery, partitions and coordinator agree.
+"""
 
 from __future__ import annotations
 
