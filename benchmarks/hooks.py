@@ -58,14 +58,14 @@ async def measure_added(directory: Path, *, rounds: int) -> Measured:
     """
     measured: dict[str, float] = {}
     async with AsyncExitStack() as stack:
-        crowds: dict[str, _Crowd] = {}
+        crowds: dict[str, FedConnections] = {}
         for kind in ("nothing", *KINDS):
             data = directory / kind
             store_properties(data, _stored(kind))
             settings = _settings(kind)
             broker = await stack.enter_async_context(broker_here(data, 0, *settings))
-            crowds[kind] = _Crowd(broker)
-            await crowds[kind].ask(_creation(), only_one=True)
+            crowds[kind] = FedConnections(broker)
+            await crowds[kind].ask(creation(), only_one=True)
         for name, frame in requests().items():
             # What comes first makes files and caches, and has to be answered alike by all.
             answers = {kind: await crowd.ask(frame) for kind, crowd in crowds.items()}
@@ -149,7 +149,7 @@ def requests() -> dict[str, bytes]:
     return {name: framed(request_body(*request)) for name, request in made.items()}
 
 
-def _creation() -> bytes:
+def creation() -> bytes:
     topics = [
         CreatableTopic(name=one, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         for one in _TOPICS
@@ -193,8 +193,8 @@ class _Kept(asyncio.Transport):
     close = abort
 
 
-class _Crowd:
-    """Connections of one broker."""
+class FedConnections:
+    """Connections of one broker whose frames come from this process, without sockets."""
 
     def __init__(self, broker: Broker) -> None:
         listener = Listener("PLAINTEXT")

@@ -1,11 +1,10 @@
-"""What access rules, limits and logins cost: requests with and without them, crowds, and the start.
+"""What access rules and limits add to requests, and what many simultaneous logins cost others.
 
 Processor time is the broker's. Differences of less than a microsecond want a quiet machine.
 """
 
 import multiprocessing
 import resource
-import ssl
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,15 +22,8 @@ from benchmarks.secured import (
     add_listeners,
     ask,
     connect,
-    produce_request,
     receive,
-    store_properties,
 )
-from kohort.broker.core.security.acls import Operation, PatternType, Permission, ResourceType, Rule
-from kohort.broker.core.security.scram import Credential
-from kohort.broker.security.rules import property_of as rule_property
-from kohort.broker.security.users import CredentialKey, credential_text
-from kohort.broker.security.users import property_of as user_property
 from kohort.client.net import sasl
 from kohort.client.net.sasl import Scram
 from kohort.protocol.messages.alter_user_scram_credentials import (
@@ -44,21 +36,17 @@ from kohort.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from kohort.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from kohort.protocol.scram import keys_of, salted_password
+from kohort.protocol.scram import salted_password
 from tests.support.brokers.certificates import Authority
 from tests.support.brokers.server_process import free_port
 from tests.support.network.wire import framed, request_body, response_in
 
-TITLE: Final = "Access rules, limits, logins and TLS of many"
+TITLE: Final = "Access rules, limits and logins"
 
 _ROUNDS: Final = 300
-_CROWD: Final = 2_000
 _LOGINS: Final = 1_000
 _WAVES: Final = 5
 """Times that so many come, each time after the others have left."""
-_USERS: Final = 1_000
-_RULES: Final = 10_000
-_FRAME_BYTES: Final = 1_000_000
 _PAUSE_S: Final = 0.0005
 """Between two heartbeats of who waits beside the crowd."""
 _SCRAM: Final = "SCRAM-SHA-256"
@@ -99,15 +87,7 @@ def _costs(bench: Bench) -> Iterable[Row]:
             yield Row(f"{text}, fastest rounds", "us", figures[f"{kind} {name} least"])
 
 
-# Crowds.
-
-
-def _crowds(bench: Bench) -> Iterable[Row]:
-    crowd = int(bench.scaled(_CROWD, 3))
-    figures = bench.alternate(lambda contender: _memory(bench, contender, crowd))
-    text = f"{crowd:,} connections that have sent 1 MB each: memory"
-    yield Row(f"{text}, plain", "MiB", figures["PLAINTEXT"])
-    yield Row(f"{text} more with TLS", "MiB", figures["TLS more"], limit=120)
+# Logins.
 
 
 def _many_logins(bench: Bench) -> Iterable[Row]:
@@ -132,35 +112,6 @@ def _running(
     with RunningBroker(server) as broker:
         broker.wait_serving()
         yield broker, {"PLAINTEXT": broker.port, **ports}, authority
-
-
-def _memory(bench: Bench, contender: Contender, count: int) -> Measured:
-    found: dict[str, float] = {}
-    # To a topic that there is not: the frame is read, and nothing is kept of it.
-    frame = framed(request_body(produce_request("missing", memoryview(bytes(_FRAME_BYTES))), 9))
-    place = memoryview(bytearray(1 << 16))
-    for protocol in ("PLAINTEXT", "SSL"):
-        progress(f"  {contender.name}: {count} connections, {protocol}")
-        with (
-            _running(bench, contender, ["SSL"]) as (broker, ports, authority),
-            ExitStack() as crowd,
-        ):
-            context = _context(authority) if protocol == "SSL" else None
-            before_mib = 0.0
-            for number in range(count + 1):
-                client = connect(ports[protocol], context)
-                crowd.enter_context(closing(client))
-                ask(client, frame, place)
-                if not number:
-                    # What the first one costs is not of each.
-                    before_mib = broker.resident_mib()
-            found[protocol] = broker.resident_mib() - before_mib
-    found["TLS more"] = found["SSL"] - found["PLAINTEXT"]
-    return found
-
-
-def _context(authority: Authority) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority.certificate)
 
 
 def _logins(bench: Bench, contender: Contender, count: int) -> Measured:
@@ -306,59 +257,4 @@ def _beat(port: int, pipe: "Connection[Any, Any]") -> None:
     pipe.send(waits_s)
 
 
-# The start.
-
-
-def _starts(bench: Bench) -> Iterable[Row]:
-    users, rules = int(bench.scaled(_USERS, 3)), int(bench.scaled(_RULES, 3))
-    kohort = bench.contenders[0]
-    data = {kind: bench.directory / f"security-start-{kind}" for kind in ("bare", "secure")}
-    store_properties(
-        kohort.server(data["secure"]).data, {**_many_users(users), **_many_rules(rules)}
-    )
-
-    def start(kind: str) -> tuple[float, float]:
-        server = kohort.server(data[kind])
-        if kind == "secure":
-            authority = Authority(data[kind] / f"certificates-{time.monotonic_ns()}")
-            ports = {one: free_port() for one in ("SSL", "SASL_SSL")}
-            add_listeners(server, ports, authority.issue("broker", "IP:127.0.0.1"))
-            given = {"authorizer.class.name": "kohort", "super.users": "User:ANONYMOUS"}
-            server.overrides |= given  # type: ignore[attr-defined]  # It is ours.
-        with RunningBroker(server) as broker:
-            broker.wait_serving()
-            return time.perf_counter() - broker.started_s, broker.cpu_s()
-
-    for kind in data:
-        start(kind)
-
-    def measure_once() -> Measured:
-        bare, secure = map(start, data)
-        return {"wall": (secure[0] - bare[0]) * 1e3, "cpu": (secure[1] - bare[1]) * 1e3}
-
-    figures = bench.measure_ours(measure_once)
-    text = f"start with TLS, SASL, {users:,} users and {rules:,} rules"
-    yield Row(f"{text} more than without", "ms", figures["wall"], limit=100)
-    yield Row(f"{text} more than without: CPU", "ms", figures["cpu"])
-
-
-def _many_users(count: int) -> dict[str, str | None]:
-    keys = keys_of("sha256", bytes(32))
-    text = credential_text(Credential(_SALT, keys, _ITERATIONS))
-    property_of = partial(CredentialKey, mechanism=_SCRAM)
-    return {user_property(property_of(f"user-{number}")): text for number in range(count)}
-
-
-def _many_rules(count: int) -> dict[str, str | None]:
-    rules = (
-        Rule(
-            ResourceType.TOPIC, f"tenant-{number // 10}.{number % 10}.",
-            PatternType.PREFIXED if number % 2 else PatternType.LITERAL,
-            f"User:user-{number % _USERS}", "*", Operation.READ, Permission.ALLOW,
-        )
-        for number in range(count)
-    )  # fmt: skip
-    return {rule_property(rule): "" for rule in rules}
-
-
-_PARTS: Final = {_costs: "costs", _crowds: "memory", _many_logins: "logins", _starts: "start"}
+_PARTS: Final = {_costs: "costs", _many_logins: "logins"}

@@ -56,7 +56,6 @@ NAVIGATION: Final = {
         "docs/apis.md",
         "docs/differences.md",
         "docs/benchmarks.md",
-        "docs/benchmarks/history.md",
         "CHANGELOG.md",
     ],
     "How it is made": ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"],

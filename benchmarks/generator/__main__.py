@@ -18,7 +18,6 @@ LOADS: Final = {
     "transactions": ("transactions", "run"),
     "filled with transactions": ("transactions", "fill"),
     "read": ("reading", "run"),
-    "denied": ("denied", "run"),
     "one record each": ("clients", "produce_one_each"),
 }
 """Module and function. Only the module that is wanted is loaded."""

@@ -6,25 +6,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks import (
-    codecs,
-    commands,
-    compaction,
     connections,
-    console,
-    decisions,
-    following,
     groups,
     latency,
-    parked,
     partitions,
     rpc,
     security,
     testing,
     throughput,
-    timers,
-    transaction_state,
     transactions,
-    turns,
+    walks,
 )
 from benchmarks.brokers import Kohort
 from benchmarks.generator import generate
@@ -35,23 +26,15 @@ from benchmarks.table import render
 @pytest.mark.parametrize(
     ("subject", "rows"),
     [
-        (codecs, 17),
-        (timers, 5),
-        (turns, 4),
-        (transaction_state, 13),
-        (parked, 12),
         (rpc, 18),
         (throughput, 13),
         (latency, 3),
         (groups, 18),
         (connections, 3),
         (partitions, 6),
-        (console, 5),
-        (decisions, 21),
-        pytest.param(security, 32, marks=pytest.mark.long),
-        pytest.param(compaction, 7, marks=pytest.mark.long),
+        (walks, 12),
+        pytest.param(security, 29, marks=pytest.mark.long),
         pytest.param(testing, 6, marks=pytest.mark.long),
-        pytest.param(following, 4, marks=pytest.mark.long),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -83,20 +66,6 @@ def test_what_rules_and_limits_cost_is_measured(tmp_path: Path) -> None:
     found = list(security.measure(Bench(1, tmp_path, [Kohort()], scale=0.002, only="costs")))
     assert len(found) == 25
     assert all(math.isfinite(row.figures.kohort.median) for row in found)
-
-
-@pytest.mark.parametrize(
-    ("part", "rows"),
-    [
-        ("100 B with", 2),
-        pytest.param("", 12, marks=pytest.mark.long),
-    ],
-)
-def test_commands_are_measured_beside_kcat(part: str, rows: int, tmp_path: Path) -> None:
-    bench = Bench(1, tmp_path, [Kohort()], scale=0.002, only=part)
-    found = list(commands.measure(bench))
-    assert len(found) == rows
-    assert all(row.ratio is not None and math.isfinite(row.ratio) for row in found)
 
 
 def test_a_load_that_gets_no_answer_is_an_error_and_not_a_figure() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.spark_cluster import Cluster, spark_home
 from kohort.pipeline import jars
 from tests.pipeline.spark_settings import JARS, JAVA_OPTIONS
 from tests.pipeline.topics import Topics
 from tests.support.brokers.kohort_server import KohortServer
+from tests.support.processes.spark_cluster import Cluster, spark_home
 
 ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "kohort" / "cli" / "__main__.py"

@@ -22,7 +22,7 @@ from tests.unit.broker.runtime.memory.knot import Knot
 
 CROWD_COMES_AND_GOES = f"""
 import json
-from benchmarks.members import resident_kib
+from tests.support.measures.memory import resident_kib
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 
 waiting = 0
@@ -44,7 +44,7 @@ print(json.dumps(sizes))
 
 CROWD_GOES_BIT_BY_BIT = f"""
 import json
-from benchmarks.members import resident_kib
+from tests.support.measures.memory import resident_kib
 from kohort.broker.runtime.memory.keeper import GIVEN_BACK_PER_GONE, MemoryKeeper
 
 waiting, left = {MANY} + 2 * GIVEN_BACK_PER_GONE, 0

@@ -8,7 +8,7 @@ import pytest
 
 MUCH_IS_FREED = """
 import json
-from benchmarks.members import resident_kib
+from tests.support.measures.memory import resident_kib
 from kohort.broker.runtime.memory.trim import give_back_free_memory, limit_retained_memory
 
 limit_retained_memory()

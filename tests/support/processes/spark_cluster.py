@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from benchmarks.use import Use
-
 TIMEOUT_S: Final = 120
 _URL: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 
@@ -28,7 +26,6 @@ class Cluster:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._uses: list[Use] = []
         self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.url = self._wait(lambda: _URL.search(self.said("Master-0")), "the master")[1]
 
@@ -44,21 +41,6 @@ class Cluster:
 
     def said(self, name: str) -> str:
         return (self._directory / f"{name}.log").read_text(errors="replace")
-
-    @property
-    def arguments(self) -> list[str]:
-        """What a command of the pipeline is told to run here."""
-        return ["--master", self.url]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment of such a command: executors run in this Python."""
-        return os.environ | {"PYSPARK_PYTHON": sys.executable}
-
-    @property
-    def processor_s(self) -> float:
-        """Processor time of the master, the workers and all executors so far."""
-        return sum(use.processor_s for use in self._uses)
 
     def close(self) -> None:
         for process in self._processes:
@@ -81,7 +63,6 @@ class Cluster:
                     stderr=output,
                 )
             )
-        self._uses.append(Use(self._processes[-1].pid))
 
     def _wait(self, look: object, what: str) -> re.Match[str]:
         deadline = time.monotonic() + TIMEOUT_S
