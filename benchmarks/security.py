@@ -53,7 +53,7 @@ _SCRAM: Final = "SCRAM-SHA-256"
 _USER, _PASSWORD = "alice", "a secret"
 _SALT: Final = b"0123456789abcdef"
 _ITERATIONS: Final = 4_096
-_LIMITS: Final = {"rules": (0.6, 1.0, 1.0, 3.0, None), "limits": (None, None, 1.5, 1.5, None)}
+_LIMITS: Final = {"rules": (0.6, 1.0, 1.0, 3.0, None), "limits": (None, None, 2.5, 2.5, None)}
 """By what is set, for each of the requests of `hooks`."""
 
 

@@ -30,7 +30,6 @@ COMPILED: Final = {
     "walk over records": "kohort.protocol.records.walk",
     "packing of lines": "kohort.protocol.records.lines",
     "unpacking of records": "kohort.client.core.fetch.unpack",
-    "accounts of quotas": "kohort.broker.core.security.account",
 }
 FILES_MIN: Final = 10_000
 """Half of them are for logs; see `connections_within`."""

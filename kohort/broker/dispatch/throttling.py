@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kohort.broker.core.security.account import FETCH_KEY, NO_ACCOUNTS, NOT_THEIRS
+from kohort.broker.core.security.account import FETCH_KEY, NO_ACCOUNTS
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.network.service import ResponseBuffers
 from kohort.broker.runtime.clock import Clock
@@ -56,11 +56,9 @@ class Charging:
         accounts = (
             connection.accounts if connection.accounts_of is connection.session else NO_ACCOUNTS
         )
-        throttle_ms = accounts.charge(client_id, key, size_bytes, used_s, now_s, buffers)
-        if throttle_ms == NOT_THEIRS:
+        if not accounts.belong_to(client_id):
             accounts = self._quotas.accounts(connection, client_id)
-            kept_id = accounts.client_id
-            throttle_ms = accounts.charge(kept_id, key, size_bytes, used_s, now_s, buffers)
+        throttle_ms = accounts.charge(key, size_bytes, used_s, now_s, buffers)
         if key > FETCH_KEY and response is not None:
             own_ms: int = getattr(response, "throttle_time_ms", 0)
             if own_ms > throttle_ms:

@@ -1,16 +1,11 @@
-"""The accounts of clients: what a request is charged, and for how long the client is throttled.
-
-Every request of a client with limits is charged here. If there is a C compiler, this module is
-compiled (see docs/adr): account.pxd beside it gives the types. Without compilation it works the
-same, and takes twice as long.
-"""
+"""The accounts of clients: what a request is charged, and for how long the client is throttled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from typing import Final
 
-from kohort.broker.core.security.rate import Rate
+from kohort.broker.core.security.rate import THROTTLE_MAX_MS, Rate
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
@@ -18,93 +13,75 @@ FETCH_KEY: Final = 1
 MICROSECONDS_OF_A_PERCENT: Final = 10_000
 """The time in each second that one percent stands for."""
 
-NOT_THEIRS: Final = -1
-"""The result of accounts that are not those of the client, or not any more: nothing is charged."""
-
-_PRODUCE: Final = PRODUCE_KEY
-_FETCH: Final = FETCH_KEY
-_NOT_BEGUN: Final = -1
-"""The time of no sample: before all times."""
-_BUDGET_MAX: Final = 1 << 62
-"""Bound on a budget: a limit for time has no largest value, and what is left of one is a machine's
-integer.
-"""
+_NEVER: Final = -1
+"""Earlier than any time."""
 _AT_ONCE_MAX: Final = (1 << 31) - 1
-"""The most that a client can ask for at once."""
+"""The most that a client can request at once."""
+_BUDGET_MAX: Final = 1 << 62
+"""Limits for time have no maximum, and a product with one may be infinite."""
 
 
 class Account:
-    """A limit that applies to a client, and what has been used of it.
+    """A limit that applies to a client, and its recent use.
 
-    As long as what was used would be within the limit in the shortest time that a rate is measured
-    over, a use is subtracted from what is left, and nothing else is computed. `Rate` is told when
-    its sample turns, or when nothing is left; only then is there anything to wait for.
+    Most uses leave the rate far below the limit. They are subtracted from a budget, the use that
+    cannot exceed the limit in the shortest time that a rate is measured over; `Rate` records them
+    when the budget is used up, or with the first use of its next sample.
     """
 
     __slots__ = (
-        "_a_second", "_budget", "_left_before", "_longest_ms", "_rate", "at_once", "last_ms",
-        "left", "limit", "sample_end_ms",
+        "_budget", "_last_ms", "_left", "_left_at_record", "_longest_ms", "_per_second", "_rate",
+        "_sample_end_ms", "at_once", "limit",
     )  # fmt: skip
 
     def __init__(self, rate: Rate) -> None:
-        """Begin without a limit: `limit_to` has to be called before anything is charged."""
+        """Begin without a limit: call `limit_to` before anything is charged."""
         self.limit = 0.0
         self.at_once = 0
-        """The most for one answer: what the limit allows in all windows but one."""
+        """The most for one response: what the limit allows in all windows but one."""
         self._rate = rate
-        self._a_second = 0.0
-        self._longest_ms: int | None = None
+        self._per_second = 0.0
+        self._longest_ms = THROTTLE_MAX_MS
         self._budget = 0
-        """The most that may have been used, whenever that was."""
-        self.sample_end_ms = _NOT_BEGUN
-        """The time from which a use is not of the same sample."""
-        self.left = self._left_before = 0
-        """What is left of the budget, now and when the rate was last told."""
-        self.last_ms = 0
-        """The time of the last use."""
+        self._left = self._left_at_record = 0
+        """The rest of the budget, now and when `Rate` last recorded a use."""
+        self._sample_end_ms = self._last_ms = _NEVER
 
     def limit_to(self, limit: float, *, is_time: bool) -> None:
-        """Set the limit; what has been used before counts."""
+        """Set the limit; earlier use counts."""
         if limit == self.limit:
             return
-        self._tell()
+        self._record_pending()
         self.limit = limit
-        self._a_second = limit * MICROSECONDS_OF_A_PERCENT if is_time else limit
-        self._longest_ms = self._rate.window_ms if is_time else None
+        self._per_second = limit * MICROSECONDS_OF_A_PERCENT if is_time else limit
+        self._longest_ms = self._rate.window_ms if is_time else THROTTLE_MAX_MS
         least_ms = self._rate.least_ms
-        self.at_once = int(limit * least_ms / 1_000)
-        # Rounded down, and beyond some limits less than they are: what exceeds it is computed.
-        self._budget = int(min(self._a_second * least_ms, _BUDGET_MAX)) // 1_000
-        self.sample_end_ms = _NOT_BEGUN
+        self.at_once = int(min(limit * least_ms / 1_000, _AT_ONCE_MAX))
+        self._budget = int(min(self._per_second * least_ms / 1_000, _BUDGET_MAX))
+        self._sample_end_ms = _NEVER
 
     def charge(self, amount: int, now_ms: int) -> int:
-        """Record a use: bytes, or microseconds of time. Returns the milliseconds for which the
+        """Record a use in bytes, or in microseconds of time. Returns the milliseconds for which the
         client has to be throttled, 0 if it is within its limit. A negative amount takes back the
         last use.
         """
-        if 0 <= amount <= self.left and now_ms < self.sample_end_ms:
-            self.left -= amount
-            self.last_ms = now_ms
+        if 0 <= amount <= self._left and now_ms < self._sample_end_ms:
+            self._left -= amount
+            self._last_ms = now_ms
             return 0
-        return self._charge_to_rate(amount, now_ms)
-
-    def _charge_to_rate(self, amount: int, now_ms: int) -> int:
-        self._tell()
+        self._record_pending()
         rate = self._rate
         rate.record(amount, now_ms)
-        throttle_ms = rate.throttle_ms(self._a_second, now_ms)
-        self.sample_end_ms = rate.sample_end_ms
-        self.left = self._left_before = max(self._budget - rate.total, -1)
-        self.last_ms = now_ms
-        if throttle_ms and self._longest_ms is not None:
-            return min(throttle_ms, self._longest_ms)
-        return throttle_ms
+        throttle_ms = rate.throttle_ms(self._per_second, now_ms)
+        self._sample_end_ms = rate.sample_end_ms
+        self._left = self._left_at_record = self._budget - rate.total
+        self._last_ms = now_ms
+        return min(throttle_ms, self._longest_ms)
 
-    def _tell(self) -> None:
-        """Let the rate know what it has not been told of."""
-        if self.sample_end_ms != _NOT_BEGUN:
-            self._rate.record(self._left_before - self.left, self.last_ms)
-            self._left_before = self.left
+    def _record_pending(self) -> None:
+        if self._sample_end_ms != _NEVER:
+            self._rate.record(self._left_at_record - self._left, self._last_ms)
+            self._left_at_record = self._left
 
 
 class Accounts:
@@ -123,82 +100,51 @@ class Accounts:
         self.request = request
         self.producer = producer
         self.consumer = consumer
-        self.at_once = _AT_ONCE_MAX if consumer is None else min(consumer.at_once, _AT_ONCE_MAX)
-        """The most bytes for one answer to a Fetch."""
+        self.at_once = _AT_ONCE_MAX if consumer is None else consumer.at_once
+        """The most bytes for one response to a Fetch."""
         self.is_current = True
-        """False once limits have changed, or for another reason they are to be looked up again."""
+        """False if limits have changed, or for another reason the accounts have to be looked up."""
+
+    def belong_to(self, client_id: str | None) -> bool:
+        """Return whether these are current, and those of this client id."""
+        return self.is_current and self.client_id == (client_id or "")
 
     def allow_at_once(self, client_id: str | None, max_bytes: int, min_bytes: int) -> bool:
-        """Whether a client may get so much in one answer; False also for one that is another."""
-        return (
-            self.is_current
-            and self.client_id == (client_id or "")
-            and max_bytes <= self.at_once
-            and min_bytes <= self.at_once
-        )
+        """Return whether the client may get that much in one response; False for another client."""
+        return self.belong_to(client_id) and max(max_bytes, min_bytes) <= self.at_once
 
     def charge(
         self,
-        client_id: str | None,
         api_key: int,
         size_bytes: int,
         used_s: float,
         now_s: float,
-        answer: Sequence[Sized] | None,
+        response: Sequence[Sized] | None,
     ) -> int:
         """Charge a request for the time that it used, and for its own bytes if it is a Produce, or
-        those of its answer if it is a Fetch. Returns the milliseconds for which the client has to
-        be throttled, 0 if it is within its limits, or `NOT_THEIRS`.
+        those of its response if it is a Fetch. Returns the milliseconds for which the client has to
+        be throttled, 0 if it is within its limits.
 
         Args:
-            answer: the encoded answer, in parts; None for a request that is not answered, which is
-                not charged for time.
+            response: the encoded response, in parts; None for a request without one, which is not
+                charged for time.
         """
-        if not self.is_current or self.client_id != (client_id or ""):
-            return NOT_THEIRS
         # To the nearest: a time of whole milliseconds stays what it is.
         now_ms = int(now_s * 1_000 + 0.5)
         throttle_ms = 0
-        # What `Account.charge` does for nearly every request is inlined: uncompiled, a call that
-        # finds nothing of itself in the processor's caches takes as long as all the rest.
-        account = self.request
-        if account is not None and answer is not None:
-            amount = int(used_s * 1_000_000)
-            if amount <= account.left and now_ms < account.sample_end_ms:
-                account.left -= amount
-                account.last_ms = now_ms
-            else:
-                throttle_ms = account.charge(amount, now_ms)
-        if api_key == _PRODUCE:
-            account = self.producer
-            if account is not None:
-                if size_bytes > account.left or now_ms >= account.sample_end_ms:
-                    return max(throttle_ms, account.charge(size_bytes, now_ms))
-                account.left -= size_bytes
-                account.last_ms = now_ms
-        elif api_key == _FETCH:
-            account = self.consumer
-            if account is not None and answer is not None:
-                amount = 0
-                for part in answer:
-                    amount += len(part)
-                if throttle_ms or amount > account.left or now_ms >= account.sample_end_ms:
-                    return _charge_answer(account, amount, throttle_ms, now_ms)
-                account.left -= amount
-                account.last_ms = now_ms
+        if self.request is not None and response is not None:
+            throttle_ms = self.request.charge(int(used_s * 1_000_000), now_ms)
+        if api_key == PRODUCE_KEY and self.producer is not None:
+            return max(throttle_ms, self.producer.charge(size_bytes, now_ms))
+        if api_key == FETCH_KEY and self.consumer is not None and response is not None:
+            byte_count = sum(map(len, response))
+            throttle_ms = max(throttle_ms, self.consumer.charge(byte_count, now_ms))
+            if throttle_ms:
+                # The data is not sent, and not charged.
+                self.consumer.charge(-byte_count, now_ms)
         return throttle_ms
 
 
 NO_ACCOUNTS: Final = Accounts("", None, None, None)
 """The accounts of a client that has not been looked up."""
 NO_ACCOUNTS.is_current = False
-
-
-def _charge_answer(account: Account, byte_count: int, throttle_ms: int, now_ms: int) -> int:
-    """Charge the answer to a Fetch. If the client is throttled, by whichever quota, the data is not
-    sent, and not charged.
-    """
-    of_bytes_ms = account.charge(byte_count, now_ms)
-    if throttle_ms or of_bytes_ms:
-        account.charge(-byte_count, now_ms)
-    return max(throttle_ms, of_bytes_ms)
