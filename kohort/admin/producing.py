@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Final, TypedDict
+from typing import Final
 
-from kohort.admin.batches_in_flight import BatchesInFlight, SentBatch
 from kohort.admin.cluster import RETRY_S, Cluster, RefusedError
 from kohort.admin.partitioner import partition_of
 from kohort.client.net.blocking import BlockingConnection
@@ -18,12 +17,12 @@ from kohort.protocol.messages.init_producer_id import (
 )
 from kohort.protocol.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
 from kohort.protocol.records.batch import CompressionType
-from kohort.protocol.records.builder import LinesBatch, encode_batch
-from kohort.protocol.records.lines import LINE_END, RECORD_OVERHEAD_BYTES_MAX
+from kohort.protocol.records.builder import encode_batch
 from kohort.protocol.records.record import Record
 
 BATCH_BYTES: Final = 1_000_000
@@ -34,15 +33,9 @@ RECORD_OVERHEAD_BYTES: Final = 12
 
 _ALL_REPLICAS: Final = -1
 _SEQUENCES: Final = 1 << 31
-
-
-class _Identity(TypedDict):
-    """The fields of a producer's batches beside the records."""
-
-    codec: CompressionType
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
+_PRODUCE_MAX: Final = 12
+"""The last version that names topics; from 13 on they are ids."""
+_APPENDED: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
 class _Batch:
@@ -85,23 +78,12 @@ class Producer:
         """The leader of each partition, None where there is none now."""
         self.partition_count = len(self.leaders)
         self._next_partition = 0
-        self._lines: LinesBatch | None = None
-        self._lines_bytes = 0
-        self._lines_time = -1
-        self._lines_partition: int | None = None
-        self._under_way = BatchesInFlight(topic, self, timeout_s)
+        self.sent_records = 0
+        """Records that a broker has appended."""
+        self.sent_bytes = 0
+        """Bytes of their keys and values."""
         # A broker that has just been started may ask for a moment.
         self._producer_id, self._producer_epoch = cluster.retrying(self._find_id)
-
-    @property
-    def sent_records(self) -> int:
-        """Records that a broker has."""
-        return self._under_way.appended_records
-
-    @property
-    def sent_bytes(self) -> int:
-        """How many bytes the keys and values of the sent records have."""
-        return self._under_way.appended_bytes
 
     def add(self, record: Record, partition: int | None = None) -> None:
         """Take a record, and send a batch if one is full.
@@ -126,93 +108,77 @@ class Producer:
         batch.records.append(record)
         batch.byte_count += size
 
-    def add_lines(
-        self, text: bytearray, end: int, timestamp: int, partition: int | None = None
-    ) -> None:
-        """Take records that are nothing but a value, a line of `text` each, and send full batches.
-
-        Args:
-            text: read until this returns, and not kept.
-            end: behind the end of its last line.
-
-        Raises RefusedError, DisconnectedError.
-        """
-        self._lines_time, self._lines_partition = timestamp, partition
-        position = 0
-        while position < end:
-            if self._lines is None:
-                line_bytes = text.index(LINE_END, position) - position
-                self._lines = LinesBatch(max(BATCH_BYTES, line_bytes + RECORD_OVERHEAD_BYTES_MAX))
-            had, begun = self._lines.count, position
-            position = self._lines.add(text, position, end)
-            # Their ends are no part of them.
-            self._lines_bytes += position - begun - (self._lines.count - had)
-            if position < end:
-                self._send_lines()
-
     def flush(self) -> None:
-        """Send all that waits, and return when a broker has it. Raises RefusedError,
+        """Send all records that wait; returns when a broker has appended them. Raises RefusedError,
         DisconnectedError.
         """
         for partition in list(self._waiting):
             self._send(partition)
-        self._send_lines()
-        self._under_way.settle()
 
-    def refresh(self) -> None:
-        """Look for the leaders once more; without an answer they stay what they were."""
+    def _send(self, partition: int) -> None:
+        """Have a batch appended, once, and forget it."""
+        if partition == self._next_partition:
+            # Records without a key fill one batch for each partition in turn, as in Java's clients.
+            self._next_partition = (partition + 1) % self.partition_count
+        batch = self._waiting.pop(partition)
+        sequence = self._sequences.get(partition, 0)
+        try:
+            data = encode_batch(
+                batch.records,
+                codec=self._codec,
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                base_sequence=sequence,
+            )
+            self._append(partition, data)
+        except KeyboardInterrupt:
+            # For `flush`; a broker that has it already recognises its sequence number (KIP-98).
+            self._waiting[partition] = batch
+            raise
+        count = len(batch.records)
+        self._sequences[partition] = (sequence + count) % _SEQUENCES
+        self.sent_records += count
+        self.sent_bytes += batch.byte_count - RECORD_OVERHEAD_BYTES * count
+
+    def _append(self, partition: int, data: bytes) -> None:
+        """Send a batch until it is appended, or its time is over. Raises the last error."""
+        produced = PartitionProduceData(index=partition, records=data)
+        request = ProduceRequest(
+            acks=_ALL_REPLICAS,
+            timeout_ms=int(self._timeout_s * 1000),
+            topic_data=[TopicProduceData(name=self._topic, partition_data=[produced])],
+        )
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._try(partition, request)
+            except (RefusedError, DisconnectedError) as error:
+                is_final = isinstance(error, RefusedError) and not ErrorCode(error.error).retriable
+                if is_final or time.monotonic() + RETRY_S > deadline_s:
+                    raise
+            time.sleep(RETRY_S)
+            self._refresh()
+
+    def _try(self, partition: int, request: ProduceRequest) -> None:
+        """Send a batch once. Raises RefusedError, DisconnectedError: it is not appended."""
+        what = f"{self._topic}-{partition} does not take a batch"
+        leader = self.leaders.get(partition)
+        if leader is None:
+            raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        answer = self._cluster.ask(leader, request, at_most=_PRODUCE_MAX)
+        result: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        if result.error_code in _APPENDED:
+            return
+        if result.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+            what += "; max.message.bytes of the topic is the limit"
+        raise RefusedError(result.error_code, what, result.error_message)
+
+    def _refresh(self) -> None:
+        """Look for the leaders again; without an answer they stay what they were."""
         try:
             self.leaders |= self._leaders_now()[0]
         except (DisconnectedError, RefusedError):
             return
-
-    # Within.
-
-    def _send(self, partition: int) -> None:
-        batch = self._waiting.pop(partition)
-        data = encode_batch(batch.records, **self._identity(partition))
-        count = len(batch.records)
-        self._append(partition, data, count, batch.byte_count - RECORD_OVERHEAD_BYTES * count)
-
-    def _send_lines(self) -> None:
-        lines, self._lines = self._lines, None
-        if lines is None:
-            return
-        partition = self._lines_partition
-        if partition is None:
-            partition = self._next_partition
-        data = lines.encode(self._lines_time, **self._identity(partition))
-        byte_count, self._lines_bytes = self._lines_bytes, 0
-        self._append(partition, data, lines.count, byte_count)
-
-    def _identity(self, partition: int) -> _Identity:
-        return {
-            "codec": self._codec,
-            "producer_id": self._producer_id,
-            "producer_epoch": self._producer_epoch,
-            "base_sequence": self._sequences.get(partition, 0),
-        }
-
-    def _append(
-        self, partition: int, data: bytes | memoryview, count: int, byte_count: int
-    ) -> None:
-        """Send a batch of `count` records with so many bytes of keys and values."""
-        if partition == self._next_partition:
-            # Records without a key go on in the next one: a batch each, as Java's clients do.
-            self._next_partition = (partition + 1) % self.partition_count
-        self._sequences[partition] = (self._sequences.get(partition, 0) + count) % _SEQUENCES
-        request = ProduceRequest(
-            acks=_ALL_REPLICAS,
-            timeout_ms=int(self._timeout_s * 1000),
-            topic_data=[
-                TopicProduceData(
-                    name=self._topic,
-                    partition_data=[PartitionProduceData(index=partition, records=data)],
-                )
-            ],
-        )
-        deadline_s = time.monotonic() + self._timeout_s
-        self._under_way.send(SentBatch(partition, request, count, byte_count, deadline_s))
 
     def _find_leaders(self) -> dict[int, BlockingConnection | None]:
         """The leader of each partition of a topic that may just have been made."""

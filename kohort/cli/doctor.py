@@ -28,7 +28,6 @@ from kohort.version import VERSION
 COMPILED: Final = {
     "codecs of messages": "kohort.protocol.hot_codecs",
     "walk over records": "kohort.protocol.records.walk",
-    "packing of lines": "kohort.protocol.records.lines",
     "unpacking of records": "kohort.client.core.fetch.unpack",
 }
 FILES_MIN: Final = 10_000

@@ -22,12 +22,12 @@ from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.record_json import RecordError, from_line
 from kohort.protocol.errors import EncodeError, ErrorCode
 from kohort.protocol.records.batch import CompressionType
-from kohort.protocol.records.lines import LINE_END
 from kohort.protocol.records.record import Headers, Record
 
 Parse: TypeAlias = Callable[[bytes], tuple[Record, int | None]]
 """A line without its end to a record and the partition that it names. Raises RecordError."""
 
+LINE_END: Final = b"\n"
 READ_BYTES: Final = 1 << 20
 LINE_BYTES_MAX: Final = 64 << 20
 PROGRESS_S: Final = 2.0
@@ -103,19 +103,14 @@ def ask(options: argparse.Namespace) -> None:
         )
 
 
-def _send(
-    options: argparse.Namespace, producer: Producer, parse: Parse | None, descriptor: int
-) -> None:
+def _send(options: argparse.Namespace, producer: Producer, parse: Parse, descriptor: int) -> None:
     progress = _Progress(producer)
     number = 0
     try:
-        for text, end, is_more_ready in _texts(descriptor):
-            if parse is None:
-                producer.add_lines(text, end, _now_ms(), options.partition)
-            else:
-                for line in bytes(text[: end - 1]).split(LINE_END):
-                    number += 1
-                    _add(producer, *parse(line), options.partition)
+        for text, is_more_ready in _texts(descriptor):
+            for line in text.split(LINE_END):
+                number += 1
+                _add(producer, *parse(line), options.partition)
             if not is_more_ready:
                 producer.flush()
             progress.print_if_due()
@@ -142,8 +137,8 @@ def _add(producer: Producer, record: Record, named: int | None, wanted: int | No
     producer.add(record, named if wanted is None else wanted)
 
 
-def _parser(options: argparse.Namespace) -> Parse | None:
-    """How lines become records; None where each line is a value and nothing else."""
+def _parser(options: argparse.Namespace) -> Parse:
+    """Return the function that makes records of lines."""
     headers = _headers(options.header)
     if options.json:
         return _from_json
@@ -151,9 +146,6 @@ def _parser(options: argparse.Namespace) -> Parse | None:
     separator = None if options.key_separator is None else os.fsencode(options.key_separator)
     if separator == b"":
         raise UsageError("--key-separator: at least one character is wanted")
-
-    if separator is None and marker is None and not headers:
-        return None
 
     def content(text: bytes) -> bytes | None:
         return None if text == marker else text
@@ -208,32 +200,21 @@ def _opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _texts(descriptor: int) -> Iterator[tuple[bytearray, int, bool]]:
-    """What can be read, as it comes: whole lines, where the last of them ends, and whether more can
-    be read at once. The text is overwritten when the next one is asked for.
+def _texts(descriptor: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield whole lines as they arrive, without the end of the last, and whether more can be read
+    at once.
     """
-    text = bytearray(2 * READ_BYTES)
-    kept = 0
-    while count := _read_into(descriptor, text, kept):
-        filled = kept + count
-        end = text.rfind(LINE_END, kept, filled) + 1
+    begun = bytearray()
+    while data := os.read(descriptor, READ_BYTES):
+        whole, end, rest = data.rpartition(LINE_END)
         if end:
-            yield text, end, bool(select.select([descriptor], [], [], 0)[0])
-            text[: filled - end] = text[end:filled]
-        kept = filled - end
-        if kept > LINE_BYTES_MAX:
+            yield bytes(begun + whole), bool(select.select([descriptor], [], [], 0)[0])
+            begun.clear()
+        begun += rest
+        if len(begun) > LINE_BYTES_MAX:
             raise UsageError(f"a line of more than {LINE_BYTES_MAX >> 20} MiB is no record")
-        if len(text) < kept + READ_BYTES:
-            text += bytes(len(text))
-    if kept:
-        text[kept : kept + 1] = LINE_END
-        yield text, kept + 1, False
-
-
-def _read_into(descriptor: int, text: bytearray, at: int) -> int:
-    """Read what is there into `text`; return how many bytes that is, 0 at the end."""
-    with memoryview(text) as view, view[at : at + READ_BYTES] as room:
-        return os.readv(descriptor, [room])
+    if begun:
+        yield bytes(begun), False
 
 
 class _Progress:

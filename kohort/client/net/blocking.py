@@ -12,7 +12,6 @@ import secrets
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, Final
@@ -63,10 +62,6 @@ class BlockingConnection:
         self._session = Session()
         self._wanted: Future[OAuthToken] | None = None
         """The token to authenticate with again, once it is wanted."""
-        self._expected: deque[ExpectedAnswer] = deque()
-        """What was sent by `send` and not received yet."""
-        self._received: deque[Any] = deque()
-        """Responses that came before they were asked for."""
         self._is_untried = False
         """Whether only the handshake has been answered so far."""
 
@@ -115,33 +110,6 @@ class BlockingConnection:
         with self._closing_on_error():
             self._renew_session(deadline_s)
             answer = self._receive(self._send(request, deadline_s, version), deadline_s)
-        self._is_untried = False
-        return answer
-
-    def send(
-        self, request: object, timeout_s: float, *, at_most: int | None = None
-    ) -> ExpectedAnswer:
-        """Send a request, for whose response `receive` waits; others may be sent before. Raises as
-        `call` does, which must not be used until all is received.
-        """
-        version = self.versions.best(type(request), at_most)
-        deadline_s = time.monotonic() + timeout_s
-        with self._closing_on_error():
-            self._renew_session(deadline_s)
-            expected = self._send(request, deadline_s, version)
-        self._expected.append(expected)
-        return expected
-
-    def receive(self, expected: ExpectedAnswer, timeout_s: float) -> Any:  # noqa: ANN401 - see call.
-        """Return the response to the first request whose response was not received yet. Raises as
-        `call` does.
-        """
-        if self._received:
-            self._expected.popleft()
-            return self._received.popleft()
-        with self._closing_on_error():
-            answer = self._receive(expected, time.monotonic() + timeout_s)
-        self._expected.popleft()
         self._is_untried = False
         return answer
 
@@ -286,9 +254,6 @@ class BlockingConnection:
             self._session.postpone(now_s)
             return
         time.sleep(min(pause_s, _left_s(deadline_s)))
-        while len(self._received) < len(self._expected):
-            expected = self._expected[len(self._received)]
-            self._received.append(self._receive(expected, deadline_s))
         dialogue = authentication(
             str(self.address),
             self._config.security,

@@ -268,12 +268,6 @@ def seal(header: BatchHeader, payload: Buffer) -> SealedBatch:
     return batch, header._replace(crc=crc)
 
 
-def seal_in_place(batch: memoryview, header: BatchHeader) -> None:
-    """Write the header of a batch whose records block is there already, with the CRC of both."""
-    _HEADER.pack_into(batch, 0, *header)
-    batch[_CRC_AT:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
-
-
 def header_crc(header: BatchHeader, payload: Buffer) -> int:
     """Compute the CRC of a batch with this header and records block."""
     return crc32c(payload, crc32c(_HEADER.pack(*header)[CRC_START:]))

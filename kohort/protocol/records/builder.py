@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from kohort.protocol.errors import EncodeError
 from kohort.protocol.records.batch import (
-    HEADER_BYTES,
     LENGTH_MIN,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
@@ -19,14 +18,11 @@ from kohort.protocol.records.batch import (
     SealedBatch,
     TimestampType,
     seal,
-    seal_in_place,
 )
 from kohort.protocol.records.compression import compress
-from kohort.protocol.records.lines import pack_lines
 from kohort.protocol.records.record import Record, write_record
 
 _BATCH_BYTES_MAX = (1 << 31) - 1
-_NO_RECORDS = "a batch needs at least one record"
 
 
 def encode_batch(
@@ -60,57 +56,6 @@ def encode_batch(
     return assemble(header, compress(codec, block, level) if codec else block)
 
 
-class LinesBatch:
-    """Builds a batch like `encode_batch`, of records that have a line as their value and nothing
-    else, and all one timestamp. For programs that send lines: no object is made of any.
-    """
-
-    __slots__ = ("_batch", "_filled", "count")
-
-    def __init__(self, block_bytes: int) -> None:
-        """Make room for records of `block_bytes`, lengths and all."""
-        self._batch = bytearray(HEADER_BYTES + block_bytes)
-        self._filled = HEADER_BYTES
-        self.count = 0
-        """Records in it."""
-
-    def add(self, text: bytearray, position: int, end: int) -> int:
-        """Take the lines of `text` from `position` to `end`, which is behind the end of a line, as
-        far as there is room; return the position of the first one that was not taken.
-        """
-        self._filled, self.count, position = pack_lines(
-            self._batch, self._filled, self.count, text, position, end
-        )
-        return position
-
-    def encode(
-        self,
-        timestamp: int,
-        *,
-        codec: CompressionType = CompressionType.NONE,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        base_sequence: int = NO_SEQUENCE,
-    ) -> bytes | memoryview:
-        """Return the batch, for the last time that this object is used. Raises EncodeError as
-        `encode_batch` does.
-        """
-        if not self.count:
-            raise EncodeError(_NO_RECORDS)
-        batch = memoryview(self._batch)[: self._filled]
-        block = batch[HEADER_BYTES:]
-        header = _header(block, self.count, timestamp, timestamp)._replace(
-            attributes=int(codec),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-        )
-        if codec:
-            return assemble(header, compress(codec, block))
-        seal_in_place(batch, header)
-        return batch
-
-
 def make_batch(records: Sequence[Record]) -> SealedBatch:
     """Encode a batch like `encode_batch`, uncompressed, from offset 0 and without a producer;
     return its header as well, for callers that append it.
@@ -123,7 +68,7 @@ def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
     CRC.
     """
     if not records:
-        raise EncodeError(_NO_RECORDS)
+        raise EncodeError("a batch needs at least one record")
     base_timestamp = records[0].timestamp
     max_timestamp = base_timestamp
     block = bytearray()
@@ -131,29 +76,22 @@ def _encode_records(records: Sequence[Record]) -> tuple[BatchHeader, bytearray]:
         timestamp = record.timestamp
         write_record(block, record, timestamp - base_timestamp, index)
         max_timestamp = max(max_timestamp, timestamp)
-    header = _header(block, len(records), base_timestamp, max_timestamp)
-    return header, block
-
-
-def _header(
-    block: bytes | bytearray | memoryview, count: int, base_timestamp: int, max_timestamp: int
-) -> BatchHeader:
-    """Return the header of an uncompressed block without a producer, without the CRC."""
-    return BatchHeader(
+    header = BatchHeader(
         base_offset=0,
         length=_length_with(block),
         partition_leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
         attributes=0,
-        last_offset_delta=count - 1,
+        last_offset_delta=len(records) - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,
-        record_count=count,
+        record_count=len(records),
     )
+    return header, block
 
 
 def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytes:

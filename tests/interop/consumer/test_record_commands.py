@@ -16,8 +16,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kohort.admin.producing import BATCH_BYTES
-from kohort.client.core.fetch.unpack import unpack_text
-from kohort.protocol.records.lines import pack_lines
 from tests.interop.consumer.members import Topics
 from tests.support.brokers.server_process import ServerProcess
 from tests.support.processes.commands import Said, said_here
@@ -105,22 +103,6 @@ def test_a_file_of_lines_is_the_same_in_a_topic_as_by_kcat(
     assert len(seen[0]) > lines.stat().st_size > 3 * BATCH_BYTES
 
 
-def test_lines_become_records_without_being_made(
-    scene: Scene, topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which is what makes it fast: they are packed from what was read into what is sent."""
-    counts: list[int] = []
-
-    def counted(block: bytearray, filled: int, count: int, *rest: Any) -> Any:  # noqa: ANN401 - passed on.
-        found = pack_lines(block, filled, count, *rest)
-        counts.append(found[1] - count)
-        return found
-
-    monkeypatch.setattr("kohort.protocol.records.builder.pack_lines", counted)
-    assert scene.produce(topics.create(1), given=b"line\n" * 500).code == 0
-    assert sum(counts) == 500
-
-
 def test_keys_headers_and_nulls_arrive(scene: Scene, topics: Topics) -> None:
     topic = topics.create(6)
     said = scene.produce(
@@ -206,26 +188,6 @@ def test_a_read_begins_and_ends_where_it_is_told(scene: Scene, topics: Topics) -
     assert seen("--from-beginning", "-c", "1", "-f", "%t %p %o %T %d %k %S%%") == (
         topic.encode() + b" 0 0 1000000 1970-01-01T00:16:40.000Z null 1%"
     )
-
-
-def test_records_are_printed_without_being_made(
-    scene: Scene, topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which is what makes it fast: as text from the batch on."""
-    topic = topics.create(1)
-    topics.fill(topic, [b"%d" % number for number in range(50)])
-    counts: list[int] = []
-
-    def counted(*arguments: Any) -> Any:  # noqa: ANN401 - passed on.
-        found = unpack_text(*arguments)
-        counts.append(len(found[0]))
-        return found
-
-    monkeypatch.setattr("kohort.client.consumer.text.unpack_text", counted)
-    for form in ((), ("-f", "%o %k %h %s\n")):
-        counts.clear()
-        assert len(scene.consume(topic, "--from-beginning", "-e", *form)) == 50
-        assert sum(counts) == 50
 
 
 def test_what_was_aborted_is_left_out_when_that_is_wanted(scene: Scene, topics: Topics) -> None:
