@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias
 
 from kohort.admin import offsets
 from kohort.admin.cluster import Cluster
@@ -19,15 +19,13 @@ from kohort.cli.command_config import in_file_words
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.not_found import partitions_of
 from kohort.cli.options import cluster_of, security_of
-from kohort.cli.record_format import VALUES, parse_format
+from kohort.cli.record_format import Form, parse_format, value_line
 from kohort.client.config import OtherSettings
 from kohort.client.consumer.consumer import Consumer
-from kohort.client.consumer.text import TextConsumer
 from kohort.client.core.errors import ConsumerError
-from kohort.client.core.fetch.text import TextForm
 from kohort.client.core.partitions import TopicPartition
 
-Reader: TypeAlias = "TextConsumer | _JsonConsumer"
+AnyConsumer: TypeAlias = Consumer[Any, Any]
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code, as shells have it."""
@@ -35,10 +33,8 @@ TERMINATED: Final = 128 + signal.SIGTERM
 POLL_MS: Final = 500
 RECORDS_AT_ONCE: Final = 20_000
 TRACKED_OBJECTS: Final = 1_000_000
-PARTITION_FETCH_BYTES: Final = 4 << 20
-"""Four times the consumer's default: the wait for the next answer is rarer, and memory is no matter
-in a command.
-"""
+OFFSET_MAX: Final = (1 << 63) - 1
+NO_ENDS: Final[Mapping[TopicPartition, int]] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +58,6 @@ def consume(options: argparse.Namespace) -> None:
         "bootstrap_servers": options.bootstrap_server,
         "isolation_level": options.isolation_level,
         "max_poll_records": RECORDS_AT_ONCE,
-        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
     security = security_of(options)
     given: Any = {
@@ -72,16 +67,15 @@ def consume(options: argparse.Namespace) -> None:
     try:
         with _few_collections():
             if options.group is None:
-                reader = _reader(form, plan.ends if options.exit else {}, **settings)
-                asyncio.run(_until_told_to_end(_read(options, plan, reader)))
+                reading = _read(options, plan, Consumer(**settings), form)
             else:
                 settings |= {
                     "group_id": options.group,
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",
                 }
-                reader = _reader(form, {}, options.topic, **settings)
-                asyncio.run(_until_told_to_end(_share(options, reader)))
+                reading = _share(options, Consumer(options.topic, **settings), form)
+            asyncio.run(_until_told_to_end(reading))
     except ConsumerError as error:
         raise UnavailableError(in_file_words(str(error))) from error
     except asyncio.CancelledError:
@@ -108,59 +102,15 @@ async def _until_told_to_end(reading: Coroutine[Any, Any, None]) -> None:
     await task
 
 
-class _JsonConsumer(Consumer[Any, Any]):
-    """Reads what `TextConsumer` does, as lines of JSON."""
+def _form(options: argparse.Namespace) -> Form:
+    """Return how records are printed. Raises UsageError."""
+    if not options.json:
+        return value_line if options.format is None else parse_format(options.format)
+    if options.format is not None:
+        raise UsageError("--json and --format: one of the two")
+    from kohort.cli.record_json import as_line  # noqa: PLC0415 - only if wanted.
 
-    def __init__(
-        self,
-        *topics: str,
-        ends: Mapping[TopicPartition, int],
-        **settings: Unpack[OtherSettings],
-    ) -> None:
-        super().__init__(*topics, **settings)
-        self._stops = ends
-
-    async def read_text(self, timeout_ms: int, max_records: int) -> tuple[list[bytes], int]:
-        from kohort.cli.record_json import as_line  # noqa: PLC0415 - only where it is wanted.
-
-        lines: list[bytes] = []
-        found = await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
-        for partition, records in found.items():
-            end = self._stops.get(partition)
-            lines += [
-                as_line(
-                    topic=record.topic,
-                    partition=record.partition,
-                    offset=record.offset,
-                    timestamp=record.timestamp,
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                )
-                for record in records
-                if end is None or record.offset < end
-            ]
-        return [line + b"\n" for line in lines], len(lines)
-
-
-def _reader(
-    form: TextForm | None,
-    ends: Mapping[TopicPartition, int],
-    *topics: str,
-    **settings: Unpack[OtherSettings],
-) -> Reader:
-    if form is None:
-        return _JsonConsumer(*topics, ends=ends, **settings)
-    return TextConsumer(*topics, form=form, ends=ends, **settings)
-
-
-def _form(options: argparse.Namespace) -> TextForm | None:
-    """How records are printed; None: as JSON. Raises UsageError."""
-    if options.json:
-        if options.format is not None:
-            raise UsageError("--json and --format: one of the two")
-        return None
-    return VALUES if options.format is None else parse_format(options.format)
+    return as_line
 
 
 def _plan(cluster: Cluster, options: argparse.Namespace) -> _Plan:
@@ -203,8 +153,9 @@ def _offsets(
     return {TopicPartition(*one): offset for one, offset in found.items()}
 
 
-async def _read(options: argparse.Namespace, plan: _Plan, reader: Reader) -> None:
+async def _read(options: argparse.Namespace, plan: _Plan, reader: AnyConsumer, form: Form) -> None:
     """Read partitions without a group."""
+    ends = plan.ends if options.exit else {}
     left = options.max_messages
     open_ends = {one: end for one, end in plan.ends.items() if plan.starts[one] < end}
     wanted = list(open_ends if options.exit else plan.starts)
@@ -215,7 +166,7 @@ async def _read(options: argparse.Namespace, plan: _Plan, reader: Reader) -> Non
         for one in wanted:
             consumer.seek(one, plan.starts[one])
         while wanted:
-            count = await _print_some(consumer, left)
+            count = await _print_some(consumer, form, left, ends)
             if left is not None:
                 left -= count
                 if not left:
@@ -224,12 +175,12 @@ async def _read(options: argparse.Namespace, plan: _Plan, reader: Reader) -> Non
                 wanted = [one for one in wanted if await consumer.position(one) < plan.ends[one]]
 
 
-async def _share(options: argparse.Namespace, reader: Reader) -> None:
+async def _share(options: argparse.Namespace, reader: AnyConsumer, form: Form) -> None:
     """Read as a member of a group; what was printed is committed."""
     left = options.max_messages
     async with reader as consumer:
         while left != 0:
-            count = await _print_some(consumer, left)
+            count = await _print_some(consumer, form, left)
             if not count:
                 continue
             if left is not None:
@@ -238,12 +189,24 @@ async def _share(options: argparse.Namespace, reader: Reader) -> None:
                 await consumer.commit()
 
 
-async def _print_some(reader: Reader, left: int | None) -> int:
-    """Wait for records, and print at most `left` of them (None: any number). Returns how many."""
+async def _print_some(
+    reader: AnyConsumer,
+    form: Form,
+    left: int | None,
+    ends: Mapping[TopicPartition, int] = NO_ENDS,
+) -> int:
+    """Wait for records, and print at most `left` of them (None: any number), and none from the
+    offsets `ends` on. Returns how many.
+    """
     at_most = RECORDS_AT_ONCE if left is None else min(left, RECORDS_AT_ONCE)
-    parts, count = await reader.read_text(POLL_MS, at_most)
-    if parts:
-        # A part is a whole batch: joining them would copy all that is printed once more.
-        sys.stdout.buffer.writelines(parts)
+    received = await reader.getmany(timeout_ms=POLL_MS, max_records=at_most)
+    lines = [
+        form(record)
+        for partition, records in received.items()
+        for record in records
+        if record.offset < ends.get(partition, OFFSET_MAX)
+    ]
+    if lines:
+        sys.stdout.buffer.writelines(lines)
         sys.stdout.buffer.flush()
-    return count
+    return len(lines)

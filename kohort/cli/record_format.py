@@ -1,21 +1,27 @@
-"""How ``kohort consume --format`` writes records: text with the marks that kcat has."""
+"""How ``kohort consume --format`` writes records: text with kcat's marks."""
+
+from __future__ import annotations
 
 import datetime as dt
 import os
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kohort.cli.errors import UsageError
-from kohort.client.core.fetch.text import NULL, TextForm
 
-VALUES: Final = TextForm("sl", (b"\n",))
-"""Each value on a line."""
+if TYPE_CHECKING:
+    from kohort.client.core.records import AnyRecord
+
+Form: TypeAlias = "Callable[[AnyRecord], bytes]"
+"""Returns the text to print for a record."""
+
+NULL: Final = b"null"
+"""An absent key, value or header value."""
 
 _MARK: Final = re.compile(r"%(.)|\\(.)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MARKS: Final = "skhtpoTdSK"
-"""What `TextForm` knows."""
 
 HELP: Final = (
     "what to print of a record: %%s value, %%k key, %%h headers, %%t topic, %%p partition, "
@@ -24,34 +30,32 @@ HELP: Final = (
 )
 
 
-def parse_format(text: str) -> TextForm:
-    """What the marks in a text mean. Raises UsageError."""
-    marks: list[str] = []
-    literals: list[bytes] = []
-    literal = b""
-    at = 0
+def parse_format(text: str) -> Form:
+    """Return the form that a text with marks describes. Raises UsageError."""
+    parts: list[bytes | Form] = []
+    end = 0
     for found in _MARK.finditer(text):
-        literal += os.fsencode(text[at : found.start()])
+        parts.append(os.fsencode(text[end : found.start()]))
         mark, escape = found.groups()
         if mark == "%":
-            literal += b"%"
-        elif mark is not None and mark in _MARKS:
-            if literal:
-                marks.append("l")
-                literals.append(literal)
-                literal = b""
-            marks.append(mark)
+            parts.append(b"%")
+        elif mark in _FIELDS:
+            parts.append(_FIELDS[mark])
         elif escape in _ESCAPES:
-            literal += _ESCAPES[escape]
+            parts.append(_ESCAPES[escape])
         else:
-            known = " ".join(f"%{one}" for one in (*_MARKS, "%"))
+            known = " ".join(f"%{mark}" for mark in (*_FIELDS, "%"))
             raise UsageError(f"--format: {found.group()} is not known; {known} are, and \\n \\t")
-        at = found.end()
-    literal += os.fsencode(text[at:])
-    if literal:
-        marks.append("l")
-        literals.append(literal)
-    return TextForm("".join(marks), tuple(literals), as_date)
+        end = found.end()
+    parts.append(os.fsencode(text[end:]))
+    return lambda record: b"".join(
+        part if isinstance(part, bytes) else part(record) for part in parts
+    )
+
+
+def value_line(record: AnyRecord) -> bytes:
+    """Return the value on a line of its own: the form without ``--format``."""
+    return _content(record.value) + b"\n"
 
 
 def as_date(timestamp: int) -> bytes:
@@ -64,3 +68,29 @@ def as_date(timestamp: int) -> bytes:
     except OverflowError:
         return b"%d" % timestamp  # Beyond the year 9999: whatever a producer has written.
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
+
+
+def _content(data: bytes | None) -> bytes:
+    return NULL if data is None else data
+
+
+def _headers(record: AnyRecord) -> bytes:
+    return b",".join(
+        name.encode("utf-8", "surrogateescape") + b"=" + _content(content)
+        for name, content in record.headers
+    )
+
+
+_FIELDS: Final[dict[str, Form]] = {
+    "s": lambda record: _content(record.value),
+    "k": lambda record: _content(record.key),
+    "h": _headers,
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+    "d": lambda record: as_date(record.timestamp),
+    "S": lambda record: b"%d" % record.serialized_value_size,
+    "K": lambda record: b"%d" % record.serialized_key_size,
+}
+"""The fields of a record by their marks."""

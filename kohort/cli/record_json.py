@@ -4,13 +4,17 @@ Keys, values and the values of headers are strings where they are UTF-8, else ``
 and null where there is none.
 """
 
+from __future__ import annotations
+
 import binascii
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.protocol.records.record import Headers, Record
+
+if TYPE_CHECKING:
+    from kohort.client.core.records import AnyRecord
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 """One for all lines: to make one costs as much as a line."""
@@ -20,27 +24,18 @@ class RecordError(ValueError):
     """A line is no record; the text says why."""
 
 
-def as_line(
-    *,
-    topic: str,
-    partition: int,
-    offset: int,
-    timestamp: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Iterable[tuple[str, bytes | None]],
-) -> bytes:
-    """One line, without its end."""
-    told = {
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "timestamp": timestamp,
-        "headers": [[name, _text(content)] for name, content in headers],
-        "key": _text(key),
-        "value": _text(value),
+def as_line(record: AnyRecord) -> bytes:
+    """Return a record as a line."""
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "headers": [[name, _text(content)] for name, content in record.headers],
+        "key": _text(record.key),
+        "value": _text(record.value),
     }
-    return _ENCODER.encode(told).encode()
+    return _ENCODER.encode(fields).encode() + b"\n"
 
 
 def from_line(line: bytes) -> tuple[Record, int | None]:

@@ -24,6 +24,7 @@ from kohort.client.core.fetch.deserialisers import (
     Deserialisers,
     refused,
 )
+from kohort.client.core.fetch.unpack import unpack
 from kohort.client.core.offsets import UNKNOWN_EPOCH
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
@@ -165,7 +166,7 @@ class Fetched:
             if block is None:
                 block = self._block = self._inflate(self._open.header, self._open.view, floor)
             try:
-                records, self._position, self._left = self._options.deserialisers.unpack(
+                records, self._position, self._left = unpack(
                     block, self._position, self._left, self._open.source, floor, wanted
                 )
                 if not self._left and self._position != len(block):

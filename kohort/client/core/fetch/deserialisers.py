@@ -1,25 +1,19 @@
-"""Deserialisers, what makes records of a batch, and the error for data that is refused."""
+"""Deserialisers, and the error for data that they refuse."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from kohort.client.core.errors import DeserialisationError
-from kohort.client.core.fetch.batch_context import BatchContext
-from kohort.client.core.fetch.unpack import Unpacked, unpack
 from kohort.client.core.partitions import TopicPartition
 from kohort.client.core.records import AnyRecord
 
 Deserialiser: TypeAlias = Callable[[Any], Any]
 """Takes bytes or None; typed loosely so that functions that refuse None, such as json.loads, are
 accepted. Returns the key or value, or is a coroutine function that does."""
-
-Unpack: TypeAlias = Callable[[bytes, int, int, BatchContext, int, int], Unpacked]
-"""Makes records of a decompressed batch: `unpack`, or what has its arguments and raises as it
-does."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +24,6 @@ class Deserialisers:
 
     key: Deserialiser | None = None
     value: Deserialiser | None = None
-    unpack: Unpack = field(default=unpack)
 
     @property
     def are_there(self) -> bool:

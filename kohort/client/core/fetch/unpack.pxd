@@ -2,29 +2,16 @@
 
 cimport cython
 
-cpdef unpack(
-    bytes block, Py_ssize_t position, Py_ssize_t left, source, long long floor, Py_ssize_t wanted
-)
-
-@cython.locals(parts=list, unused=Py_ssize_t)
-cpdef unpack_text(
-    bytes block, Py_ssize_t position, Py_ssize_t left, source, long long floor, long long until,
-    Py_ssize_t wanted, form
-)
-
 @cython.locals(
     view="const unsigned char[:]", data="const char*", end=Py_ssize_t, cursor=Py_ssize_t,
     base="long long", last="long long", base_timestamp="long long", is_near=bint,
     size=Py_ssize_t, stop=Py_ssize_t, far="long long", delta=Py_ssize_t,
     key_size=Py_ssize_t, key_start=Py_ssize_t, value_size=Py_ssize_t, value_start=Py_ssize_t,
-    header_size=Py_ssize_t, odd=Py_ssize_t, offset="long long", asked=Py_ssize_t, is_text=bint,
-    marks=str, mark=Py_UCS4, literals=tuple, literal=Py_ssize_t,
-    topic_text=bytes, partition_text=bytes,
+    header_size=Py_ssize_t, odd=Py_ssize_t, offset="long long", records=list,
 )
-cdef (Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) _read(
-    bytes block, Py_ssize_t position, Py_ssize_t left, source, long long floor, long long until,
-    Py_ssize_t wanted, form, list out
-) except *
+cpdef unpack(
+    bytes block, Py_ssize_t position, Py_ssize_t left, source, long long floor, Py_ssize_t wanted
+)
 
 @cython.locals(value="long long", shift=int, byte="long long")
 cdef (Py_ssize_t, Py_ssize_t) _varint(
@@ -42,9 +29,3 @@ cdef (long long, Py_ssize_t) _varlong(
 cdef tuple _headers(
     const unsigned char[:] view, const char* data, Py_ssize_t cursor, Py_ssize_t end
 )
-
-@cython.locals(text=str)
-cdef bytes _number(long long number)
-
-@cython.locals(is_first=bint, name=str)
-cdef _add_headers(list out, tuple headers)

@@ -1,7 +1,5 @@
 """Decodes the records of a decompressed batch: the only work that a consumer does for each record.
 
-`unpack` makes records of them; `unpack_text` makes text, for programs that only print.
-
 :mod:`kohort.protocol.records.walk` describes the format. This module is compiled where there is a C
 compiler; unpack.pxd beside it gives the types. Without compilation it works the same, ten times
 slower.
@@ -9,10 +7,9 @@ slower.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.client.core.fetch.batch_context import BatchContext
-from kohort.client.core.fetch.text import NULL, Text, TextForm
 from kohort.client.core.records import AnyRecord, ConsumerRecord
 from kohort.protocol.errors import DecodeError
 from kohort.protocol.records.record import Headers
@@ -21,10 +18,6 @@ from kohort.protocol.records.walk import HEADERS_MAX
 
 _NEAR: Final = 1 << 61
 """To timestamps below this, compiled arithmetic can add a 56-bit delta without overflow."""
-
-_OFFSET_MAX: Final = (1 << 63) - 1
-
-_NO_TEXT: Final = TextForm("", ())
 
 _new = tuple.__new__
 
@@ -38,7 +31,7 @@ class Unpacked(NamedTuple):
     """Records not decoded yet."""
 
 
-def unpack(
+def unpack(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost more than the field.
     block: bytes, position: int, left: int, source: BatchContext, floor: int, wanted: int
 ) -> Unpacked:
     """Decode at most `wanted` of the `left` records that begin at `position`.
@@ -49,55 +42,7 @@ def unpack(
         DecodeError: the next record is invalid. Valid records before it have been returned by then.
     """
     records: list[AnyRecord] = []
-    position, left, _, _ = _read(
-        block, position, left, source, floor, _OFFSET_MAX, wanted, None, records
-    )
-    return Unpacked(records, position, left)
-
-
-def unpack_text(
-    block: bytes,
-    position: int,
-    left: int,
-    source: BatchContext,
-    floor: int,
-    until: int,
-    wanted: int,
-    form: TextForm,
-) -> tuple[Text, int, int]:
-    """Decode like `unpack`, and return the records as text. No objects are made for what is not
-    printed.
-
-    Records from offset `until` on are skipped as well.
-    """
-    parts: list[bytes] = []
-    position, left, unused, floor = _read(
-        block, position, left, source, floor, until, wanted, form, parts
-    )
-    # Joined at once: the parts are small, and their memory serves the next batch.
-    text = Text([b"".join(parts)], wanted - unused, floor - 1, source.leader_epoch)
-    return text, position, left
-
-
-def _read(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost more than it.
-    block: bytes,
-    position: int,
-    left: int,
-    source: BatchContext,
-    floor: int,
-    until: int,
-    wanted: int,
-    form: TextForm | None,
-    out: list[Any],
-) -> tuple[int, int, int, int]:
-    """Decode records into `out`: as records, or as the parts of their text if `form` is given.
-
-    Returns where to continue, the records left, how many of `wanted` were not found, and the offset
-    after the last one found. Raises as `unpack`.
-    """
-    add = out.append
-    asked = wanted
-    is_text = form is not None
+    add = records.append
     topic, partition, base, last, base_timestamp, stamp, kind, epoch = source
     is_near = -_NEAR < base_timestamp < _NEAR
     # When compiled, these have different types: one for bounds-checked access to the bytes, one for
@@ -106,8 +51,6 @@ def _read(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost mo
     data = block
     end = len(block)
     cursor = position
-    marks, literals, as_date = form or _NO_TEXT
-    topic_text, partition_text = topic.encode(), b"%d" % partition
     try:
         while left and wanted:
             size = view[cursor]
@@ -150,47 +93,7 @@ def _read(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost mo
             offset = base + (delta >> 1)
             if offset > last:
                 break
-            if offset < floor or offset >= until:
-                pass
-            elif is_text:
-                floor = offset + 1
-                literal = 0
-                for mark in marks:
-                    if mark == "l":
-                        add(literals[literal])
-                        literal += 1
-                    elif mark == "s":
-                        if value_size == 1:
-                            add(NULL)
-                        else:
-                            add(data[value_start : value_start + (value_size >> 1)])
-                    elif mark == "k":
-                        if key_size == 1:
-                            add(NULL)
-                        else:
-                            add(data[key_start : key_start + (key_size >> 1)])
-                    elif mark == "o":
-                        add(_number(offset))
-                    elif mark == "h":
-                        _add_headers(out, headers)
-                    elif mark == "t":
-                        add(topic_text)
-                    elif mark == "p":
-                        add(partition_text)
-                    elif mark == "S":
-                        add(_number(-1 if value_size == 1 else value_size >> 1))
-                    elif mark == "K":
-                        add(_number(-1 if key_size == 1 else key_size >> 1))
-                    else:
-                        if stamp is not None:
-                            timestamp = stamp
-                        elif is_near and far >= 0:
-                            timestamp = base_timestamp + ((far >> 1) ^ -(far & 1))
-                        else:
-                            timestamp = source.base_timestamp + _timestamp_delta(block, position)
-                        add(as_date(timestamp) if mark == "d" else b"%d" % timestamp)
-                wanted -= 1
-            else:
+            if offset >= floor:
                 floor = offset + 1
                 key = None if key_size == 1 else data[key_start : key_start + (key_size >> 1)]
                 value = (
@@ -224,12 +127,12 @@ def _read(  # noqa: C901, PLR0912, PLR0915 - a call for each field would cost mo
             position = cursor
             left -= 1
         else:
-            return position, left, wanted, floor
+            return Unpacked(records, position, left)
     except (IndexError, DecodeError):
         pass
-    if wanted < asked:
+    if records:
         # The next call starts with the invalid record.
-        return position, left, wanted, floor
+        return Unpacked(records, position, left)
     raise DecodeError(f"record at {position} of {end} bytes, {left} before the end, is none")
 
 
@@ -305,22 +208,3 @@ def _headers(view: bytes, data: bytes, cursor: int, end: int) -> tuple[Headers, 
             headers.append((name, data[start:cursor]))
         count -= 2
     return tuple(headers), cursor
-
-
-def _number(number: int) -> bytes:
-    """Return a number's decimal digits."""
-    text = f"{number}"
-    return text.encode("ascii")
-
-
-def _add_headers(out: list[bytes], headers: Headers) -> None:
-    """Append the text of a record's headers: name=value, separated by commas."""
-    add = out.append
-    is_first = True
-    for name, content in headers:
-        if not is_first:
-            add(b",")
-        is_first = False
-        add(name.encode("utf-8", "surrogateescape"))
-        add(b"=")
-        add(NULL if content is None else content)

@@ -332,8 +332,7 @@ def test_a_deserialiser_that_raises_costs_no_other_record(what: str) -> None:
             raise ValueError("no good")
         return data
 
-    deserialisers = Deserialisers(**{what: refuse})  # type: ignore[arg-type]  # Not `unpack`.
-    options = READ._replace(deserialisers=deserialisers)
+    options = READ._replace(deserialisers=Deserialisers(**{what: refuse}))
     names = (b"good", b"bad", b"fine")
     records = [Record(one, one) for one in names]
     chunk = fetched(encode_batch(records, base_offset=5), options=options)
