@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.registry import handles
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from kohort.broker.core.security.acls import Operation, ResourceType
-from kohort.broker.core.steps import Steps
 from kohort.broker.core.transaction.requests import TopicPartition
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import BY_NAME_OR_ID, OnError, per_partition, same
@@ -29,6 +28,7 @@ from kohort.broker.handlers.shared.transactional_producer import (
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.names import CONSUMER_OFFSETS
 from kohort.groups.requests import CommitRequest, EnclosingTransaction, OffsetToCommit
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kohort.admin.cluster import Cluster, RefusedError
+from kohort.admin.producing import Producer
 from kohort.client.net.errors import DisconnectedError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -25,8 +27,6 @@ from kohort.protocol.messages.produce import (
 )
 from kohort.protocol.records.batch import read_header
 from kohort.protocol.records.record import Record
-from kohort.wire.cluster import Cluster, RefusedError
-from kohort.wire.producing import Producer
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def send(producer: Producer, partition: int) -> None:
 @pytest.fixture(autouse=True, scope="module")
 def no_pauses() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kohort.wire.producing.RETRY_S", 0)
+        patch.setattr("kohort.admin.producing.RETRY_S", 0)
         yield
 
 
