@@ -36,7 +36,6 @@ NAVIGATION: Final = {
     "Applications": [
         "docs/testing-your-service.md",
         "docs/running-a-consumer.md",
-        "docs/processing-records.md",
         "docs/exactly-once.md",
         "docs/from-aiokafka.md",
     ],
