@@ -32,34 +32,46 @@ nav:
 """
 
 NAVIGATION: Final = {
-    "Start": ["README.md", "docs/command-line.md", "docs/groups.md", "docs/report.md"],
-    "Applications": [
-        "docs/testing-your-service.md",
+    "Start": ["README.md", "docs/README.md"],
+    "Use": [
+        "docs/command-line.md",
+        "docs/groups.md",
+        "docs/report.md",
+        "docs/advisor.md",
+        "docs/console.md",
         "docs/running-a-consumer.md",
-        "docs/exactly-once.md",
         "docs/from-aiokafka.md",
+        "docs/exactly-once.md",
+        "docs/testing-your-service.md",
+        "docs/pipeline.md",
     ],
-    "Operations": [
-        "docs/configuration.md",
+    "Operate": [
         "docs/securing-it.md",
         "docs/access.md",
         "docs/quotas.md",
-        "docs/metrics.md",
         "docs/alerts.md",
         "docs/backup-and-restore.md",
         "docs/upgrade.md",
         "docs/kubernetes.md",
         "docs/outgrowing-one-machine.md",
     ],
+    "Understand": [
+        "docs/ARCHITECTURE.md",
+        "docs/vocabulary.md",
+        "docs/benchmarks.md",
+        "CONTRIBUTING.md",
+    ],
     "Reference": [
+        "docs/configuration.md",
+        "docs/metrics.md",
         "docs/apis.md",
         "docs/differences.md",
-        "docs/benchmarks.md",
+        "docs/rebalance-history.md",
+        "docs/pipeline-tables.md",
         "CHANGELOG.md",
     ],
-    "How it is made": ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"],
 }
-"""The order of what is read first; everything else follows by its name."""
+"""The parts of docs/README.md; further pages follow by name."""
 
 
 def main(directory: Path) -> None:
