@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.broker.config.current import BROKER_SETTINGS
 from kohort.broker.config.ignored import IGNORED, IGNORED_PREFIXES
-from kohort.broker.config.settings import ConfigType, Setting
+from kohort.broker.config.settings import Setting
 from kohort.broker.config.topic import TOPIC_SETTINGS
 from kohort.broker.config.unused import unused_settings
 
@@ -17,58 +17,52 @@ _HEAD: Final = """\
 
 # Configuration
 
-Settings have the same names as in Apache Kafka; settings that Kafka does not have begin with
-`kohort.`. The value comes from the first of these sources that contains the setting:
+Settings have Apache Kafka's names; those that Kafka does not have begin with `kohort.`. The value
+comes from the first source that contains the setting:
 
-1. `--override name=value` on the command line, which may be repeated;
+1. `--override name=value` on the command line, repeatable;
 2. an environment variable;
 3. the file named by `--config`, in the format of Kafka's `server.properties`;
-4. its default.
+4. the default.
 
-Environment variables follow the rule of Kafka's container image: `KAFKA_` and the name in upper
-case, with `_` for a dot, `__` for an underscore and `___` for a dash. `num.partitions` is
-`KAFKA_NUM_PARTITIONS`. Our own settings begin with `KOHORT_`: `kohort.metrics.port` is
-`KOHORT_METRICS_PORT`. `KAFKA_CFG_`, the prefix of Bitnami's image, means the same as `KAFKA_`;
-`KAFKA_` wins if both are set. The variables that Kubernetes sets for a Service called `kohort` or
-`kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
+Environment variables are named as in Kafka's container image: `KAFKA_` and the name in upper case,
+with `_` for a dot, `__` for an underscore and `___` for a dash: `KAFKA_NUM_PARTITIONS`. Kohort's
+own settings begin with `KOHORT_`: `KOHORT_METRICS_PORT`. `KAFKA_CFG_`, the prefix of Bitnami's
+image, means the same as `KAFKA_`, which takes precedence. Variables that Kubernetes sets for a
+Service called `kohort` or `kafka` (`KOHORT_SERVICE_HOST`, `KOHORT_PORT=tcp://...`) are ignored.
 
-These rules hold for names from all sources:
-
-- Settings of any release of Kafka that have no effect here are accepted and named once in the log
-  at start; the last section lists them.
+- Settings of any Kafka release that have no effect here are accepted and logged once at the start;
+  the last section lists them.
 - A misspelt name stops the start, and the message suggests the setting. A name is misspelt if it is
-  at most two edits (one if it is short) away from a setting with an effect; an edit is a letter too
-  many, missing or wrong, or two letters swapped.
-- Any other name is assumed to belong to a client, another program or a plug-in: it has no effect,
-  and a warning names it.
+  at most two edits (one if it is short) away from a setting with an effect: a letter added, missing
+  or wrong, or two letters swapped.
+- Any other name is assumed to belong to a client, another program or a plug-in, and is logged as a
+  warning.
+- A value out of range stops the start with a message that names its source and what is allowed. So
+  does a value that asks for security that Kohort does not provide: an authorizer class, SASL
+  mechanism, JAAS module, callback handler, key store format or TLS version.
 
-A value out of range stops the start with a message that says where it was set and what is allowed.
-So does a value that asks for security that the broker does not provide: an authorizer class, SASL
-mechanism, JAAS module, callback handler, key store format or TLS version that it does not have.
-
-Settings marked *at run time* can also be changed while the broker runs, for this broker or as the
-default of all brokers, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`); the
-change takes effect without a restart. As in Kafka 4, `min.insync.replicas` always exists as a
-default of all brokers: with the value from the start, until it is changed.
+Settings marked *at run time* can be changed while the broker runs, for this broker or as the
+default of all brokers, with IncrementalAlterConfigs (`kafka-configs.sh --entity-type brokers`). As
+in Kafka 4, `min.insync.replicas` always exists as a default of all brokers, with the value from the
+start until it is changed.
 """
 
 _TOPIC_HEAD: Final = """\
 ## Topic configs
 
-These are all topic configs of Kafka 4.4. They are set when a topic is created, or with
-IncrementalAlterConfigs (`kafka-configs.sh --entity-type topics`). If a topic does not set one, the
-broker setting in the second column applies, whose default is shown. DescribeConfigs returns both
-tables together.
+All topic configs of Kafka 4.4, set when a topic is created or with IncrementalAlterConfigs
+(`kafka-configs.sh --entity-type topics`). If a topic does not set one, the broker setting in the
+second column applies, whose default is shown.
 """
 
 _IGNORED_HEAD: Final = """\
 ## Accepted and ignored
 
-A `server.properties` made for Kafka can be used unchanged: these settings are accepted and have no
-effect. DescribeConfigs describes those that Kafka describes, with Kafka's type and default.
-Settings with an asterisk can also be set at run time: they are validated as in Kafka, stored and
-described, and have no effect. A setting is rejected instead if ignoring it would break a promise,
-such as `remote.storage.enable=true`.
+A `server.properties` made for Kafka can be used unchanged: these settings have no effect.
+DescribeConfigs describes them with Kafka's type and default. Those with an asterisk can also be set
+at run time; they are validated and stored as in Kafka. A value is rejected if ignoring it would
+break a promise, such as `remote.storage.enable=true`.
 """
 
 
@@ -90,7 +84,7 @@ def _broker_tables() -> Iterator[str]:
             meaning += f" Falls back to `{known.declared.falls_back_to}`."
         if known.declared.dynamic:
             meaning += " *At run time.*"
-        yield f"| `{known.name}` | {_default(known)} | {meaning} {_allowed(known)} |"
+        yield f"| `{known.name}` | {_default(known)} | {meaning}{_allowed(known)} |"
 
 
 def _topic_tables() -> Iterator[str]:
@@ -103,7 +97,7 @@ def _topic_tables() -> Iterator[str]:
                 source = known.declared.falls_back_to
                 yield (
                     f"| `{known.name}` | {f'`{source}`' if source else ''} | {_default(known)} "
-                    f"| {known.declared.doc} {_allowed(known)} |"
+                    f"| {known.declared.doc}{_allowed(known)} |"
                 )
         yield ""
 
@@ -144,6 +138,11 @@ def _default(known: Setting) -> str:
 
 
 def _allowed(known: Setting) -> str:
-    if known.type in {ConfigType.STRING, ConfigType.LIST} and not known.declared.one_of:
+    """Return the range of its values; empty if any value of its type is allowed."""
+    declared = known.declared
+    if declared.one_of:
+        return f" Allowed: {known.allowed()}."
+    if declared.at_least is None and declared.at_most is None:
         return ""
-    return f"Allowed: {known.allowed()}."
+    _, _, bounds = known.allowed().partition(" of ")
+    return f" {bounds[0].upper()}{bounds[1:]}."
