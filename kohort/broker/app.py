@@ -52,13 +52,13 @@ from kohort.broker.http.groups import group_pages
 from kohort.broker.http.transaction_pages import TransactionPages
 from kohort.broker.metrics.broker_metrics import BrokerMetrics, MetricsSource
 from kohort.broker.network.activity import Activity
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.runtime import service_manager
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.memory.collector import nothing_collected
 from kohort.broker.runtime.memory.keeper import MemoryKeeper
 from kohort.broker.runtime.memory.trim import limit_retained_memory
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.purgatory_shell import PurgatoryShell
 from kohort.broker.security.listeners import SecureListeners
 from kohort.broker.security.tls_context import StoreError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 Cell: TypeAlias = str | int | None
 """A cell: None is shown as a dash. Numbers stand right."""

@@ -1,1 +1,1 @@
-"""Text formats of Kafka's tools: Java properties and JAAS."""
+"""Text formats: Java properties and JAAS as of Kafka's tools, and values as text for people."""

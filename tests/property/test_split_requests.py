@@ -14,9 +14,9 @@ from kohort.broker.app import Broker
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Api, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.message import RESPONSES, schema_of
 from kohort.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kohort.formats.text import counted, duration, listed, shown
 from kohort.groups.history.limits import cut_id
-from kohort.groups.history.wording import counted, duration, listed, shown
 from kohort.groups.requests import CONSUMER
 
 Json: TypeAlias = dict[str, Any]

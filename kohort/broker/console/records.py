@@ -15,13 +15,13 @@ from kohort.broker.history.shelf import Kept
 from kohort.broker.http.group_json import MEMBERS_BEGIN, without_members
 from kohort.broker.http.json_parts import dump
 from kohort.broker.runtime.slices import Slice, run
+from kohort.formats.text import utc_time
 from kohort.groups.history.deploys import Deploy, deploy_steps
 from kohort.groups.history.model import AvoidedRecord, HistoryRecord
 from kohort.groups.history.names import AVOIDED, REBALANCE
 from kohort.groups.history.record_text import record_evidence, record_sentence
 from kohort.groups.history.sentence import sentence
 from kohort.groups.history.text import parse_text
-from kohort.groups.history.wording import utc_time
 
 Json: TypeAlias = dict[str, Any]
 

@@ -20,9 +20,9 @@ from kohort.broker.coordinator.log.rehoming import former_partition_of
 from kohort.broker.core.coordinator_partitions import ID_CHARACTERS_MAX, partition_of
 from kohort.broker.core.keyed_timers import KeyedTimers
 from kohort.broker.core.purgatory import Purgatory
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.groups.classic.unused_ids import UnusedIds
 from kohort.groups.config import GroupConfig

@@ -16,9 +16,9 @@ from kohort.broker.dispatch.long_requests import LongRequests
 from kohort.broker.dispatch.timed import Timed
 from kohort.broker.history.history import RebalanceHistory
 from kohort.broker.network.activity import Activity
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later, Tasks
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.framing import RequestHeader
 from kohort.protocol.records.compression import INFLATED_BYTES_LIMIT

@@ -26,13 +26,13 @@ from kohort.broker.dispatch.parts import join, parts_of
 from kohort.broker.dispatch.registry import Route, Router
 from kohort.broker.dispatch.throttling import Charging, NoQuotas
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,
     ResponseBuffers,
 )
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice, run
 from kohort.groups.steps import Steps, at_once
 from kohort.protocol.codec import Buffer, codec

@@ -7,9 +7,9 @@ import logging
 from typing import Final
 
 from kohort.broker.runtime.clock import Clock
+from kohort.formats.text import shown
 from kohort.groups.history.model import HistoryRecord
 from kohort.groups.history.sentence import sentence
-from kohort.groups.history.wording import shown
 
 logger = logging.getLogger("kohort.broker.history")
 

@@ -9,9 +9,9 @@ from kohort.broker.network.file_sending import Reads
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.turns import Turns
+from kohort.broker.runtime.peer_log import PeerLog
 
 C_contra = TypeVar("C_contra", contravariant=True)
 

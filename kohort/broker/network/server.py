@@ -31,7 +31,6 @@ from kohort.broker.network.limits import UNLIMITED, NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.memory import RequestMemory, UnsentBytes
 from kohort.broker.network.metrics import NetworkMetrics
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import Service
 from kohort.broker.network.shortage import LOOK_INTERVAL_MS, Shortage
 from kohort.broker.network.timeouts import CloseReason, ServingTime
@@ -40,6 +39,7 @@ from kohort.broker.network.turns import Turns
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lower_threads import LowerThreads, Threads
 from kohort.broker.runtime.memory.trim import give_back_free_memory
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import Slice
 
 logger = logging.getLogger(__name__)

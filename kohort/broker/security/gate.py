@@ -16,7 +16,6 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.plain import WRONG
 from kohort.broker.core.security.session import USER, Principal
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import (
     CloseConnection,
     ConnectionInfo,
@@ -28,6 +27,7 @@ from kohort.broker.network.service import (
 from kohort.broker.network.timeouts import CloseReason
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode
 

@@ -23,9 +23,9 @@ from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.mapping_rules import RulesError
 from kohort.broker.core.security.scram import ScramExchange
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.disabled_users import DisabledUsers
 from kohort.broker.security.gate import FRAME_BYTES_MAX, Dispatcher, Exchange, GateKeeper
 from kohort.broker.security.http_guard import HttpGuard

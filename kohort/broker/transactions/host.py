@@ -35,10 +35,10 @@ from kohort.broker.core.transaction.requests import (
 )
 from kohort.broker.core.transaction.rules import late_before_ms
 from kohort.broker.core.transaction.transactional_id import TransactionalId
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.lasting_tasks import LastingTasks
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.runtime.slices import RoundRobin, Slice
 from kohort.broker.transactions.events import EventCounts
 from kohort.broker.transactions.forgetting import Forgetting

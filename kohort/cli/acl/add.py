@@ -10,7 +10,7 @@ from kohort.broker.core.security.session import ANONYMOUS, USER
 from kohort.cli.acl.options import add_rule, host, idle, rules_of
 from kohort.cli.options import add_kafka, cluster_of
 from kohort.client.net.versions import UnsupportedVersionError
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

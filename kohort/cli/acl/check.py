@@ -13,7 +13,7 @@ from kohort.broker.core.security.session import Principal
 from kohort.cli.acl.options import add_rule, host, idle
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 _SECRET_TOPICS = ("__consumer_offsets", "__rebalance_history", "__transaction_state")
 

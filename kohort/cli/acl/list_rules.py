@@ -7,7 +7,7 @@ from kohort.broker.core.security.acls import Rule
 from kohort.cli.acl.options import add_filter, wanted
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

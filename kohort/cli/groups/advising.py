@@ -14,7 +14,7 @@ from kohort.cli.errors import NotFoundError, UnavailableError, UsageError
 from kohort.cli.groups.options import history_of
 from kohort.cli.options import print_json
 from kohort.cli.table import Cell, table
-from kohort.groups.history.wording import counted, duration, listed, shown
+from kohort.formats.text import counted, duration, listed, shown
 from kohort.insight.advisor.advice import Advice
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.advisor.config_lines import ConfigLines, config_lines

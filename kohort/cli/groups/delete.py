@@ -7,7 +7,7 @@ from kohort.admin.group_changes import delete_group
 from kohort.cli.errors import RefusedCommandError
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 from kohort.protocol.errors import ErrorCode
 
 _WHY = {

@@ -10,7 +10,7 @@ from kohort.admin.offsets import TopicPartition
 from kohort.cli.not_found import no_group
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
-from kohort.groups.history.wording import counted, shown
+from kohort.formats.text import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Self, TypeAlias
 
-from kohort.groups.history.wording import counted, duration, shown
+from kohort.formats.text import counted, duration, shown
 
 Json: TypeAlias = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Final
 from kohort.cli.errors import UnavailableError, UsageError
 from kohort.cli.groups.advising import known_of, records_of, told_of
 from kohort.cli.options import print_json
-from kohort.groups.history.wording import counted, listed, shown
+from kohort.formats.text import counted, listed, shown
 from kohort.insight.advisor.computation import compute_advice
 from kohort.insight.report.contents import Contents
 from kohort.insight.report.events import History

@@ -18,7 +18,7 @@ from kohort.cli.not_found import partitions_of
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.times import duration_ms, moment_ms
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from kohort.cli.groups.local_clock import local_clock
 from kohort.cli.groups.options import add_http, count, history_of
 from kohort.cli.groups.why import nothing_text
 from kohort.cli.options import print_json
+from kohort.formats.text import shown
 from kohort.groups.history.record_text import record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
-from kohort.groups.history.wording import shown
 
 if TYPE_CHECKING:
     from rich.console import Console

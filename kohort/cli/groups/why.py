@@ -7,9 +7,9 @@ from kohort.cli.admin_http import Json
 from kohort.cli.groups.local_clock import local_clock
 from kohort.cli.groups.options import add_http, history_of
 from kohort.cli.options import print_json
+from kohort.formats.text import counted, shown
 from kohort.groups.history.record_text import record_evidence, record_sentence
 from kohort.groups.history.waiting_text import waiting_lines
-from kohort.groups.history.wording import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

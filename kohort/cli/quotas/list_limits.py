@@ -6,7 +6,7 @@ from kohort.admin.quotas import list_limits
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.quotas.options import shown_entity
 from kohort.cli.table import table
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from kohort.admin.quotas import change_limits, list_limits
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import cluster_of
 from kohort.cli.quotas.options import add_entity, entity_of, shown_entity
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from kohort.admin.topics import add_partitions, alter_configs
 from kohort.cli.errors import UsageError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.topics.options import add_config, add_dry_run, add_names, configs_of, refused
-from kohort.groups.history.wording import counted, shown
+from kohort.formats.text import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

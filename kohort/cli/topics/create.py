@@ -6,7 +6,7 @@ from kohort.admin.cluster import RefusedError
 from kohort.admin.topics import create_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.topics.options import add_config, add_dry_run, add_names, configs_of, refused
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 from kohort.protocol.errors import ErrorCode
 
 

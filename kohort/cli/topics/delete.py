@@ -7,7 +7,7 @@ from kohort.admin.topics import delete_topic
 from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.topics.options import add_names, refused
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from kohort.cli.not_found import no_topic
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.topics.options import add_names, refused
-from kohort.groups.history.wording import counted, shown
+from kohort.formats.text import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from kohort.cli.admin_http import Json, fetch
 from kohort.cli.errors import CommandError
 from kohort.cli.options import security_of
 from kohort.client.net.address import parse_bootstrap
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 HTTP: Final = "http://localhost:9308"
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})

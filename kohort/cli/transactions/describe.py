@@ -10,7 +10,7 @@ from kohort.cli.errors import NotFoundError
 from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.transactions.clients import Client, add_http, client_of
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from kohort.cli.options import add_kafka, cluster_of, print_json
 from kohort.cli.table import table
 from kohort.cli.transactions.clients import Client, add_http, clients_of
 from kohort.cli.transactions.partition import add_partition, no_partition
-from kohort.groups.history.wording import counted, shown
+from kohort.formats.text import counted, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import argparse
 from kohort.admin.users import MECHANISMS, hashed
 from kohort.cli.errors import RefusedCommandError
 from kohort.cli.users.options import add_password, add_place, place_of, read_password
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import argparse
 
 from kohort.cli.errors import NotFoundError
 from kohort.cli.users.options import add_place, place_of
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kohort.formats.text import shown
 from kohort.groups.history.json_form import from_json
 from kohort.groups.history.sentence import evidence, sentence
-from kohort.groups.history.wording import ClockText, shown
+from kohort.groups.history.wording import ClockText
 
 
 def record_sentence(record: Mapping[str, Any], clock_text: ClockText) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from kohort.formats.text import counted, duration, listed, shown, utc_time
 from kohort.groups.events import JoinPhaseEnd, TriggerKind
 from kohort.groups.history.model import (
     AvoidedRecord,
@@ -20,16 +21,7 @@ from kohort.groups.history.model import (
     RebalanceRecord,
     TriggerRecord,
 )
-from kohort.groups.history.wording import (
-    ClockText,
-    cause_text,
-    counted,
-    duration,
-    listed,
-    member_text,
-    shown,
-    utc_time,
-)
+from kohort.groups.history.wording import ClockText, cause_text, member_text
 
 _CAUSES_SHOWN = 10
 _MEMBERS_SHOWN = 5

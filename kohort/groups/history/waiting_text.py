@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kohort.groups.history.wording import ClockText, counted, duration, member_text
+from kohort.formats.text import counted, duration
+from kohort.groups.history.wording import ClockText, member_text
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final, TypeAlias
 
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 NBSP: Final = "\u00a0"
 """The space at which a line does not break: between a number and its unit."""

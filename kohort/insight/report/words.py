@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 from kohort.insight.counting import counted
 from kohort.insight.report.markup import NBSP
 

@@ -15,9 +15,9 @@ from kohort.admin.partitioner import partition_of
 from kohort.broker.app import Broker
 from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.registry import Router, load_handlers
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ConnectionInfo
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.topics.creation import USE_DEFAULT
 from kohort.broker.topics.partition import Partition
 from kohort.client.core.fetch.batches import Aborted, Fetched, ReadOptions

@@ -33,8 +33,8 @@ from kohort.broker.coordinator.log.settle import Settler
 from kohort.broker.core.coordinator_partitions import java_hash, partition_of
 from kohort.broker.runtime.clock import Clock
 from kohort.broker.runtime.slices import Slice
+from kohort.formats.text import counted
 from kohort.groups.encoding import encode_key
-from kohort.groups.history.wording import counted
 from kohort.groups.records import DurableRecord
 from kohort.groups.steps import FEW
 from kohort.protocol.errors import KafkaError

@@ -17,9 +17,9 @@ from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.long_requests import LongRequests
 from kohort.broker.dispatch.registry import Api, AsyncHandler, Handler, Router, load_handlers
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL, PeerLog
 from kohort.protocol.codec import codec
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.message import RESPONSES, schema_of

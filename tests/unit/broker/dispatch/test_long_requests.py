@@ -19,9 +19,9 @@ from kohort.broker.dispatch.long_requests import LONG_BYTES, LongRequests
 from kohort.broker.dispatch.parts import lists
 from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import CloseConnection, ConnectionInfo
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.describe_groups import (

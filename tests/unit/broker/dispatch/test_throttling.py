@@ -17,9 +17,9 @@ from kohort.broker.dispatch.dispatcher import Dispatcher
 from kohort.broker.dispatch.encoded import EncodedResponse
 from kohort.broker.dispatch.registry import Api, Router
 from kohort.broker.metrics.requests import EdgeMetrics
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.client_quotas import ClientQuotas
 from kohort.broker.security.rules import Disk
 from kohort.broker.storage.metadata.store import MetadataStore

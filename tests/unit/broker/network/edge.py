@@ -10,10 +10,10 @@ from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers
 from kohort.broker.runtime.later import Later, Tasks
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock

@@ -16,10 +16,10 @@ from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
 from kohort.broker.network.listening import listening_sockets
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.turns import ARRIVALS_PER_TURN
 from kohort.broker.runtime.clock import SystemClock
+from kohort.broker.runtime.peer_log import PeerLog
 from tests.support.network.wire import framed
 from tests.support.waiting import turns, until
 from tests.unit.broker.network.test_turns import Bouncer, Counting

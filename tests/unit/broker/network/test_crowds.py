@@ -10,8 +10,8 @@ from kohort.broker.network import server as module
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import CROWD, STRAGGLERS, NetworkServer
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock
 from tests.unit.broker.network.edge import Echo

@@ -5,7 +5,6 @@ from kohort.broker.metrics.requests import EdgeMetrics
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import SMALL_BYTES, NetworkLimits
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.server import NetworkServer
 from kohort.broker.network.service import ConnectionInfo, NewConnection, ResponseBuffers
 from kohort.broker.network.turns import (
@@ -15,6 +14,7 @@ from kohort.broker.network.turns import (
     Turns,
 )
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.protocol.codec import Buffer
 from kohort.testing.memory_transport import MemoryTransport
 from kohort.testing.virtual_clock import VirtualClock

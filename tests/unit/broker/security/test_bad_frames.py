@@ -13,9 +13,9 @@ from kohort.broker.core.security.failure_delays import FAILURES, LONGEST_MS, Fai
 from kohort.broker.network.connection import Connection
 from kohort.broker.network.limits import NetworkLimits
 from kohort.broker.network.listener import Listener
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import ResponseBuffers
 from kohort.broker.network.timeouts import LINGER_MS
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.gate import GateKeeper
 from kohort.protocol.codec import Buffer
 from kohort.protocol.errors import ErrorCode

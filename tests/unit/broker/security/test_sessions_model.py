@@ -16,9 +16,9 @@ from kohort.broker.core.security.exchange import Challenge, Done, SaslFailure
 from kohort.broker.core.security.failure_delays import FailureDelays
 from kohort.broker.core.security.session import UNKNOWN, Session
 from kohort.broker.network.connection import Connection
-from kohort.broker.network.peer_log import PeerLog
 from kohort.broker.network.service import CloseConnection, ConnectionInfo, ResponseBuffers, Service
 from kohort.broker.runtime.later import Later
+from kohort.broker.runtime.peer_log import PeerLog
 from kohort.broker.security.gate import (
     API_VERSIONS,
     SASL_AUTHENTICATE,

@@ -11,7 +11,7 @@ from kohort.broker.core.transaction.requests import (
     TransactionConfig,
 )
 from kohort.broker.core.transaction.transactional_id import TransactionalId
-from kohort.broker.network.peer_log import LINES_PER_INTERVAL
+from kohort.broker.runtime.peer_log import LINES_PER_INTERVAL
 from kohort.broker.transactions.host import TransactionsConfig
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.testing.memory_transaction_log import MemoryTransactionLog

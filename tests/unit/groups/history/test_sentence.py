@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kohort.formats.text import duration, shown, utc_time
 from kohort.groups.events import TriggerKind
 from kohort.groups.history.model import (
     AvoidedRecord,
@@ -18,7 +19,6 @@ from kohort.groups.history.model import (
     WaitedFor,
 )
 from kohort.groups.history.sentence import evidence, sentence
-from kohort.groups.history.wording import duration, shown, utc_time
 
 AT_MS = 1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + (14 * 3600 + 3 * 60 + 7) * 1000
 EXPIRED = TriggerRecord(

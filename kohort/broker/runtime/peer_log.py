@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from kohort.broker.runtime.clock import Clock
-from kohort.groups.history.wording import shown
+from kohort.formats.text import shown
 
 INTERVAL_MS = 10_000
 LINES_PER_INTERVAL = 10

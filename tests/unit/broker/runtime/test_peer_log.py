@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from kohort.broker.network.peer_log import (
+from kohort.broker.runtime.peer_log import (
     INTERVAL_MS,
     LINES_PER_INTERVAL,
     PEERS_REMEMBERED,
