@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 from kohort.broker.config.current import BROKER_SETTINGS
 from scripts import differences, group_states
 
 ROOT = Path(__file__).parents[3]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -27,10 +24,6 @@ _ROW = re.compile(rf"^\| `({_PATH})` \| (`[\w.`, ]+`) \|", re.MULTILINE)
 """A row of a walk: a file, the functions in it, what happens."""
 _REFERENCE = re.compile(rf"`([A-Za-z_][\w.]*)`(?:,| of)?\s+(?:in\s+)?\(?`({_PATH})`")
 """`name` (`file.py`), `name`, `file.py` or `name` in `file.py`."""
-
-every_decision = pytest.mark.parametrize(
-    "decision", DECISIONS, ids=[path.stem[:4] for path in DECISIONS]
-)
 
 
 def named(text: str) -> Iterator[tuple[str, str]]:
@@ -69,14 +62,6 @@ def is_defined(path: str, name: str) -> bool:
 def test_a_function_is_where_the_documents_say() -> None:
     places = {place for document in DOCUMENTS for place in named(document.read_text())}
     assert [place for place in sorted(places) if not is_defined(*place)] == []
-
-
-def test_the_walks_are_read_by_the_test_above() -> None:
-    names = {name for _, name in named(ARCHITECTURE.read_text())}
-
-    assert {"Connection.buffer_updated", "PartitionLog.read", "GroupActor._step"} <= names
-    assert len(names) > 60
-    assert not is_defined("broker/network/frames.py", "FrameReader.no_such_method")
 
 
 def test_every_file_that_a_document_names_exists() -> None:
@@ -146,49 +131,10 @@ def test_the_states_of_a_group_are_drawn_as_the_code_has_them() -> None:
     assert group_states.diagram() in text
 
 
-def _as_shown(folder: Path) -> str:
-    """Through the links at the top, where there is one."""
-    parts = folder.parts
-    return "/".join(parts[1:] if len(parts) > 1 and (ROOT / parts[1]).is_symlink() else parts)
-
-
-def test_the_file_map_knows_every_package() -> None:
-    file_map = ARCHITECTURE.read_text().partition("## File map")[2].partition("## Non-obvious")[0]
-    packages = {
-        _as_shown(path.parent.relative_to(ROOT)) for path in (ROOT / "kohort").rglob("__init__.py")
-    }
-
-    # A package whose files are listed one by one is known as well.
-    unknown = {one for one in packages if f"`{one}`" not in file_map and f"`{one}/" not in file_map}
-    assert unknown == set()
-
-
-def test_every_room_says_what_is_not_obvious_and_the_architecture_leads_there() -> None:
-    """Except `assembly`, which only puts the others together."""
-    package = ROOT / "kohort"
-    rooms = {path.parent for path in (package / "broker").glob("*/__init__.py")}
-    rooms -= {package / "broker" / "assembly"}
-    rooms |= {package / "client", package / "pipeline"}
-    text = ARCHITECTURE.read_text().partition("## Non-obvious")[2]
-    linked = re.findall(r"\]\(\.\./(kohort/[^)]*)/README\.md\)", text)
-
-    assert {ROOT / path for path in linked} == rooms
-
-
 def test_no_two_decisions_have_the_same_number() -> None:
     """Numbers of merged decisions are not used again."""
-    numbers = [int(path.stem[:4]) for path in DECISIONS]
+    numbers = [int(path.stem[:4]) for path in (ROOT / "docs" / "adr").glob("*.md")]
     assert len(set(numbers)) == len(numbers)
-
-
-@every_decision
-def test_a_decision_says_what_it_must_and_fits_a_page(decision: Path) -> None:
-    text = decision.read_text()
-    parts = ["Context", "Decision", "Considered", "Consequences", "What would change our minds"]
-
-    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == parts
-    assert text.startswith(f"# {int(decision.stem[:4])}. ")
-    assert len(text.splitlines()) <= 60
 
 
 def test_the_differences_that_tests_accept_are_those_in_the_document() -> None:
