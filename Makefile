@@ -44,7 +44,7 @@ PREPARED := $(addprefix $(STAMPS)/,test java archive jars)
 SIDE_BY_SIDE := --no-print-directory --jobs=4
 
 .PHONY: help run test test-long mutants lint types imports format unit property simulation simulate integration \
-        interop crash fuzz pipeline pipeline-demo bench docs site dist pictures check ci clean setup
+        interop crash fuzz pipeline pipeline-demo bench docs site dist check clean setup
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,13 +144,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 dist: ## an sdist and wheels in dist/, for each Python that is there, installed and started (PYTHONS=)
 	scripts/make-dist $(CACHE) $(PYTHONS)
 
-pictures: $(STAMPS)/test ## take the pictures of the README and of docs/report.md again; needs chromium
-	$(BIN)/python -m scripts.report_pictures
-	PYTHONHASHSEED=0 $(BIN)/python -m scripts.console_pictures
-
 check: lint types imports unit ## all that is quick, for before a commit
-
-ci: test ## what the build machine runs
 
 clean: ## remove everything that can be rebuilt; ./data stays
 	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
