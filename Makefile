@@ -152,7 +152,7 @@ clean: ## remove everything that can be rebuilt; ./data stays
 
 # What an extra needs, where Kohort itself is installed and would only be compiled once more.
 install-extra = $(BIN)/python -m scripts.extra_requirements $(1) | \
-    $(PIP) install --constraint constraints.txt --requirement /dev/stdin
+    $(PIP) install --constraint constraints-dev.txt --requirement /dev/stdin
 
 setup: ## install what the tests need, without running them
 	@$(MAKE) $(SIDE_BY_SIDE) $(PREPARED)
@@ -169,7 +169,7 @@ $(STAMPS)/core: pyproject.toml constraints.txt kohort/accelerated/build_hook.py 
 	@$(filter-out --quiet,$(PIP)) install --constraint constraints.txt --editable .
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/core
+$(STAMPS)/test: constraints-dev.txt $(STAMPS)/core
 	@command -v cc >/dev/null || \
 	    { scripts/apt-install gcc libc6-dev python3-dev && \
 	        $(PIP) install --constraint constraints.txt --no-deps --editable .; } || \
@@ -184,7 +184,7 @@ $(STAMPS)/long: $(STAMPS)/test
 	@touch $@
 
 # What users of the pipeline install, and Java, for the demo alone.
-$(STAMPS)/spark: kohort/pipeline/jars.lock $(STAMPS)/core
+$(STAMPS)/spark: kohort/pipeline/jars.lock constraints-dev.txt $(STAMPS)/core
 	@command -v java >/dev/null || scripts/apt-install default-jre-headless
 	@echo "Installing Spark and Delta, and fetching their jars: one to three minutes"
 	@$(call install-extra,spark)
