@@ -1,13 +1,11 @@
-"""Authorisation for handlers, with its log.
-
-An `Access` exists only if an authorizer is configured. Handlers check `BrokerServices.access`
-first, so that without an authorizer requests pay nothing.
+"""Authorizes requests; logs and counts denials. An `Access` exists only if an authorizer is
+configured.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kohort.broker.config import BrokerConfig, ConfigError
@@ -160,7 +158,7 @@ def make_quotas(config: BrokerConfig, topics: TopicManager) -> ClientQuotas:
 
 
 class Access:
-    """Asks the authorizer, and records denials."""
+    """Authorizes requests, and records denials."""
 
     def __init__(
         self, rules: AccessRules, clock: Clock, api_names: Mapping[int, str], denied: Denials
@@ -186,35 +184,15 @@ class Access:
         return False
 
     def keep(self, connection: ConnectionInfo) -> None:
-        """Let a connection keep what is granted to its session, so that the authorizer is not asked
-        again until rules change. Where each decision is logged, nothing is kept.
+        """Cache in the connection what its session has been granted, until rules change. Nothing
+        is cached while allowed requests are logged as well.
         """
         if not logger.isEnabledFor(logging.DEBUG):
             session = connection.session
             connection.granted, connection.granted_to = self._authorizer.granted(session), session
 
-    def denied(
-        self,
-        session: Session,
-        api: int,
-        operation: Operation,
-        kind: ResourceType,
-        names: Sequence[str],
-    ) -> Collection[str]:
-        """The names for which `may` says no: all of a request are asked at once."""
-        if logger.isEnabledFor(logging.DEBUG):
-            return {name for name in names if not self.may(session, api, operation, kind, name)}
-        denied = self._authorizer.denied(session, operation, kind, names)
-        if not denied:
-            return denied
-        for name in denied:
-            self._note_denial(session, api, operation, kind, name)
-        return set(denied)
-
     def sees(self, session: Session, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """The same for items to be left out of a list, which the client has not named; never
-        logged.
-        """
+        """Whether to include a resource in a list; a denial is neither logged nor counted."""
         return self._authorizer.allows(session, operation, kind, name)
 
     def may_some(
@@ -226,8 +204,8 @@ class Access:
         self._note_denial(session, api, operation, kind, "*")
         return False
 
-    def asker(self, session: Session) -> tuple[object, ...]:
-        """Everything that decisions depend on, except the operation and resource; a cache key."""
+    def permissions_key(self, session: Session) -> tuple[object, ...]:
+        """Everything that decisions depend on, except operation and resource; for cache keys."""
         return session.principal, session.host, self._authorizer.revision
 
     def operations(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -96,9 +96,8 @@ class BrokerServices:
     quotas: ClientQuotas | None = None
     """Limits on clients."""
     access: Access | None = None
-    """Authorisation; None if everything is allowed. Handlers check this before they call
-    `RequestContext.may` or `RequestContext.require`, which then costs nothing without an
-    authorizer."""
+    """The authorizer; None if there is none, and everything is allowed. Handlers call
+    `RequestContext.may` or `RequestContext.require`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,56 +125,52 @@ class RequestContext:
         return self.connection.session
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the principal may perform an operation on a resource,
-        whether or not that exists.
+        """Whether the principal may perform an operation on a resource, existing or not. True if
+        there is no authorizer.
         """
         access = self.broker.access
         if access is None:
             return True
         connection = self.connection
         session = connection.session
+        # The connection caches what its session has been granted. The cache is checked nowhere
+        # else.
         if connection.granted_to is session and name in connection.granted.get(
             (operation, kind), ()
         ):
             return True
-        may = access.may(session, self.header.api_key, operation, kind, name)
+        is_allowed = access.may(session, self.header.api_key, operation, kind, name)
         access.keep(connection)
-        return may
-
-    def denied(
-        self, operation: Operation, kind: ResourceType, names: Sequence[str]
-    ) -> Collection[str]:
-        """The names for which `may` says no."""
-        access = self.broker.access
-        if access is None:
-            return ()
-        connection = self.connection
-        session = connection.session
-        if connection.granted_to is session:
-            granted = connection.granted.get((operation, kind))
-            if granted is not None and granted.issuperset(names):
-                return ()
-        denied = access.denied(session, self.header.api_key, operation, kind, names)
-        access.keep(connection)
-        return denied
+        return is_allowed
 
     def require(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise KafkaError unless the principal may perform an operation. The error is returned for
         the request as a whole, or for each of its items.
         """
-        # The same as in `may`, without its call.
-        connection = self.connection
-        if connection.granted_to is connection.session and name in connection.granted.get(
-            (operation, kind), ()
-        ):
-            return
         if not self.may(operation, kind, name):
             raise KafkaError(DENIED[kind], TEXTS[kind])
 
+    def may_some(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the principal may perform an operation on any resource of a type."""
+        access = self.broker.access
+        if access is None:
+            return True
+        return access.may_some(self.session, self.header.api_key, operation, kind)
+
     def sees(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the principal may know of a resource that it has not named; never logged."""
+        """Whether to include in a list a resource that the request does not name; a denial is
+        neither logged nor counted.
+        """
         access = self.broker.access
         return access is None or access.sees(self.connection.session, operation, kind, name)
+
+    @property
+    def permissions_key(self) -> tuple[object, ...] | None:
+        """Everything that decisions about this client depend on, except operation and resource;
+        for cache keys. None if there is no authorizer.
+        """
+        access = self.broker.access
+        return None if access is None else access.permissions_key(self.session)
 
     def run(self, work: Coroutine[Any, Any, T], *, name: str) -> Later[T]:
         """Run a coroutine as a task; return its result. The client is charged for the time that

@@ -29,9 +29,8 @@ def add_offsets_to_txn(
     ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
     """Add the partition; answered when that is durable."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     index = ctx.broker.groups.offsets_partition(request.group_id)
     asked = AddRequest(
         request.producer_id,

@@ -59,12 +59,11 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
     """Add the partitions; answered when that is durable."""
     several = ctx.api_version >= SEVERAL_SINCE
-    if ctx.broker.access is not None:
-        if several:
-            ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-        else:
-            name = request.v3_and_below_transactional_id
-            ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    if several:
+        ctx.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    else:
+        name = request.v3_and_below_transactional_id
+        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     if several:
         return ctx.run(_several(ctx, request), name="AddPartitionsToTxn")
     if ctx.is_long:

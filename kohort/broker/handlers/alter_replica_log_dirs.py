@@ -38,8 +38,7 @@ def alter_replica_log_dirs(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> Steps[AlterReplicaLogDirsResponse]:
     """Answer each partition; the last directory that is named for it counts."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.ALTER, ResourceType.CLUSTER)
+    ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

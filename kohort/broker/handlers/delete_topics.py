@@ -104,7 +104,7 @@ def _check(
     answer = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE)
     try:
         topic = _find(ctx, name, topic_id, is_repeated=is_repeated)
-        if ctx.broker.access is not None and not _may(ctx, Operation.DELETE, topic.name):
+        if not _may(ctx, Operation.DELETE, topic.name):
             # A principal that may describe the topic gets its name; a topic requested by name has
             # no id.
             if name is None and _may(ctx, Operation.DESCRIBE, topic.name):
@@ -151,7 +151,7 @@ def _find(ctx: RequestContext, name: str | None, topic_id: bytes, *, is_repeated
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return topic
-    if ctx.broker.access is not None and not _may(ctx, Operation.DESCRIBE, name):
+    if not _may(ctx, Operation.DESCRIBE, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
     topic = ctx.broker.topics.get(name)
     if topic is None:

@@ -39,8 +39,7 @@ def describe_quorum(
     """Describe the metadata partition if only that is requested; otherwise an error for each
     partition.
     """
-    if ctx.broker.access is not None:
-        ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
+    ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     if _is_the_metadata(request.topics):
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,

@@ -48,19 +48,16 @@ def describe_topic_partitions(
     names = sorted(asked or every)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    denied: list[str] = []
-    if ctx.broker.access is not None:
-        ask = ctx.may if asked else ctx.sees
-        allowed = []
-        for name in names:
-            if ask(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                allowed.append(name)
-            yield
-        denied = sorted(set(names).difference(allowed)) if asked else []
-        names = allowed
+    is_allowed = ctx.may if asked else ctx.sees
+    allowed = []
+    for name in names:
+        if is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            allowed.append(name)
+        yield
+    denied = sorted(set(names).difference(allowed)) if asked else []
     limit = ctx.broker.topics.settings.config.max_request_partition_size_limit
     page = yield from _page(
-        ctx, names, cursor, max(1, min(request.response_partition_limit, limit))
+        ctx, allowed, cursor, max(1, min(request.response_partition_limit, limit))
     )
     for name in denied:
         page.topics.append(_missing(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))

@@ -29,8 +29,7 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Lat
     """End the transaction; answered when the outcome is decided,
     with the next epoch if requested.
     """
-    if ctx.broker.access is not None:
-        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     version = ctx.api_version
     raises_epoch = version >= RAISES_EPOCH_SINCE
     asked = EndRequest(

@@ -6,13 +6,12 @@ filters these out.
 
 Every response has session id 0, which makes clients send full requests: incremental sessions
 (KIP-227) save bytes in clusters with thousands of partitions, but would need state per client.
-Follower fields (replica state, diverging epochs, snapshots) are read and ignored, since there are
-no followers; for the same reason there is no choice in rack-aware reads.
+Follower fields (replica state, diverging epochs, snapshots) are decoded and ignored, since there
+are no followers; rack-aware reads would have no other replica to choose, for the same reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from typing import Final, cast
 
@@ -22,10 +21,10 @@ from kohort.broker.dispatch.failures import Mirror, OnError, same
 from kohort.broker.dispatch.registry import handles
 from kohort.broker.handlers.shared.leaders import check_leader_epoch
 from kohort.broker.runtime.later import Later
-from kohort.broker.runtime.slices import Slice
+from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
-from kohort.groups.steps import Steps
+from kohort.groups.steps import Steps, at_once
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -43,12 +42,14 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
 FULL_FETCH_EPOCHS: Final = frozenset({-1, 0})
-"""Session epochs of requests without a session (-1) and of those that open one (0): they name all
-their partitions, so they can be answered whatever session existed before."""
+"""Session epochs of requests without a session (-1), and of those that open one (0). They name all
+their partitions, so they can be answered without the state of a session."""
 
 
 def _without_data(response: FetchResponse | None) -> FetchResponse:
-    """The response to a client that is throttled; as in Kafka, whichever quota it is."""
+    """Return the response to a throttled client: empty, whichever quota was exceeded, as in
+    Kafka.
+    """
     del response
     return FetchResponse(responses=[])
 
@@ -84,7 +85,7 @@ def fetch(
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     quotas = ctx.broker.quotas
     if quotas is not None and quotas.is_limiting:
-        # What is kept is looked at here: for nearly every request nothing more is called.
+        # Checked here, because nearly every request is within its quota.
         connection = ctx.connection
         if (
             connection.accounts_of is not connection.session
@@ -93,251 +94,210 @@ def fetch(
             )
         ):
             _limit_to_quota(request, quotas.at_once(connection, ctx.header.client_id))
-    denied = () if ctx.broker.access is None else _denied(ctx, request)
+    call = FetchCall(ctx, request)
     if ctx.is_long:
-        return _begin_in_steps(ctx, request, denied)
-    reads = [
-        (topic, [_plan(ctx, request, topic, asked) for asked in topic.partitions])
-        if not denied or (topic.topic, topic.topic_id) not in denied
-        else (topic, [_refused(asked) for asked in topic.partitions])
-        for topic in request.topics
-        if topic.partitions
-    ]
-    allowed = [read for _, of_topic in reads for read in of_topic]
-    if denied:
-        allowed = _without_denied(allowed)
-    first = FetchPass(allowed, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
-    if not first.read_at_hand():
-        rest = _finish(_Reading(ctx, request, reads, allowed), first)
-        return ctx.run(rest, name="fetch")
-    if _is_enough(request, allowed, first.total_bytes):
-        return _response(reads)
-    return _Reading(ctx, request, reads, allowed).park(first.total_bytes)
+        return call.plan_then_read()
+    at_once(call.plan())
+    return call.try_now()
 
 
-def _without_denied(reads: list[PartitionRead]) -> list[PartitionRead]:
-    """Return the reads that are not denied. Other errors end the wait of a fetch; a denied
-    partition must not.
+def _limit_to_quota(request: FetchRequest, at_once_bytes: int) -> None:
+    """Limit `max_bytes` to what the client's quota allows at once; and `min_bytes`, or the request
+    would wait for data that it cannot get.
     """
-    return [read for read in reads if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    request.max_bytes = min(request.max_bytes, at_once_bytes)
+    request.min_bytes = min(request.min_bytes, at_once_bytes)
 
 
-def _begin_in_steps(
-    ctx: RequestContext, request: FetchRequest, denied: Collection[tuple[str, bytes]]
-) -> Steps[Later[FetchResponse]]:
-    """Plan the reads of a request with very many partitions in steps, then read in a task."""
-    reads: list[tuple[FetchTopic, list[PartitionRead]]] = []
-    for topic in request.topics:
-        of_topic: list[PartitionRead] = []
-        is_denied = (topic.topic, topic.topic_id) in denied
-        for asked in topic.partitions:
-            of_topic.append(_refused(asked) if is_denied else _plan(ctx, request, topic, asked))
-            yield
-        if of_topic:
-            reads.append((topic, of_topic))
-    allowed = _without_denied([read for _, of_topic in reads for read in of_topic])
-    first = FetchPass(allowed, min(request.max_bytes, ctx.broker.config.fetch_max_bytes))
-    return ctx.run(_finish(_Reading(ctx, request, reads, allowed), first), name="fetch")
+class FetchCall:
+    """One Fetch request and its reads: answered at once by `try_now`, or parked by `park`."""
 
+    __slots__ = ("_allowed", "_ctx", "_max_bytes", "_permissions_key", "_reads", "_request")
 
-def _is_enough(request: FetchRequest, allowed: list[PartitionRead], found_bytes: int) -> bool:
-    """Whether to answer without waiting."""
-    return (
-        found_bytes >= request.min_bytes
-        or request.max_wait_ms <= 0
-        or not allowed
-        or any(read.error for read in allowed)
-    )
-
-
-async def _finish(reading: _Reading, first: FetchPass) -> FetchResponse:
-    """Read from disk what is not in memory, then answer, or park and wait for the answer."""
-    await first.finish(reading.threads, reading.clock)
-    if _is_enough(reading.request, reading.allowed, first.total_bytes):
-        return await reading.respond()
-    return await reading.park(first.total_bytes)
-
-
-class _Reading:
-    """A request that cannot be answered at once, and its data: `reads` are all partitions by topic,
-    in the order of the response, `allowed` those that the client may read.
-    """
-
-    def __init__(
-        self,
-        ctx: RequestContext,
-        request: FetchRequest,
-        reads: list[tuple[FetchTopic, list[PartitionRead]]],
-        allowed: list[PartitionRead],
-    ) -> None:
-        self.request = request
-        self.reads = reads
-        self.allowed = allowed
-        self.threads = ctx.broker.reads_aside
-        self.clock = ctx.broker.clock
+    def __init__(self, ctx: RequestContext, request: FetchRequest) -> None:
         self._ctx = ctx
-        self._asker = _asker(ctx)
+        self._request = request
+        self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._reads: list[tuple[FetchTopic, list[PartitionRead]]] = []
+        """All partitions by topic, in the order of the response."""
+        self._allowed: list[PartitionRead] = []
+        """Those that the principal may read. A denied partition does not end the wait of a request,
+        as other errors do."""
+        self._permissions_key = ctx.permissions_key
 
-    def park(self, found_bytes: int) -> Later[FetchResponse]:
+    def plan(self) -> Steps[None]:
+        """Find the requested partitions, or the errors to return; one step for each."""
+        topics = self._ctx.broker.topics
+        by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE
+        may_read_all = self._may_read_all()
+        for requested in self._request.topics:
+            if not requested.partitions:
+                continue
+            topic = topics.get_by_id(requested.topic_id) if by_id else topics.get(requested.topic)
+            is_allowed = self._may_read(requested, topic) if may_read_all is None else may_read_all
+            of_topic: list[PartitionRead] = []
+            for partition in requested.partitions:
+                if is_allowed:
+                    read = self._planned(topic, partition)
+                    self._allowed.append(read)
+                else:
+                    read = PartitionRead(partition.partition, None, partition.fetch_offset, 0)
+                    read.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                of_topic.append(read)
+                yield
+            self._reads.append((requested, of_topic))
+
+    def _may_read_all(self) -> bool | None:
+        """Whether a request of a broker is allowed; None if each topic has to be authorized."""
+        request = self._request
+        if request.replica_id < 0 and request.replica_state.replica_id < 0:
+            return None
+        return self._ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _may_read(self, requested: FetchTopic, topic: Topic | None) -> bool:
+        if topic is not None:
+            return self._ctx.may(_READ, _TOPIC, topic.name)
+        # An unknown id has no name that could be denied; it is answered UNKNOWN_TOPIC_ID.
+        by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE
+        return by_id or self._ctx.may(_READ, _TOPIC, requested.topic)
+
+    def _planned(self, topic: Topic | None, requested: FetchPartition) -> PartitionRead:
+        """Return the read of a partition, or its error."""
+        ctx = self._ctx
+        index = requested.partition
+        read = PartitionRead(
+            index, None, requested.fetch_offset, max(requested.partition_max_bytes, 0)
+        )
+        if topic is None:
+            by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
+            read.error = (
+                ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        elif not 0 <= index < len(topic.partitions):
+            read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            partition = topic.partitions[index]
+            # Here Kafka treats every negative epoch as none; elsewhere only -1.
+            clients_epoch = max(requested.current_leader_epoch, NO_EPOCH)
+            read.error = check_leader_epoch(clients_epoch, partition.leader_epoch)
+            isolation_level = self._request.isolation_level
+            if not read.error and isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
+                read.error = ErrorCode.INVALID_REQUEST
+            if not read.error:
+                read.partition = partition
+                read.as_range = ctx.connection.sends_files
+                read.committed_only = isolation_level == READ_COMMITTED
+        return read
+
+    def try_now(self) -> FetchResponse | Later[FetchResponse]:
+        """Answer with what can be read at once; otherwise read the rest in a task, or park."""
+        reading = FetchPass(self._allowed, self._max_bytes)
+        if not reading.read_at_hand():
+            return self._ctx.run(self._read_all(reading), name="fetch")
+        if self._is_enough(reading.total_bytes):
+            return at_once(self._respond())
+        return self.park(reading.total_bytes)
+
+    def plan_then_read(self) -> Steps[Later[FetchResponse]]:
+        """Plan the reads of a request with very many partitions in steps, then read in a task."""
+        yield from self.plan()
+        reading = FetchPass(self._allowed, self._max_bytes)
+        return self._ctx.run(self._read_all(reading), name="fetch")
+
+    async def _read_all(self, reading: FetchPass) -> FetchResponse:
+        """Read from disk what is not cached, then answer, or park and wait for the answer."""
+        await reading.finish(self._ctx.broker.reads_aside, self._ctx.broker.clock)
+        if self._is_enough(reading.total_bytes):
+            return await self._respond_in_slices()
+        return await self.park(reading.total_bytes)
+
+    def _is_enough(self, read_bytes: int) -> bool:
+        """Whether to answer without waiting."""
+        return (
+            read_bytes >= self._request.min_bytes
+            or self._request.max_wait_ms <= 0
+            or not self._allowed
+            or any(read.error for read in self._allowed)
+        )
+
+    def park(self, read_bytes: int) -> Later[FetchResponse]:
         """Wait for more data, after everything has been read once."""
         broker = self._ctx.broker
-        # The data will be read again. It must not be kept, because parked data counts in no budget.
-        for read in self.allowed:
+        # The data will be read again. It must not be kept: no budget covers parked data.
+        for read in self._allowed:
             read.data = b""
         answer: Later[FetchResponse] = Later()
         operation = DelayedFetch(
-            self.allowed,
-            bytes_missing=self.request.min_bytes - found_bytes,
+            self._allowed,
+            bytes_missing=self._request.min_bytes - read_bytes,
             read_again=self._read_again,
             answer=answer,
             owner=self._ctx.connection,
         )
-        deadline_ms = broker.clock.monotonic_ms() + self.request.max_wait_ms
+        deadline_ms = broker.clock.monotonic_ms() + self._request.max_wait_ms
         broker.purgatory.try_complete_else_watch(operation, operation.keys, deadline_ms)
         return answer
 
     def _read_again(self, answer: Later[FetchResponse]) -> None:
-        """Answer with the data available when the wait is over."""
+        """Answer with the available data when the wait is over."""
         if answer.is_done:
             return
-        if _asker(self._ctx) != self._asker:
+        if self._ctx.permissions_key != self._permissions_key:
             self._refuse_what_is_denied()
-        max_bytes = min(self.request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
-        again = FetchPass(self.allowed, max_bytes)
-        if not self._ctx.is_long and again.read_at_hand():
-            answer.give(_response(self.reads))
+        reading = FetchPass(self._allowed, self._max_bytes)
+        if not self._ctx.is_long and reading.read_at_hand():
+            answer.give(at_once(self._respond()))
             return
-        rest = self._ctx.run(self._finish_again(again), name="fetch")
-        rest.on_done(partial(self._answer_with, answer))
+        rest = self._ctx.run(self._finish_again(reading), name="fetch")
+        rest.on_done(partial(_answer_with, answer))
         # A client that disconnects cancels the answer, and with it the task.
         answer.on_done(lambda _: rest.cancel())
 
-    async def _finish_again(self, again: FetchPass) -> FetchResponse:
-        await again.finish(self.threads, self.clock)
-        return await self.respond()
-
-    async def respond(self) -> FetchResponse:
-        """Build the response in slices."""
-        response, piece = FetchResponse(responses=[]), Slice(self.clock)
-        for topic, of_topic in self.reads:
-            result = FetchableTopicResponse(
-                topic=topic.topic, topic_id=topic.topic_id, partitions=[]
-            )
-            response.responses.append(result)
-            for read in of_topic:
-                result.partitions.append(_partition(read))
-                await piece.pause()
-        return response
+    async def _finish_again(self, reading: FetchPass) -> FetchResponse:
+        await reading.finish(self._ctx.broker.reads_aside, self._ctx.broker.clock)
+        return await self._respond_in_slices()
 
     def _refuse_what_is_denied(self) -> None:
-        """Read nothing that rules do not allow any more: a request may wait for weeks."""
-        denied = _denied(self._ctx, self.request)
-        for topic, of_topic in self.reads:
-            if (topic.topic, topic.topic_id) in denied:
+        """Deny what the access rules no longer allow: a request may be parked for weeks."""
+        topics = self._ctx.broker.topics
+        by_id = self._ctx.header.api_version >= TOPIC_IDS_SINCE
+        may_read_all = self._may_read_all()
+        for requested, of_topic in self._reads:
+            topic = topics.get_by_id(requested.topic_id) if by_id else topics.get(requested.topic)
+            is_allowed = self._may_read(requested, topic) if may_read_all is None else may_read_all
+            if not is_allowed:
                 for read in of_topic:
                     read.partition, read.error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        self.allowed = _without_denied(self.allowed)
-
-    def _answer_with(self, answer: Later[FetchResponse], rest: Later[FetchResponse]) -> None:
-        if rest.is_cancelled:
-            answer.cancel()
-        elif rest.error is not None:
-            answer.fail(rest.error)
-        else:
-            answer.give(rest.result())
-
-
-def _asker(ctx: RequestContext) -> tuple[object, ...] | None:
-    """What the decisions about a client depend on; None without an authorizer."""
-    access = ctx.broker.access
-    return None if access is None else access.asker(ctx.session)
-
-
-def _limit_to_quota(request: FetchRequest, at_once: int) -> None:
-    """Limit `max_bytes` to what the client's quota allows at once; and `min_bytes`, or the request
-    would wait for data that it cannot get.
-    """
-    request.max_bytes = min(request.max_bytes, at_once)
-    request.min_bytes = min(request.min_bytes, at_once)
-
-
-def _denied(ctx: RequestContext, request: FetchRequest) -> set[tuple[str, bytes]]:
-    """Return the topics that the principal may not read, as (name, id) of the request. An unknown
-    id is not included: it is answered UNKNOWN_TOPIC_ID.
-    """
-    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        if ctx.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-            return set()
-        return {(topic.topic, topic.topic_id) for topic in request.topics}
-    asked_for = request.topics
-    names: list[str] = []
-    if ctx.header.api_version >= TOPIC_IDS_SINCE:
-        found = [(ctx.broker.topics.get_by_id(asked.topic_id), asked) for asked in asked_for]
-        asked_for = [asked for topic, asked in found if topic is not None]
-        names = [topic.name for topic, _ in found if topic is not None]
-    else:
-        names = [asked.topic for asked in asked_for]
-    denied = ctx.denied(_READ, _TOPIC, names)
-    if not denied:
-        return set()
-    return {
-        (asked.topic, asked.topic_id)
-        for asked, name in zip(asked_for, names, strict=True)
-        if name in denied
-    }
-
-
-def _refused(asked: FetchPartition) -> PartitionRead:
-    read = PartitionRead(asked.partition, None, asked.fetch_offset, 0)
-    read.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return read
-
-
-def _plan(
-    ctx: RequestContext, request: FetchRequest, asked_topic: FetchTopic, asked: FetchPartition
-) -> PartitionRead:
-    """Find a requested partition; the result has the partition, or the error to answer."""
-    topic = _find_topic(ctx, asked_topic)
-    read = PartitionRead(
-        asked.partition, None, asked.fetch_offset, max(asked.partition_max_bytes, 0)
-    )
-    if topic is None:
-        by_id = ctx.api_version >= TOPIC_IDS_SINCE
-        read.error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif not 0 <= asked.partition < len(topic.partitions):
-        read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    else:
-        partition = topic.partitions[asked.partition]
-        # Here Kafka treats every negative epoch as none; elsewhere only -1.
-        clients_epoch = max(asked.current_leader_epoch, NO_EPOCH)
-        read.error = check_leader_epoch(clients_epoch, partition.leader_epoch)
-        isolation_level = request.isolation_level
-        if not read.error and isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}:
-            read.error = ErrorCode.INVALID_REQUEST
-        if not read.error:
-            read.partition = partition
-            read.as_range = ctx.connection.sends_files
-            read.committed_only = isolation_level == READ_COMMITTED
-    return read
-
-
-def _find_topic(ctx: RequestContext, asked: FetchTopic) -> Topic | None:
-    if ctx.api_version >= TOPIC_IDS_SINCE:
-        return ctx.broker.topics.get_by_id(asked.topic_id)
-    return ctx.broker.topics.get(asked.topic)
-
-
-def _response(reads: list[tuple[FetchTopic, list[PartitionRead]]]) -> FetchResponse:
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[_partition(read) for read in of_topic],
-            )
-            for topic, of_topic in reads
+        self._allowed = [
+            read for read in self._allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
         ]
-    )
+
+    async def _respond_in_slices(self) -> FetchResponse:
+        return await run(self._respond(), Slice(self._ctx.broker.clock))
+
+    def _respond(self) -> Steps[FetchResponse]:
+        """Build the response; one step for each partition."""
+        responses = []
+        for requested, of_topic in self._reads:
+            partitions = []
+            for read in of_topic:
+                partitions.append(_partition(read))
+                yield
+            responses.append(
+                FetchableTopicResponse(
+                    topic=requested.topic, topic_id=requested.topic_id, partitions=partitions
+                )
+            )
+        return FetchResponse(responses=responses)
+
+
+def _answer_with(answer: Later[FetchResponse], source: Later[FetchResponse]) -> None:
+    if source.is_cancelled:
+        answer.cancel()
+    elif source.error is not None:
+        answer.fail(source.error)
+    else:
+        answer.give(source.result())
 
 
 def _partition(read: PartitionRead) -> PartitionData:

@@ -55,7 +55,7 @@ def find_coordinator(
     keys = request.coordinator_keys
     if ctx.api_version < SEVERAL_KEYS_SINCE:
         keys = [request.key]
-        if ctx.broker.access is not None and request.key_type in _KINDS:
+        if request.key_type in _KINDS:
             ctx.require(Operation.DESCRIBE, _KINDS[request.key_type], request.key)
     found = [_find(ctx, key, request.key_type) for key in keys]
     if any(not coordinator.error_code for coordinator in found):

@@ -25,8 +25,7 @@ def heartbeat(
     ctx: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | EncodedResponse:
     """Process a heartbeat: REBALANCE_IN_PROGRESS while joins are collected."""
-    if ctx.broker.access is not None:
-        ctx.require(_READ, _GROUP, request.group_id)
+    ctx.require(_READ, _GROUP, request.group_id)
     error = ctx.broker.groups.heartbeat(
         request.group_id,
         request.member_id,

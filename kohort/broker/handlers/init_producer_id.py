@@ -15,7 +15,6 @@ from typing import Final
 
 from kohort.broker.core.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kohort.broker.core.transaction.requests import InitRequest, InitResult
-from kohort.broker.dispatch.access import Access
 from kohort.broker.dispatch.context import RequestContext
 from kohort.broker.dispatch.failures import OnError
 from kohort.broker.dispatch.registry import handles
@@ -32,8 +31,7 @@ def init_producer_id(
     ctx: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
     """Assign a producer id and its epoch."""
-    if ctx.broker.access is not None:
-        _check_allowed(ctx, ctx.broker.access, request.transactional_id)
+    _check_allowed(ctx, request.transactional_id)
     if request.transactional_id == "":
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -47,16 +45,17 @@ def init_producer_id(
     )
 
 
-def _check_allowed(ctx: RequestContext, access: Access, transactional_id: str | None) -> None:
+def _check_allowed(ctx: RequestContext, transactional_id: str | None) -> None:
     """Raise KafkaError unless the principal may have a producer id. Without a transactional id, it
     needs permission to write to any topic.
     """
     if transactional_id is not None:
         ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    elif not ctx.sees(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
-        key = ctx.header.api_key
-        if not access.may_some(ctx.session, key, Operation.WRITE, ResourceType.TOPIC):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    elif not (
+        ctx.sees(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or ctx.may_some(Operation.WRITE, ResourceType.TOPIC)
+    ):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _of_transactional_id(

@@ -32,9 +32,7 @@ def join_group(
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     """Join; usually answered at the end of the rebalance's join phase."""
     version = ctx.api_version
-    if ctx.broker.access is not None and not ctx.may(
-        Operation.READ, ResourceType.GROUP, request.group_id
-    ):
+    if not ctx.may(Operation.READ, ResourceType.GROUP, request.group_id):
         return RESPONDERS[version](JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     ticket = ctx.broker.classic_groups.join(
         request.group_id,

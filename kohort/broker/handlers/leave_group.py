@@ -34,8 +34,7 @@ def leave_group(
     ctx: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
     """Remove members; one result each, in the order of the request. Before v3 there is only one."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     several = ctx.api_version >= SEVERAL_MEMBERS_SINCE
     members = request.members if several else [MemberIdentity(member_id=request.member_id)]
     # Requests with several members are from administrators, who fetch nothing.

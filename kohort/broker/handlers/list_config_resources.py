@@ -24,8 +24,7 @@ def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources of the requested types, of all types if none is given."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
+    ctx.require(Operation.DESCRIBE_CONFIGS, acls.ResourceType.CLUSTER)
     if ctx.api_version == 0:
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
     every = set(ResourceType)

@@ -95,9 +95,7 @@ def list_offsets(
     searches: list[_Search] = []
     response = ListOffsetsResponse(topics=[])
     for name, partitions in by_topic.items():
-        is_denied = ctx.broker.access is not None and not ctx.may(
-            Operation.DESCRIBE, ResourceType.TOPIC, name
-        )
+        is_denied = not ctx.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
         answers: list[ListOffsetsPartitionResponse] = []
         for index, requested in partitions.items():
             if is_denied:

@@ -20,8 +20,7 @@ def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Return nothing; Kafka ignores topics and partitions that do not exist."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
+    ctx.require(Operation.DESCRIBE, ResourceType.CLUSTER)
     del request
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE, error_message=None, topics=[]

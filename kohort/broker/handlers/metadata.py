@@ -72,16 +72,18 @@ def metadata(
     """Return metadata; waits only if topics are created."""
     asked = request.topics
     if asked is None or (not asked and ctx.api_version < EMPTY_IS_NONE_SINCE):
-        every = [topic for topic in ctx.broker.topics.all() if topic.is_listed]
-        if ctx.broker.access is not None:
-            every = [one for one in every if ctx.sees(_DESCRIBE, _TOPIC, one.name)]
-        return _respond(ctx, request, [_found(ctx, topic) for topic in every])
+        listed = [
+            _found(ctx, topic)
+            for topic in ctx.broker.topics.all()
+            if topic.is_listed and ctx.sees(_DESCRIBE, _TOPIC, topic.name)
+        ]
+        return _respond(ctx, request, listed)
     question = _question(ctx, request, asked)
     known = ctx.broker.topic_answers.find(question, ctx.broker.topics)
     if known is not None:
         return known
     _check_lookups(ctx, asked)
-    denied = {} if ctx.broker.access is None else _denied(ctx, request, asked)
+    denied = _denied(ctx, request, asked)
     missing = _to_be_created(ctx, request, asked, denied)
     if missing:
         answer = _create_and_respond(ctx, request, asked, missing, denied)
@@ -101,7 +103,7 @@ def _question(
     return (
         ctx.api_version,
         ctx.advertised,
-        None if ctx.broker.access is None else ctx.broker.access.asker(ctx.session),
+        ctx.permissions_key,
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
         *[_named(topic) for topic in asked],

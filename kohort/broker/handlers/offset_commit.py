@@ -73,8 +73,7 @@ def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | EncodedResponse | Later[OffsetCommitResponse | EncodedResponse]:
     """Commit offsets; answered when those that could be stored are durable."""
-    if ctx.broker.access is not None:
-        ctx.require(_READ, _GROUP, request.group_id)
+    ctx.require(_READ, _GROUP, request.group_id)
     version = ctx.header.api_version
     offsets: list[OffsetToCommit] = []
     errors: list[ErrorCode] = []

@@ -51,8 +51,7 @@ def offset_delete(
     ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
     """Delete offsets; answered when that is durable."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
+    ctx.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
     draft = _Draft(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[]))
     for topic in request.topics:
         _add_topic(ctx, draft, topic)

@@ -28,8 +28,7 @@ def sync_group(
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
         return _respond(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    if ctx.broker.access is not None:
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     ticket = ctx.broker.classic_groups.sync(
         request.group_id,
         SyncRequest(

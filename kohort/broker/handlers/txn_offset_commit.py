@@ -69,9 +69,8 @@ async def txn_offset_commit(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Commit offsets; answered when those that could be stored are durable."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
+    ctx.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    ctx.require(Operation.READ, ResourceType.GROUP, request.group_id)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     version = ctx.api_version

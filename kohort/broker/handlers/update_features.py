@@ -29,8 +29,7 @@ stays.
 @handles(UpdateFeaturesRequest, versions="0-2")
 def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Accept what changes nothing, or refuse all updates together, since one failure fails all."""
-    if ctx.broker.access is not None:
-        ctx.require(Operation.ALTER, ResourceType.CLUSTER)
+    ctx.require(Operation.ALTER, ResourceType.CLUSTER)
     for update in request.feature_updates:
         level = ctx.broker.finalized_features.get(update.feature)
         if update.max_version_level != level or update.upgrade_type not in _UPGRADE_TYPES:

@@ -139,12 +139,6 @@ class Authorizer:
         known = decisions.find((operation, kind), name)
         return self._decide(session, (operation, kind), name) if known is None else known
 
-    def denied(
-        self, session: Session, operation: Operation, kind: ResourceType, names: Iterable[str]
-    ) -> list[str]:
-        """The names for which `allows` says no, in their order."""
-        return [name for name in names if not self.allows(session, operation, kind, name)]
-
     def granted(self, session: Session) -> Granted:
         """What is known to be granted to the principal of a session. To be kept for it alone: more
         is added by further decisions, and nothing is left in it once rules change.

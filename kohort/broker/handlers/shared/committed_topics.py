@@ -35,7 +35,7 @@ def look_up(
         topic = ctx.broker.topics.get_by_id(requested.topic_id)
     else:
         topic = ctx.broker.topics.get(requested.name)
-    if ctx.broker.access is not None and (topic is not None or not by_id):
+    if topic is not None or not by_id:
         # An unknown id reveals nothing.
         name = requested.name if topic is None else topic.name
         if not ctx.may(_READ, _TOPIC, name):
