@@ -24,7 +24,7 @@ from kohort.broker.runtime.later import Later
 from kohort.broker.runtime.slices import Slice, run
 from kohort.broker.topics.fetch import DelayedFetch, FetchPass, PartitionRead
 from kohort.broker.topics.topic import Topic
-from kohort.groups.steps import Steps, at_once
+from kohort.groups.steps import Steps
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -97,7 +97,8 @@ def fetch(
     call = FetchCall(ctx, request)
     if ctx.is_long:
         return call.plan_then_read()
-    at_once(call.plan())
+    for _ in call.plan():
+        pass
     return call.try_now()
 
 
@@ -195,7 +196,7 @@ class FetchCall:
         if not reading.read_at_hand():
             return self._ctx.run(self._read_all(reading), name="fetch")
         if self._is_enough(reading.total_bytes):
-            return at_once(self._respond())
+            return self._respond()
         return self.park(reading.total_bytes)
 
     def plan_then_read(self) -> Steps[Later[FetchResponse]]:
@@ -246,7 +247,7 @@ class FetchCall:
             self._refuse_what_is_denied()
         reading = FetchPass(self._allowed, self._max_bytes)
         if not self._ctx.is_long and reading.read_at_hand():
-            answer.give(at_once(self._respond()))
+            answer.give(self._respond())
             return
         rest = self._ctx.run(self._finish_again(reading), name="fetch")
         rest.on_done(partial(_answer_with, answer))
@@ -272,23 +273,29 @@ class FetchCall:
             read for read in self._allowed if read.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
         ]
 
-    async def _respond_in_slices(self) -> FetchResponse:
-        return await run(self._respond(), Slice(self._ctx.broker.clock))
+    def _respond(self) -> FetchResponse:
+        response = FetchResponse(responses=[])
+        for _ in self._fill(response):
+            pass
+        return response
 
-    def _respond(self) -> Steps[FetchResponse]:
-        """Build the response; one step for each partition."""
-        responses = []
+    async def _respond_in_slices(self) -> FetchResponse:
+        response = FetchResponse(responses=[])
+        await run(self._fill(response), Slice(self._ctx.broker.clock))
+        return response
+
+    def _fill(self, response: FetchResponse) -> Steps[None]:
+        """Add the results of all reads to the response; one step for each partition."""
         for requested, of_topic in self._reads:
-            partitions = []
-            for read in of_topic:
-                partitions.append(_partition(read))
-                yield
-            responses.append(
+            partitions: list[PartitionData] = []
+            response.responses.append(
                 FetchableTopicResponse(
                     topic=requested.topic, topic_id=requested.topic_id, partitions=partitions
                 )
             )
-        return FetchResponse(responses=responses)
+            for read in of_topic:
+                partitions.append(_partition(read))
+                yield
 
 
 def _answer_with(answer: Later[FetchResponse], source: Later[FetchResponse]) -> None:
