@@ -236,6 +236,8 @@ def test_requests_without_an_id(pair: Pair, version: int) -> None:
     one = producer(pair)
     one.add({topic: [0, 1]})
     one.produce(topic, {0: one.batch(0), 1: one.batch(0)}, version, transactional_id=None)
+    # One transactional batch is enough for Kafka to reject the request as a whole.
+    one.produce(topic, {0: one.batch(0), 1: batch()}, version, transactional_id=None)
 
 
 @pytest.mark.parametrize("first", [0, 5])

@@ -145,15 +145,18 @@ async def test_who_has_asked_once_is_not_asked_about_again(
 ) -> None:
     place.authorizer.change(added=[allowing("u", "a")])
     assert place.told("a") == [0]
-    monkeypatch.setattr(RequestContext, "may", None)
+    monkeypatch.setattr(Authorizer, "allows", None)
     assert place.told("a") == [0]
 
 
+@pytest.mark.parametrize("has_authorizer", [True, False])
 @pytest.mark.parametrize("bit", range(16))
 async def test_a_batch_is_of_a_transaction_by_the_bit_that_its_header_has_for_it(
-    place: Place, bit: int
+    place: Place, bit: int, *, has_authorizer: bool
 ) -> None:
-    """Without a transactional id, its request is refused as a whole."""
+    """Without a transactional id its request is rejected as a whole, as in Kafka."""
+    if not has_authorizer:
+        place.ctx.broker.access = None
     place.authorizer.change(added=[allowing("u", "a"), allowing("u", "b")])
     batch = with_header(BATCH, attributes=(1 << bit) - (1 << 16 if bit == 15 else 0))
     request = request_for("a", "b")
